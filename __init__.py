@@ -1,0 +1,1 @@
+"""Nacre: an agent runtime whose memory is plain Markdown."""

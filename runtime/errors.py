@@ -1,0 +1,66 @@
+"""What can go wrong in a turn, split by who has to react.
+
+    AgentError
+    ├── ConfigError            the owner: a setting, a file or a flag is wrong
+    ├── PrivacyError           the bot author: an inbound message would reach a session it must not
+    ├── SessionInUse           the caller: another process is in a turn of this session
+    └── ModelError             the turn: asks again, makes room, or tells the user
+        ├── ContextOverflow    make room (flush, compact) and ask once more
+        ├── RateLimited        wait `retry_after_seconds` and ask again
+        ├── ModelUnavailable   wait and ask again: time-out, 5xx, no connection
+        ├── ModelAuthError     the owner: the key is missing or refused
+        └── BadModelReply      the provider answered what the protocol does not allow
+
+Each message is a sentence: what happened, with which value, what to do. Provider exceptions are
+turned into these in `models/` and nowhere else.
+"""
+
+from __future__ import annotations
+
+
+class AgentError(Exception):
+    """Any failure that the runtime reports to its caller."""
+
+
+class ConfigError(AgentError):
+    """A setting, a settings file or a command-line value cannot be used."""
+
+
+class PrivacyError(AgentError):
+    """An inbound message asked for a session or a file that its chat must not see."""
+
+
+class SessionInUse(AgentError):
+    """Another process held the session's lane for longer than the caller would wait."""
+
+
+class ModelError(AgentError):
+    """A model call failed. `detail` is the provider's own words, for logs, never for a chat."""
+
+    def __init__(self, message: str, *, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
+
+
+class ContextOverflow(ModelError):
+    """The request did not fit the model's context window."""
+
+
+class RateLimited(ModelError):
+    """The provider asks to slow down; `retry_after_seconds` is its wish, `None` if it gave none."""
+
+    def __init__(self, message: str, *, detail: str = "", retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, detail=detail)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class ModelUnavailable(ModelError):
+    """The provider could not be reached, stalled, or failed on its side."""
+
+
+class ModelAuthError(ModelError):
+    """The key or permission for the model is missing or was refused."""
+
+
+class BadModelReply(ModelError):
+    """The provider refused the request as malformed or answered outside the protocol."""

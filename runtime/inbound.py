@@ -1,0 +1,54 @@
+"""What a bridge hands in and gets back. A public contract: fields are only ever added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+ChatKind: TypeAlias = Literal["direct", "group", "channel"]
+CHAT_KINDS: tuple[ChatKind, ...] = ("direct", "group", "channel")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """A file that came with a message: its name, MIME type and bytes."""
+
+    name: str
+    mime_type: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inbound:
+    """One message from a chat.
+
+    `chat_kind` has no default: a bridge must say whether this is a private chat. Any value other
+    than `direct` is treated as a group, so an unknown kind can only hide memory, never show it.
+    `is_owner` says that the sender is the assistant's owner; it defaults to `False` for the same
+    reason. `session_key` names a session explicitly and wins over the derived key.
+    """
+
+    text: str
+    chat_kind: ChatKind
+    channel: str = "terminal"
+    account: str = "default"
+    chat_id: str = ""
+    thread_id: str = ""
+    sender_id: str = ""
+    message_id: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    is_owner: bool = False
+    session_key: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What goes back to the chat; silence is no `Reply` at all.
+
+    `is_command` marks the answer to a chat command such as `/status`, which no model wrote.
+    """
+
+    text: str
+    session_key: str
+    session_id: str
+    is_command: bool = False

@@ -1,0 +1,143 @@
+"""Tools: what one is, and how calls become results. No tool's failure ever ends a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nacre.runtime.model import ToolSpec
+from nacre.sessions.messages import Text, ToolCall, ToolResultMessage
+
+log = logging.getLogger(__name__)
+
+MAX_RESULT_CHARS = 16_000
+"""A longer result keeps its head and its tail, with a note of what is missing between them."""
+
+
+class ToolFailed(Exception):
+    """A tool could not do what it was asked; the text is a sentence for the model."""
+
+
+class ToolArguments(BaseModel):
+    """Base of every tool's arguments: unknown names are refused, so that a typo is not ignored."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolOutput:
+    """A tool's answer: `text` for the model, `summary` one short line for a person watching."""
+
+    text: str
+    summary: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A tool: its name, what the model reads about it, its arguments, and the work.
+
+    `run` gets a validated instance of `arguments` and raises `ToolFailed` with a sentence when it
+    cannot do the work.
+    """
+
+    name: str
+    description: str
+    arguments: type[ToolArguments]
+    run: Callable[[Any], Awaitable[ToolOutput]]
+
+    def spec(self) -> ToolSpec:
+        """The tool as the model sees it."""
+        schema = self.arguments.model_json_schema(by_alias=True)
+        schema.pop("title", None)
+        for prop in schema.get("properties", {}).values():
+            prop.pop("title", None)
+        return ToolSpec(name=self.name, description=self.description, parameters=schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolOutcome:
+    """One finished call: the message for the transcript and the line for a person."""
+
+    message: ToolResultMessage
+    summary: str
+
+
+class Toolbox:
+    """A fixed set of tools with unique names."""
+
+    def __init__(self, tools: Sequence[Tool], *, now_ms: Callable[[], int]) -> None:
+        self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+        if len(self._tools) != len(tools):
+            raise ValueError(f"tool names must differ, got {[tool.name for tool in tools]}")
+        self._now_ms = now_ms
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as the model sees them, in the order they were given."""
+        return tuple(tool.spec() for tool in self._tools.values())
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        """Runs one call. Anything that goes wrong becomes an error result; only cancelling gets out."""
+        try:
+            output = await self._output(call)
+            text, summary, is_error = output.text, output.summary or _first_line(output.text), False
+        except ToolFailed as failure:
+            text, summary, is_error = str(failure), _first_line(str(failure)), True
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a broken tool must not end the turn; it is logged with its trace
+            log.exception("tool %s failed", call.name)
+            text = f"The tool {call.name!r} failed: {type(error).__name__}: {error}"
+            summary, is_error = _first_line(text), True
+        return ToolOutcome(message=self._message(call, text, is_error=is_error), summary=summary)
+
+    async def _output(self, call: ToolCall) -> ToolOutput:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            raise ToolFailed(f"There is no tool named {call.name!r}. The tools here are: {known}.")
+        if call.invalid_arguments is not None:
+            raise ToolFailed(
+                f"The arguments of {call.name!r} were not a JSON object: {call.invalid_arguments[:200]!r}. "
+                "Call it again with valid JSON."
+            )
+        try:
+            arguments = tool.arguments.model_validate(dict(call.arguments))
+        except ValidationError as error:
+            raise ToolFailed(_argument_problems(call.name, error)) from error
+        return await tool.run(arguments)
+
+    def _message(self, call: ToolCall, text: str, *, is_error: bool) -> ToolResultMessage:
+        return ToolResultMessage(
+            tool_call_id=call.id,
+            tool_name=call.name,
+            content=(Text(text=shortened(text)),),
+            is_error=is_error,
+            timestamp_ms=self._now_ms(),
+        )
+
+
+def shortened(text: str, limit_chars: int = MAX_RESULT_CHARS) -> str:
+    """`text`, or its head and tail around a note when it is longer than `limit_chars`."""
+    if len(text) <= limit_chars:
+        return text
+    tail_chars = limit_chars // 4
+    head_chars = limit_chars - tail_chars
+    note = f"\n\n[... {len(text) - limit_chars} of {len(text)} characters left out here ...]\n\n"
+    return text[:head_chars] + note + text[-tail_chars:]
+
+
+def _argument_problems(tool_name: str, error: ValidationError) -> str:
+    problems = "; ".join(
+        f"{'.'.join(str(part) for part in item['loc']) or 'arguments'}: {item['msg']}"
+        for item in error.errors(include_url=False, include_input=False)
+    )
+    return f"The arguments of {tool_name!r} do not fit: {problems}. Correct them and call it again."
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0][:120]
