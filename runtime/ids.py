@@ -1,0 +1,15 @@
+"""New ids: the only file that asks for randomness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+from uuid import uuid4
+
+NewId: TypeAlias = Callable[[], str]
+"""Gives a new unique id, a lower-case UUID of 36 characters."""
+
+
+def random_id() -> str:
+    """A random UUID, version 4."""
+    return str(uuid4())
