@@ -1,0 +1,207 @@
+"""What the full-text index stores for a chunk, and what it is asked for a query.
+
+Both sides live here because they must agree: words as FTS5 cuts them, parts of identifiers,
+character n-grams for scripts without spaces. Pure text in, text out; never touches SQLite.
+
+FTS5 itself folds case and accents and stems English (`FTS_TOKENIZE`); this file adds what it
+cannot do. Whole identifiers are kept as tokens that start with `WHOLE`, a private-use character,
+so that `#12` can be told from the number 12.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nacre.memory.stop_words import JAPANESE_OR_CHINESE, stop_words_for
+
+if TYPE_CHECKING:
+    from nacre.memory.records import Chunk
+
+# Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
+FTS_TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+FTS_COLUMNS: tuple[str, ...] = ("text", "title", "parts")
+FTS_WEIGHTS: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+WHOLE = "\ue000"
+MAX_TERMS = 96
+_STEM_LETTERS = 5
+
+# Scripts that write no spaces, and Hangul, whose particles hide the word: found by n-grams.
+_NGRAM_RANGES = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff\u3005\u3007"
+)
+_NGRAM_RUN = re.compile(f"[{_NGRAM_RANGES}]+")
+_HAS_NGRAM = re.compile(f"[{_NGRAM_RANGES}]")
+# Letters and digits, with the vowel signs and accents that Python's \w leaves out.
+_LETTER = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])"
+_WORD = re.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)?")
+_CODE_WORD = re.compile(r"[#@$]?\w+(?:(?:[-./:@\\]|::|->)\w+)*")
+_ISSUE = re.compile(r"(?<![\w&])#(\d+)\b")
+_HEX = re.compile(r"(?=[0-9a-f]*\d)(?=[0-9]*[a-f])[0-9a-f]{6,40}", re.IGNORECASE)
+_INNER_CASE = re.compile(r"\b[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*\b|\b[A-Za-z]{2,}\d+[A-Za-z0-9]*\b")
+_CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HYPHENED = re.compile(r"\b([A-Za-z]{1,12})-([A-Za-z]{2,12})\b(?!-)")
+_LONG_INFLECTED = re.compile(r"[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u10a0-\u10ff]{6,}")
+_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|`([^`]+)`')
+_FOLDS = str.maketrans(
+    {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}
+)
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTHS = ("january february march april may june july august september october november december").split()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchQuery:
+    """A query, ready for `… MATCH ?`, and the pieces that later stages weigh.
+
+    `terms` are lower-case words without stop words and, for scripts without spaces, their
+    bigrams; `phrases` what the asker put in quotes; `identifiers` what looks like a name of code,
+    a hash or an issue number, as typed.
+    """
+
+    expression: str
+    terms: tuple[str, ...]
+    phrases: tuple[str, ...]
+    identifiers: tuple[str, ...]
+
+
+def normalise(text: str) -> str:
+    """Compatibility forms folded (full-width letters, ligatures), letters that have no accent form replaced."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", text).translate(_FOLDS)
+
+
+def lexical_fields(chunk: Chunk) -> tuple[str, ...]:
+    """The texts of one chunk's row, in the order of `FTS_COLUMNS`."""
+    text = normalise(chunk.text)
+    title = normalise(" ".join(_title_pieces(chunk)))
+    return text, title, " ".join(_index_parts(f"{title}\n{text}"))
+
+
+def _title_pieces(chunk: Chunk) -> Iterator[str]:
+    stem = chunk.path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    yield stem
+    yield from chunk.heading_path
+    if (day := chunk.date) is not None:
+        yield f"{day.isoformat()} {_WEEKDAYS[day.weekday()]} {_MONTHS[day.month - 1]}"
+
+
+def _index_parts(text: str) -> Iterator[str]:
+    """Extra tokens: whole issue numbers, inner words of identifiers, joined hyphens, n-grams, cut stems."""
+    for number in _ISSUE.findall(text):
+        yield WHOLE + number
+    for word in _INNER_CASE.findall(text):
+        yield from _case_parts(word)
+    for left, right in _HYPHENED.findall(text):
+        yield left + right
+    if text.isascii():
+        return
+    for run in _NGRAM_RUN.findall(text):
+        yield from run
+        yield from _bigrams(run)
+    for word in _LONG_INFLECTED.findall(text.lower()):
+        yield WHOLE + word[:_STEM_LETTERS]
+
+
+def _case_parts(word: str) -> Iterator[str]:
+    for part in _CASE_PART.findall(word):
+        if len(part) > 1 and not part.isdigit():
+            yield part
+
+
+def _bigrams(run: str) -> Iterator[str]:
+    for left, right in zip(run, run[1:], strict=False):
+        yield left + right
+
+
+def match_query(text: str) -> MatchQuery | None:
+    """What to ask the index for `text`, any of the terms being enough; `None` when nothing can match.
+
+    The expression is legal FTS5 for every input: each term is a quoted string without control
+    characters or lone surrogates.
+    """
+    text = normalise(
+        "".join(char for char in text if not unicodedata.category(char).startswith("C") or char in "\n\t")
+    )
+    phrases = tuple(
+        phrase
+        for groups in _QUOTED.findall(text)
+        if len(_WORD.findall(phrase := "".join(groups).strip())) > 1
+    )
+    identifiers = _unique(word for word in _CODE_WORD.findall(text) if _is_identifier(word))
+    words = _plain_words(text)
+    atoms = [_quote(phrase) for phrase in phrases]
+    for identifier in identifiers:
+        atoms += _identifier_atoms(identifier)
+    atoms += [_quote(word) for word in words]
+    grams: list[str] = []
+    for run in _NGRAM_RUN.findall(text):
+        grams += _run_grams(run)
+    atoms += [f"parts : {_quote(gram)}" for gram in grams]
+    atoms += [f"parts : {_quote(WHOLE + w[:_STEM_LETTERS])}" for w in _LONG_INFLECTED.findall(text.lower())]
+    atoms = list(_unique(atoms))[:MAX_TERMS]
+    if not atoms:
+        return None
+    return MatchQuery(
+        expression=" OR ".join(atoms),
+        terms=_unique([*words, *(gram for gram in grams if len(gram) > 1)]),
+        phrases=phrases,
+        identifiers=identifiers,
+    )
+
+
+def _plain_words(text: str) -> tuple[str, ...]:
+    """Words outside the n-gram scripts, lower-case, possessives cut; stop words out unless nothing else is left."""
+    found = [word.lower() for word in _WORD.findall(_NGRAM_RUN.sub(" ", text))]
+    found = [re.sub(r"['’]s$", "", word) for word in found]
+    pieces = [piece for word in found for piece in re.split(r"['’]", word) if piece]
+    stop_words = stop_words_for(pieces)
+    return _unique(piece for piece in pieces if piece not in stop_words) or _unique(pieces)
+
+
+def _is_identifier(word: str) -> bool:
+    """Code names, hashes, issue numbers, versions and paths; not plain words, years or hyphenated English."""
+    if word.startswith("#"):
+        return word[1:].isdigit()
+    if _HEX.fullmatch(word):
+        return True
+    return bool(
+        re.search(r"\w[_./:\\@]\w|\w->\w", word) or _INNER_CASE.fullmatch(word) or re.search(r"\w-\w", word)
+    )
+
+
+def _identifier_atoms(identifier: str) -> Iterator[str]:
+    if identifier.startswith("#"):
+        yield f"parts : {_quote(WHOLE + identifier[1:])}"
+        return
+    if _HEX.fullmatch(identifier):
+        yield f"{_quote(identifier)} *"
+        yield from (_quote(identifier[:cut]) for cut in (7, 8, 10, 12) if cut < len(identifier))
+        return
+    if len(_WORD.findall(identifier.replace("_", " "))) > 1:
+        yield _quote(identifier)
+    if hyphened := _HYPHENED.fullmatch(identifier):
+        yield _quote("".join(hyphened.groups()))
+    yield from (_quote(part.lower()) for part in _case_parts(identifier) if part != identifier)
+
+
+def _run_grams(run: str) -> Iterator[str]:
+    if len(run) == 1:
+        yield run
+        return
+    yield from (char for char in run if char not in JAPANESE_OR_CHINESE)
+    yield from _bigrams(run)
+
+
+def _quote(term: str) -> str:
+    return '"' + term.replace('"', " ") + '"'
+
+
+def _unique(items: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))
