@@ -1,0 +1,145 @@
+"""Path containment: the one place that decides whether a path stays inside a folder.
+
+Every tool that takes a path from a model or a chat asks `contained_path` first and opens what it
+returned with `open_regular`. Nothing here reads or writes a file's content.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path, PurePosixPath
+
+MAX_NAME_BYTES = 255
+MAX_PATH_BYTES = 4096
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_DRIVE = re.compile(r"[A-Za-z]:")
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
+
+
+class PathOutsideRoot(Exception):
+    """A path was refused: it leads out of its folder or no system could hold it safely."""
+
+
+def contained_path(root: Path, relative: str) -> Path:
+    """The real path of `relative` inside `root`; the file need not exist yet.
+
+    `relative` uses forward slashes; `.` is the root itself. An absolute path is accepted when it
+    lies inside the root. Symlinks are followed as far as the path exists, and what they lead to
+    must lie inside the real root as well, so the answer contains no symlink at all.
+
+    Raises:
+        PathOutsideRoot: an absolute path elsewhere, `..`, a control character, a backslash, a
+            drive letter, a Windows device name, a name too long for a file system, or a symlink
+            that leads out or in a circle.
+    """
+    real_root = Path(os.path.realpath(root))
+    parts = _parts(root, real_root, relative)
+    candidate = real_root.joinpath(*parts)
+    real = Path(os.path.realpath(candidate))
+    if not real.is_relative_to(real_root):
+        raise PathOutsideRoot(f"The path {relative!r} leads out of {root} through a symbolic link.")
+    if _has_symlink(real_root, real):
+        raise PathOutsideRoot(f"The path {relative!r} goes in a circle of symbolic links.")
+    return real
+
+
+def path_in_root(root: Path, path: Path) -> PurePosixPath:
+    """The name of `path` relative to `root`, both taken as real paths, with forward slashes.
+
+    Raises:
+        PathOutsideRoot: `path` is not inside `root`.
+    """
+    real_root, real = Path(os.path.realpath(root)), Path(os.path.realpath(path))
+    if not real.is_relative_to(real_root):
+        raise PathOutsideRoot(f"The path {str(path)!r} is outside {root}.")
+    return PurePosixPath(real.relative_to(real_root).as_posix())
+
+
+def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
+    """Opens a regular file and returns its descriptor; never follows a symlink in the last place.
+
+    The check and the opening are one step, so that a link put there after `contained_path`
+    looked cannot lead out, and a pipe or a device can neither block nor be read.
+
+    Raises:
+        PathOutsideRoot: the last component is a symlink, or no regular file.
+        OSError: as `os.open`.
+    """
+    safe_flags = flags | _flag("O_NOFOLLOW") | _flag("O_CLOEXEC") | _flag("O_NONBLOCK") | _flag("O_BINARY")
+    try:
+        descriptor = os.open(path, safe_flags, mode)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise PathOutsideRoot(f"{path.name!r} became a symbolic link; it is not opened.") from error
+        if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):
+            raise PathOutsideRoot(f"{path.name!r} is a pipe or a socket, not a file.") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise PathOutsideRoot(f"{path.name!r} is not a regular file.")
+    return descriptor
+
+
+def _parts(root: Path, real_root: Path, relative: str) -> tuple[str, ...]:
+    _refuse_unusable_text(relative)
+    posix = PurePosixPath(relative)
+    if ".." in posix.parts:
+        raise PathOutsideRoot(f"The path {relative!r} contains '..'. Name the file from {root} downwards.")
+    if Path(relative).is_absolute() or posix.is_absolute():
+        posix = _inside(root, real_root, relative)
+    if posix.parts[:1] == ("~",):
+        raise PathOutsideRoot(
+            f"The path {relative!r} names a home folder. Name the file from {root} downwards."
+        )
+    for part in posix.parts:
+        _refuse_unusable_name(part, relative)
+    return posix.parts
+
+
+def _inside(root: Path, real_root: Path, absolute: str) -> PurePosixPath:
+    for start in (root, Path(os.path.abspath(root)), real_root):  # noqa: PTH100 - resolve() would follow links
+        if Path(absolute).is_relative_to(start):
+            return PurePosixPath(Path(absolute).relative_to(start).as_posix())
+    raise PathOutsideRoot(f"The path {absolute!r} is outside {root}. Only files inside it can be used.")
+
+
+def _refuse_unusable_text(relative: str) -> None:
+    if not relative.strip():
+        raise PathOutsideRoot("The path is empty. Name a file, for example 'MEMORY.md'.")
+    if _CONTROL.search(relative):
+        raise PathOutsideRoot(f"The path {relative!r} contains a control character.")
+    try:
+        length_bytes = len(relative.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise PathOutsideRoot(f"The path {relative!r} is not valid Unicode text.") from error
+    if length_bytes > MAX_PATH_BYTES:
+        raise PathOutsideRoot(f"The path is {length_bytes} bytes long; {MAX_PATH_BYTES} is the most.")
+    if os.name != "nt" and ("\\" in relative or _DRIVE.match(relative)):
+        raise PathOutsideRoot(
+            f"The path {relative!r} is written for Windows. Use forward slashes, no drive letter."
+        )
+
+
+def _refuse_unusable_name(part: str, relative: str) -> None:
+    if len(part.encode("utf-8")) > MAX_NAME_BYTES:
+        raise PathOutsideRoot(f"A name in the path {relative[:80]!r}… is longer than {MAX_NAME_BYTES} bytes.")
+    if _DEVICE.fullmatch(part.rstrip(" .")):
+        raise PathOutsideRoot(
+            f"{part!r} in {relative!r} is a device name on some systems. Choose another name."
+        )
+    if os.name == "nt" and (":" in part or part != part.rstrip(" .")):
+        raise PathOutsideRoot(f"{part!r} in {relative!r} would name another file on this system.")
+
+
+def _has_symlink(real_root: Path, real: Path) -> bool:
+    inside = [real, *real.parents]
+    return any(path.is_symlink() for path in inside[: len(real.parts) - len(real_root.parts)])
+
+
+def _flag(name: str) -> int:
+    # Each of these is missing on some system that Python runs on.
+    return int(getattr(os, name, 0))
