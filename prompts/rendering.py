@@ -1,0 +1,62 @@
+"""Prompt files with named variables: `{{name}}` in Markdown, filled in once, checked both ways.
+
+It never decides what to say; the words are in the files beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_VARIABLE = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
+
+
+class PromptError(Exception):
+    """A prompt does not exist, or its variables and the given values do not match."""
+
+
+def render(name: str, /, **values: str) -> str:
+    """The text of `prompts/<name>.md` with every `{{variable}}` replaced, without its last line feed.
+
+    Values are put in as they are: `{{…}}` inside a value stays text.
+
+    Raises:
+        PromptError: there is no such prompt, or a variable is missing, unused or not text.
+    """
+    text = _text(name)
+    wanted = variables(name)
+    missing, unused = sorted(wanted - values.keys()), sorted(values.keys() - wanted)
+    if missing or unused:
+        raise PromptError(
+            f"The prompt {name!r} takes {sorted(wanted)}: missing {missing}, not used {unused}."
+        )
+    wrong = sorted(key for key, value in values.items() if not isinstance(value, str))
+    if wrong:
+        raise PromptError(f"The prompt {name!r} takes text; these values are none: {wrong}.")
+    return _VARIABLE.sub(lambda match: values[match[1]], text)
+
+
+def variables(name: str) -> frozenset[str]:
+    """The names of the variables in a prompt.
+
+    Raises:
+        PromptError: there is no such prompt.
+    """
+    return frozenset(_VARIABLE.findall(_text(name)))
+
+
+def quoted(text: str) -> str:
+    """`text` with each line behind `> `, so that nothing inside can look like the end of the quote."""
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+@cache
+def _text(name: str) -> str:
+    resource = files("nacre.prompts") / f"{name}.md"
+    if not _NAME.fullmatch(name) or not resource.is_file():
+        raise PromptError(
+            f"There is no prompt {name!r}: nacre/prompts/{name}.md is missing from this install."
+        )
+    return resource.read_text(encoding="utf-8").rstrip("\n")
