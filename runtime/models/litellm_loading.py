@@ -1,0 +1,140 @@
+"""Brings litellm in: late, off the event loop, quiet, and never over the network; and takes its clients down.
+
+The only file that imports litellm and sets environment variables for it. It never makes a model call.
+A program that imported litellm before us keeps the settings that it gave it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import json
+import logging
+import os
+import sys
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nacre.runtime.errors import ConfigError
+
+_ENVIRONMENT = {
+    # its own price map instead of one fetched from the network on import
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    # otherwise it loads a `.env` from the working directory, wherever the owner happens to stand
+    "LITELLM_MODE": "PRODUCTION",
+}
+_LOGGERS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Proxy.stdout", "LiteLLM Router")
+_PRICE_MAP = "model_prices_and_context_window_backup.json"
+
+# How many models are open on each event loop. litellm keeps one cache of HTTP clients for the whole
+# process; the count tells when those of a loop have no user left and may be closed.
+_open_models: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
+
+
+async def load_litellm() -> Any:
+    """The litellm module, imported in a thread on first use (it takes seconds).
+
+    Raises:
+        ConfigError: litellm is not installed or cannot be imported.
+    """
+    return sys.modules.get("litellm") if _is_loaded() else await asyncio.to_thread(_import_litellm)
+
+
+def package_folder() -> Path | None:
+    """Where litellm is installed, found without importing it; `None` when it is not."""
+    try:
+        spec = importlib.util.find_spec("litellm")
+    except (ImportError, ValueError):
+        return None
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    return Path(places[0]) if places else None
+
+
+def price_map_entry(model_name: str) -> Mapping[str, Any]:
+    """What litellm's own price map says about `provider/model`: window, prices, abilities; empty if nothing.
+
+    The file is read where it lies in the package, without importing it (about 50 ms).
+    """
+    folder = package_folder()
+    if folder is None:
+        return {}
+    try:
+        entries = json.loads((folder / _PRICE_MAP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    provider, _, model = model_name.partition("/")
+    entry = entries.get(model_name)
+    if entry is None and model:
+        entry = entries.get(model)
+        # the bare name may be another provider's model of the same name, with another window
+        if isinstance(entry, dict) and not str(entry.get("litellm_provider", "")).startswith(provider):
+            entry = None
+    return entry if isinstance(entry, dict) else {}
+
+
+def retain_clients() -> None:
+    """Counts one more model on the running event loop."""
+    loop = asyncio.get_running_loop()
+    _open_models[loop] = _open_models.get(loop, 0) + 1
+
+
+async def release_clients() -> None:
+    """Counts one model less on the running loop; after the last one the loop's HTTP clients are closed."""
+    loop = asyncio.get_running_loop()
+    left = _open_models.get(loop, 0) - 1
+    if left > 0:
+        _open_models[loop] = left
+        return
+    _open_models.pop(loop, None)
+    cache = getattr(sys.modules.get("litellm"), "in_memory_llm_clients_cache", None)
+    clients: dict[str, Any] = getattr(cache, "cache_dict", {})
+    for key in [key for key in clients if key.endswith(f"-{id(loop)}")]:
+        await _close(clients.pop(key))
+
+
+def _is_loaded() -> bool:
+    module = sys.modules.get("litellm")
+    # a module that another thread is still importing is in `sys.modules` too, but half made
+    return module is not None and not getattr(module.__spec__, "_initializing", False)
+
+
+def _import_litellm() -> Any:
+    theirs = "litellm" in sys.modules
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        module = importlib.import_module("litellm")
+    except ImportError as error:
+        raise ConfigError(
+            f"litellm, which talks to model providers, cannot be imported ({error}). "
+            "Install Nacre again, or choose the model 'offline'."
+        ) from error
+    if not theirs:
+        _tame(module)
+    return module
+
+
+def _tame(module: Any) -> None:
+    module.telemetry = False
+    module.suppress_debug_info = True
+    # a history with tool calls is refused by some providers when a request (a summary) offers no tools
+    module.modify_params = True
+    # its aiohttp sessions warn when a loop ends before their clean-up; httpx closes with its client
+    module.disable_aiohttp_transport = True
+    if "LITELLM_LOG" not in os.environ:
+        for name in _LOGGERS:
+            # it logs failures that we raise anyway, with parts of the request in them
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+async def _close(client: Any) -> None:
+    close = getattr(client, "close", None)
+    with contextlib.suppress(OSError, RuntimeError):  # it may be broken or closed already: that is the aim
+        result = close() if callable(close) else None
+        if inspect.isawaitable(result):
+            await result

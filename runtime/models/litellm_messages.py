@@ -1,0 +1,168 @@
+"""From a `ModelRequest` to the arguments of `litellm.acompletion`. Pure: knows no network and no litellm.
+
+The format is OpenAI's chat completions, which litellm translates for every provider. Thinking blocks
+are left out: they belong to the provider that wrote them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from nacre.runtime.model import ModelRequest, SystemPrompt, ToolSpec
+from nacre.sessions.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Text,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
+)
+
+_CACHE_MARK = {"type": "ephemeral"}
+_CACHE_MARK_PROVIDERS = frozenset({"anthropic", "bedrock", "vertex_ai", "openrouter", "databricks"})
+_UNSAFE_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_MAX_ID_CHARS = 64
+_EMPTY_RESULT = "(no output)"
+
+
+def completion_arguments(request: ModelRequest, *, model_name: str) -> dict[str, Any]:
+    """`messages`, `tools` and `max_tokens` for one call; keys without a value are left out."""
+    marked = takes_cache_marks(model_name)
+    messages = _system_messages(request.system, marked=marked) + _chat_messages(request.messages)
+    if marked:
+        _mark_last_user_message(messages)
+    arguments: dict[str, Any] = {"messages": messages}
+    if request.tools:
+        arguments["tools"] = [_tool(spec) for spec in request.tools]
+    if request.max_output_tokens is not None:
+        arguments["max_tokens"] = request.max_output_tokens
+    return arguments
+
+
+def takes_cache_marks(model_name: str) -> bool:
+    """Whether the prompt cache of `provider/model` wants marks: Claude, and where it is resold.
+
+    Other providers cache equal beginnings on their own. Source: Anthropic's "prompt caching" page.
+    """
+    provider, _, model = model_name.lower().partition("/")
+    if not model:
+        return provider.startswith("claude")
+    return provider in _CACHE_MARK_PROVIDERS and "claude" in model
+
+
+def _system_messages(system: SystemPrompt, *, marked: bool) -> list[dict[str, Any]]:
+    if not marked:
+        text = system.joined()
+        return [{"role": "system", "content": text}] if text else []
+    blocks: list[dict[str, Any]] = []
+    if system.stable:
+        blocks.append({"type": "text", "text": system.stable, "cache_control": _CACHE_MARK})
+    if system.changing:
+        blocks.append({"type": "text", "text": system.changing})
+    return [{"role": "system", "content": blocks}] if blocks else []
+
+
+def _chat_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    translated: list[dict[str, Any]] = []
+    images: list[
+        tuple[str, Image]
+    ] = []  # of tool results: that role takes text only, so a user message follows
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            translated.append(_tool_result(message))
+            images += [(message.tool_name, block) for block in message.content if isinstance(block, Image)]
+            continue
+        if images:
+            translated.append(_result_images(images))
+            images = []
+        if isinstance(message, UserMessage):
+            translated.append({"role": "user", "content": _user_content(message)})
+        else:
+            translated += _assistant(message)
+    if images:
+        translated.append(_result_images(images))
+    return translated
+
+
+def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
+    if all(isinstance(block, Text) for block in message.content):
+        return message_text(message)
+    return [
+        _image(block) if isinstance(block, Image) else {"type": "text", "text": block.text}
+        for block in message.content
+        if isinstance(block, Image) or block.text
+    ]
+
+
+def _assistant(message: AssistantMessage) -> list[dict[str, Any]]:
+    text = message_text(message)
+    calls = [
+        {
+            "id": provider_call_id(call.id),
+            "type": "function",
+            # invalid arguments stay out: providers refuse them, and the error result quotes them
+            "function": {
+                "name": call.name,
+                "arguments": json.dumps(dict(call.arguments), ensure_ascii=False),
+            },
+        }
+        for call in message.tool_calls
+    ]
+    if not text and not calls:
+        return []  # providers refuse an assistant message without content
+    translated: dict[str, Any] = {"role": "assistant", "content": text or None}
+    if calls:
+        translated["tool_calls"] = calls
+    return [translated]
+
+
+def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
+    text = message_text(message)
+    if not text:
+        has_image = any(isinstance(block, Image) for block in message.content)
+        text = "(an image; it follows)" if has_image else _EMPTY_RESULT
+    return {"role": "tool", "tool_call_id": provider_call_id(message.tool_call_id), "content": text}
+
+
+def _result_images(images: Sequence[tuple[str, Image]]) -> dict[str, Any]:
+    names = ", ".join(dict.fromkeys(name for name, _ in images))
+    note = {"type": "text", "text": f"The image(s) that the tool {names} returned:"}
+    return {"role": "user", "content": [note, *(_image(image) for _, image in images)]}
+
+
+def _image(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
+
+
+def _tool(spec: ToolSpec) -> dict[str, Any]:
+    function = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+    return {"type": "function", "function": function}
+
+
+def provider_call_id(call_id: str) -> str:
+    """A tool call's id as every provider accepts it: `[a-zA-Z0-9_-]`, at most 64 characters.
+
+    Transcripts may hold ids of another provider. Different ids stay different: a changed one ends in
+    a hash of the original.
+    """
+    if call_id and len(call_id) <= _MAX_ID_CHARS and not _UNSAFE_IN_ID.search(call_id):
+        return call_id
+    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{_UNSAFE_IN_ID.sub('_', call_id)[: _MAX_ID_CHARS - 13]}_{digest}"
+
+
+def _mark_last_user_message(messages: list[dict[str, Any]]) -> None:
+    """Marks the newest user message too, so that the conversation before it is read from the cache."""
+    for message in reversed(messages):
+        if message["role"] != "user":
+            continue
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if blocks and blocks[-1].get("text") != "":
+            message["content"] = [*blocks[:-1], {**blocks[-1], "cache_control": _CACHE_MARK}]
+        return
