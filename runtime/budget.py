@@ -75,7 +75,10 @@ class ContextBudget:
 
     def decide(self, tokens: int, *, flushed_this_cycle: bool) -> Decision:
         """What `tokens` in the window call for. The flush line is inclusive, the compaction line not."""
-        numbers = f"{tokens} tokens of {self.window_tokens}, flush at {self.flush_at}, compact above {self.compact_at}"
+        numbers = (
+            f"{tokens} tokens of {self.window_tokens}, "
+            f"flush at {self.flush_at}, compact above {self.compact_at}"
+        )
         over = tokens > self.compact_at
         if over and not self.compaction_enabled:
             return Decision(action="nothing", reason=f"compaction is switched off: {numbers}")
@@ -115,7 +118,8 @@ def resolve_budget(
     if window_tokens < SMALLEST_WINDOW_TOKENS:
         raise ConfigError(
             f"Context window too small ({window_tokens} tokens, from {source}). "
-            f"Minimum is {SMALLEST_WINDOW_TOKENS}. Choose a larger model or raise agents.defaults.contextTokens."
+            f"Minimum is {SMALLEST_WINDOW_TOKENS}. "
+            "Choose a larger model or raise agents.defaults.contextTokens."
         )
     reserve = min(max(reserve_tokens, reserve_floor_tokens), window_tokens // 2)
     left = window_tokens - reserve

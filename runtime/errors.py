@@ -4,6 +4,8 @@
     ├── ConfigError            the owner: a setting, a file or a flag is wrong
     ├── PrivacyError           the bot author: an inbound message would reach a session it must not
     ├── SessionInUse           the caller: another process is in a turn of this session
+    ├── TurnCancelled          nobody: the caller stopped the turn
+    ├── TurnBroken             the owner: a file, a disk or a bug; the log has the trace
     └── ModelError             the turn: asks again, makes room, or tells the user
         ├── ContextOverflow    make room (flush, compact) and ask once more
         ├── RateLimited        wait `retry_after_seconds` and ask again
@@ -64,3 +66,11 @@ class ModelAuthError(ModelError):
 
 class BadModelReply(ModelError):
     """The provider refused the request as malformed or answered outside the protocol."""
+
+
+class TurnCancelled(AgentError):
+    """The turn was stopped before its answer; what was said until then is on disk."""
+
+
+class TurnBroken(AgentError):
+    """The turn ended on something that is not the model's doing: a file, a full disk, a bug."""

@@ -89,7 +89,8 @@ class Toolbox:
             text, summary, is_error = str(failure), _first_line(str(failure)), True
         except asyncio.CancelledError:
             raise
-        except Exception as error:  # noqa: BLE001 - a broken tool must not end the turn; it is logged with its trace
+        except Exception as error:
+            # A broken tool must not end the turn; the trace goes to the log.
             log.exception("tool %s failed", call.name)
             text = f"The tool {call.name!r} failed: {type(error).__name__}: {error}"
             summary, is_error = _first_line(text), True

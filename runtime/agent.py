@@ -1,0 +1,242 @@
+"""`Agent`: what a bot author embeds. Messages in, events and replies out; one agent, one state folder."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nacre.memory.errors import MemoryIndexError
+from nacre.memory.paths import PathOutsideRoot
+from nacre.runtime.app import AgentParts, assemble, disassemble
+from nacre.runtime.clock import Clock
+from nacre.runtime.command_turn import run_command
+from nacre.runtime.commands import parse_command
+from nacre.runtime.config import load_config, process_environment
+from nacre.runtime.errors import AgentError, TurnBroken, TurnCancelled
+from nacre.runtime.events import Event, ReplyReady, Silence, TurnFailed, Warned
+from nacre.runtime.ids import NewId, random_id
+from nacre.runtime.inbound import Inbound, Reply
+from nacre.runtime.loop import Emit
+from nacre.runtime.model import ChatModel
+from nacre.runtime.open_session import OpenSession, open_session
+from nacre.runtime.routing import Route, route
+from nacre.runtime.turn import run_turn
+from nacre.sessions.errors import SessionError
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """A personal assistant on one state folder and one workspace.
+
+    Open it with `async with await Agent.open(...)`. Turns of one session run one after the other,
+    turns of different sessions at the same time. Two agents in one process do not meet.
+    """
+
+    def __init__(self, parts: AgentParts) -> None:
+        self._parts = parts
+        self._running: dict[str, set[asyncio.Task[None]]] = {}
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        *,
+        state_dir: Path | str | None = None,
+        workspace: Path | str | None = None,
+        model: ChatModel | str | None = None,
+        environment: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        new_id: NewId = random_id,
+        watch: bool = True,
+    ) -> Self:
+        """Opens an agent and makes the workspace if it is new.
+
+        `state_dir` is `$NACRE_STATE_DIR` or `~/.nacre` unless given; `workspace` is a folder in it.
+        `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
+        `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `clock` gives
+        aware datetimes in the owner's zone. `watch` follows changes that others make to the notes.
+
+        Raises:
+            ConfigError: a setting or the settings file cannot be used.
+            TurnBroken: the folders cannot be made or read.
+        """
+        config = load_config(
+            process_environment() if environment is None else environment,
+            state_dir=None if state_dir is None else Path(state_dir),
+            workspace=None if workspace is None else Path(workspace),
+            model_name=model if isinstance(model, str) else None,
+        )
+        try:
+            parts = await assemble(
+                config,
+                model=None if isinstance(model, str) else model,
+                clock=clock,
+                new_id=new_id,
+                watch=watch,
+            )
+        except (OSError, MemoryIndexError, PathOutsideRoot) as error:
+            raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
+        return cls(parts)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences for the owner from opening: new files, settings that are not read."""
+        return self._parts.notices
+
+    @property
+    def model_name(self) -> str:
+        """`provider/model` of the model that answers."""
+        return self._parts.turn.model.name
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the built-in offline responder answers instead of a language model."""
+        return self._parts.turn.model is self._parts.turn.offline
+
+    @property
+    def workspace(self) -> Path:
+        """The folder with the notes."""
+        return self._parts.turn.workspace
+
+    async def respond(self, inbound: Inbound) -> Reply | None:
+        """Runs one turn and gives its reply, or `None` when the assistant stays silent.
+
+        Raises:
+            AgentError: the turn failed; the message is on disk unless it was refused.
+        """
+        async with aclosing(self.stream(inbound)) as events:
+            async for event in events:
+                if isinstance(event, ReplyReady):
+                    return event.reply
+                if isinstance(event, TurnFailed):
+                    raise event.error
+        return None
+
+    async def stream(self, inbound: Inbound) -> AsyncGenerator[Event, None]:
+        """Runs one turn and yields its events; the last is `ReplyReady`, `Silence` or `TurnFailed`.
+
+        Closing the iterator early, or cancelling the task that reads it, stops the turn.
+        """
+        if self._closed:
+            raise TurnBroken("This agent is closed. Open a new one.")
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        task = asyncio.create_task(self._run(inbound, events.put_nowait))
+        task.add_done_callback(lambda _task: events.put_nowait(None))
+        lane = self._lane(inbound)
+        self._running.setdefault(lane, set()).add(task)
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._running[lane].discard(task)
+            if not self._running[lane]:
+                del self._running[lane]
+
+    def stop(self, inbound: Inbound) -> bool:
+        """Stops the running and waiting turns of the session that `inbound` belongs to.
+
+        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`.
+        """
+        stopped = [task.cancel() for task in self._running.get(self._lane(inbound), ())]
+        return any(stopped)
+
+    async def close(self) -> None:
+        """Stops running turns, waits for their last writes, and releases everything. Safe to repeat."""
+        if self._closed:
+            return
+        self._closed = True
+        tasks = [task for running in self._running.values() for task in running]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await disassemble(self._parts)
+
+    async def __aenter__(self) -> Self:
+        """The agent itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes the agent."""
+        await self.close()
+
+    async def _run(self, inbound: Inbound, emit: Emit) -> None:
+        try:
+            await self._turn(inbound, emit)
+        except asyncio.CancelledError:
+            emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
+            raise
+        except AgentError as error:
+            emit(TurnFailed(error=error))
+        except (SessionError, MemoryIndexError, PathOutsideRoot, OSError) as error:
+            log.warning("a turn broke off: %s", error)
+            emit(TurnFailed(error=_broken(str(error), error)))
+        except Exception as error:
+            # A bug must end in an answer, not in a chat that hangs.
+            log.exception("a turn broke off")
+            text = f"The turn broke off on an unexpected {type(error).__name__}: {error}. Please report it."
+            emit(TurnFailed(error=_broken(text, error)))
+
+    async def _turn(self, inbound: Inbound, emit: Emit) -> None:
+        parts = self._parts
+        where = self._route(inbound)
+        async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
+            session = await self._open(where)
+            for notice in session.journal.notices:
+                emit(Warned(message=notice))
+            command = parse_command(inbound.text) if inbound.is_owner else None
+            if command is not None:
+                reply = await run_command(
+                    command,
+                    session,
+                    inbound,
+                    parts.turn,
+                    emit,
+                    begin_new=lambda: self._open(where, fresh=True),
+                )
+            elif inbound.text.strip() or inbound.attachments:
+                reply = await run_turn(session, inbound, inbound.text, parts.turn, emit)
+            else:
+                reply = None
+            if reply is None:
+                emit(Silence(session_key=session.key, session_id=session.session_id))
+            else:
+                emit(ReplyReady(reply=reply))
+
+    def _route(self, inbound: Inbound) -> Route:
+        return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
+
+    def _lane(self, inbound: Inbound) -> str:
+        try:
+            return self._route(inbound).key
+        except (AgentError, SessionError):
+            return ""
+
+    async def _open(self, where: Route, *, fresh: bool = False) -> OpenSession:
+        turn = self._parts.turn
+        return await open_session(
+            where,
+            index=turn.index,
+            workspace=turn.workspace,
+            now=turn.now,
+            new_id=turn.new_id,
+            fresh=fresh,
+        )
+
+
+def _broken(text: str, cause: BaseException) -> TurnBroken:
+    error = TurnBroken(text)
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,145 @@
+"""The composition root: from a config to an agent's parts. The only file that knows them all."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from nacre.memory.engine import MemoryEngine
+from nacre.memory.settings import index_path
+from nacre.memory.workspace import WorkspaceReport, ensure_workspace
+from nacre.runtime.budget import TIGHT_WINDOW_TOKENS, ContextBudget, resolve_budget
+from nacre.runtime.clock import Clock, epoch_ms, owner_zone, system_clock
+from nacre.runtime.config import Config
+from nacre.runtime.ids import NewId
+from nacre.runtime.lanes import Lanes
+from nacre.runtime.model import ChatModel
+from nacre.runtime.models.litellm_model import LiteLLMModel
+from nacre.runtime.models.offline import OfflineModel
+from nacre.runtime.settings import AgentSettings
+from nacre.runtime.tokenizer import count_tokens_for
+from nacre.runtime.turn import TurnParts
+from nacre.sessions.index import SessionIndex
+
+AGENT_ID = "main"
+LANE_WAIT_SECONDS = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentParts:
+    """Everything that an open agent holds."""
+
+    agent_id: str
+    turn: TurnParts
+    lanes: Lanes
+    notices: tuple[str, ...]
+
+
+async def assemble(
+    config: Config, *, model: ChatModel | None, clock: Clock | None, new_id: NewId, watch: bool
+) -> AgentParts:
+    """Builds an agent's parts, making folders that do not exist yet.
+
+    Raises:
+        ConfigError: a setting cannot be used.
+        OSError: a folder cannot be made.
+    """
+    settings = config.settings
+    now = clock or system_clock(owner_zone(settings.agent.user_timezone or None))
+    config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    workspace = await ensure_workspace(
+        config.workspace, with_templates=not settings.agent.skip_bootstrap
+    )
+    count_tokens = count_tokens_for(config.model_name)
+    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
+    chat_model = model or _model(config, now, offline)
+    budget = _budget(settings.agent, chat_model)
+    memory = await _memory(config, now, watch=watch)
+    sessions_dir = config.state_dir / "agents" / AGENT_ID / "sessions"
+    turn = TurnParts(
+        settings=settings,
+        budget=budget,
+        model=chat_model,
+        offline=offline,
+        memory=memory,
+        index=SessionIndex(sessions_dir, now=now),
+        workspace=config.workspace,
+        lock_dir=config.state_dir / "locks",
+        now=now,
+        new_id=new_id,
+        sleep=asyncio.sleep,
+        count_tokens=count_tokens,
+    )
+    return AgentParts(
+        agent_id=AGENT_ID,
+        turn=turn,
+        lanes=Lanes(
+            config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS
+        ),
+        notices=(*config.notices, *_notices(workspace), *_window_notices(budget)),
+    )
+
+
+async def disassemble(parts: AgentParts) -> None:
+    """Releases what `assemble` opened."""
+    if parts.turn.memory is not None:
+        await parts.turn.memory.close()
+    await parts.turn.model.aclose()
+
+
+def _model(config: Config, now: Clock, offline: ChatModel) -> ChatModel:
+    if not config.model_name:
+        return offline
+    provider = config.settings.models.providers.get(config.model_name.partition("/")[0])
+    agent = config.settings.agent
+    return LiteLLMModel(
+        config.model_name,
+        context_window_tokens=None,
+        api_base=provider.base_url or None if provider else None,
+        api_key=provider.api_key or None if provider else None,
+        request_timeout_seconds=agent.timeout_seconds,
+        now_ms=lambda: epoch_ms(now()),
+    )
+
+
+def _budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
+    compaction = agent.compaction
+    return resolve_budget(
+        configured_window_tokens=agent.context_tokens,
+        model_window_tokens=model.context_window_tokens,
+        reserve_tokens=compaction.reserve_tokens,
+        reserve_floor_tokens=compaction.reserve_tokens_floor,
+        soft_threshold_tokens=compaction.memory_flush.soft_threshold_tokens,
+        keep_recent_tokens=compaction.keep_recent_tokens,
+        flush_enabled=compaction.memory_flush.enabled,
+        compaction_enabled=compaction.enabled,
+    )
+
+
+async def _memory(config: Config, now: Clock, *, watch: bool) -> MemoryEngine | None:
+    settings = config.settings.agent.memory_search
+    if not settings.enabled:
+        return None
+    engine = await MemoryEngine.open(
+        workspace=config.workspace,
+        index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
+        settings=settings,
+        embedder=None,
+        now=now,
+    )
+    if watch and settings.sync.watch:
+        await engine.start_watching()
+    return engine
+
+
+def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:
+    return (workspace.notice,) if workspace.notice else ()
+
+
+def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
+    if budget.window_tokens >= TIGHT_WINDOW_TOKENS:
+        return ()
+    return (
+        f"The context window has only {budget.window_tokens} tokens (from {budget.window_source}); "
+        f"history is compacted above {budget.compact_at}.",
+    )

@@ -1,0 +1,104 @@
+"""What chat commands do. `/new` and `/compact` save notes first; none of them asks for an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from nacre import __version__
+from nacre.memory.errors import MemoryIndexError
+from nacre.runtime.commands import (
+    HELP_TEXT,
+    Command,
+    StatusFacts,
+    compaction_text,
+    status_text,
+)
+from nacre.runtime.inbound import Inbound, Reply
+from nacre.runtime.loop import Emit
+from nacre.runtime.open_session import OpenSession
+from nacre.runtime.turn import TurnParts, prepare, run_turn
+
+
+async def run_command(
+    command: Command,
+    session: OpenSession,
+    inbound: Inbound,
+    parts: TurnParts,
+    emit: Emit,
+    *,
+    begin_new: Callable[[], Awaitable[OpenSession]],
+) -> Reply | None:
+    """Runs one command and gives its reply; `/new` with text goes on as a turn of the new session."""
+    if command.name == "help":
+        return _said(session, HELP_TEXT)
+    if command.name == "unknown":
+        return _said(session, f"There is no command {command.rest}. These are the commands:\n{HELP_TEXT}")
+    if command.name == "status":
+        return _said(session, await _status(session, inbound, parts, emit))
+    if command.name == "compact":
+        return await _compact(command.rest, session, inbound, parts, emit)
+    if session.has_messages:
+        await (await prepare(session, inbound, parts, emit)).window.flush_before_leaving()
+    fresh = await begin_new()
+    if command.rest:
+        return await run_turn(fresh, inbound, command.rest, parts, emit)
+    return _said(fresh, f"✅ New session started · model: {parts.model.name}")
+
+
+async def _compact(focus: str, session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> Reply:
+    if not session.has_messages:
+        return _said(session, "⚙️ Compaction skipped: nothing has been said in this session yet.")
+    window = (await prepare(session, inbound, parts, emit)).window
+    await window.flush_before_leaving()
+    ended = await window.compact("manual", focus=focus)
+    return _said(session, compaction_text(ended, parts.budget))
+
+
+async def _status(session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> str:
+    measure = (await prepare(session, inbound, parts, emit)).window.measure()
+    files, chunks, mode, problem = await _memory_facts(session, parts)
+    return status_text(
+        StatusFacts(
+            version=__version__,
+            model_name=parts.model.name,
+            session_key=session.key,
+            session_id=session.session_id,
+            tokens=measure.tokens,
+            tokens_are_reported=measure.usage_tokens > 0,
+            budget=parts.budget,
+            compactions=session.compaction_count,
+            last_flush=_last_flush(session, parts.now()),
+            workspace=str(parts.workspace),
+            memory_files=files,
+            memory_chunks=chunks,
+            memory_mode=mode,
+            memory_problem=problem,
+            now=parts.now(),
+        )
+    )
+
+
+async def _memory_facts(session: OpenSession, parts: TurnParts) -> tuple[int, int, str, str]:
+    if parts.memory is None:
+        return 0, 0, "no", "memory search is switched off"
+    if not session.policy.offers_memory_tools:
+        return 0, 0, "no", "private memory is not available in this chat"
+    try:
+        status = await parts.memory.status()
+    except MemoryIndexError as error:
+        return 0, 0, "no", str(error)
+    return status.files, status.chunks, status.mode, status.last_sync_problem
+
+
+def _last_flush(session: OpenSession, now: datetime) -> str:
+    flush = session.last_flush
+    if flush is None:
+        return "never in this session"
+    at = datetime.fromisoformat(flush.timestamp).astimezone(now.tzinfo)
+    data = flush.data if isinstance(flush.data, dict) else {}
+    return f"{at.strftime('%Y-%m-%d %H:%M')} ({data.get('status', 'unknown')})"
+
+
+def _said(session: OpenSession, text: str) -> Reply:
+    return Reply(text=text, session_key=session.key, session_id=session.session_id, is_command=True)

@@ -1,0 +1,107 @@
+"""Chat commands: which text is one, and what the informative ones say. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from nacre.runtime.budget import ContextBudget
+from nacre.runtime.events import CompactionEnded
+
+CommandName: TypeAlias = Literal["new", "reset", "compact", "status", "help", "unknown"]
+
+_COMMAND = re.compile(r"/(new|reset|compact|status|help)(?:\s*:\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL)
+_LOOKS_LIKE_ONE = re.compile(r"/[A-Za-z][A-Za-z_-]{0,30}")
+
+HELP_TEXT = """\
+/new [text]      start a fresh session; notes are saved first, the old transcript stays on disk
+/reset [text]    the same as /new
+/compact [focus] save notes, then replace old history by a summary; a focus says what to keep
+/status          model, context window, compactions, last flush, memory
+/help            this list
+Anything else is said to the assistant."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A chat command and what follows it; for an unknown one `rest` is the text itself."""
+
+    name: CommandName
+    rest: str = ""
+
+
+def parse_command(text: str) -> Command | None:
+    """The command that a message is, or `None` for words to the assistant.
+
+    A known word after the slash, in any case, with or without more text. A single unknown word
+    after a slash is a slip, not something to say.
+    """
+    text = text.strip()
+    match = _COMMAND.fullmatch(text)
+    if match:
+        name = match[1].lower()
+        for known in ("new", "reset", "compact", "status", "help"):
+            if name == known:
+                return Command(name=known, rest=match[2].strip())
+    if _LOOKS_LIKE_ONE.fullmatch(text):
+        return Command(name="unknown", rest=text)
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusFacts:
+    """What `/status` shows; tokens are an estimate while no provider has reported any."""
+
+    version: str
+    model_name: str
+    session_key: str
+    session_id: str
+    tokens: int
+    tokens_are_reported: bool
+    budget: ContextBudget
+    compactions: int
+    last_flush: str
+    workspace: str
+    memory_files: int
+    memory_chunks: int
+    memory_mode: str
+    memory_problem: str
+    now: datetime
+
+
+def status_text(facts: StatusFacts) -> str:
+    """The answer to `/status`, a line a topic."""
+    budget = facts.budget
+    percent = round(100 * facts.tokens / budget.window_tokens)
+    estimated = "" if facts.tokens_are_reported else " (estimated)"
+    memory = f"{facts.memory_files} files, {facts.memory_chunks} chunks, {facts.memory_mode} search"
+    lines = [
+        f"🐚 Nacre {facts.version} · {facts.now.strftime('%Y-%m-%d %H:%M')} {facts.now.tzname()}",
+        f"🧠 Model: {facts.model_name}",
+        f"📚 Context: {short_count(facts.tokens)}/{short_count(budget.window_tokens)} ({percent}%){estimated}"
+        f" · flush at {short_count(budget.flush_at)} · compact above {short_count(budget.compact_at)}",
+        f"🧹 Compactions: {facts.compactions} · last flush: {facts.last_flush}",
+        f"📝 Memory: {memory}" + (f" · {facts.memory_problem}" if facts.memory_problem else ""),
+        f"🧵 Session: {facts.session_key} · {facts.session_id}",
+        f"📁 Workspace: {facts.workspace}",
+    ]
+    return "\n".join(lines)
+
+
+def compaction_text(ended: CompactionEnded, budget: ContextBudget) -> str:
+    """The answer to `/compact`."""
+    used = f"Context {short_count(ended.tokens_after)}/{short_count(budget.window_tokens)}"
+    if ended.problem:
+        return f"⚙️ Compaction skipped: {ended.problem} • {used}"
+    return f"⚙️ Compacted ({short_count(ended.tokens_before)} → {short_count(ended.tokens_after)}) • {used}"
+
+
+def short_count(count: int) -> str:
+    """A count as people read it: `999`, `1.2k`, `130k`, `1.0m`."""
+    if count < 1_000:
+        return str(count)
+    if count < 999_500:
+        return f"{count / 1_000:.1f}k" if count < 99_950 else f"{count / 1_000:.0f}k"
+    return f"{count / 1_000_000:.1f}m"

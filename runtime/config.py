@@ -1,0 +1,120 @@
+"""Where settings come from: the only file that reads the environment and `nacre.json5`.
+
+Precedence, first wins: what the caller of `Agent.open` passes, environment, settings file, default.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from nacre.runtime.errors import ConfigError
+from nacre.runtime.settings import Settings, unread_keys
+
+SETTINGS_FILE = "nacre.json5"
+STATE_DIR_VARIABLE = "NACRE_STATE_DIR"
+WORKSPACE_VARIABLE = "NACRE_WORKSPACE"
+MODEL_VARIABLE = "NACRE_MODEL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Settings with every path resolved. `notices` are sentences for the owner about the file."""
+
+    home: Path
+    state_dir: Path
+    workspace: Path
+    model_name: str
+    settings: Settings
+    notices: tuple[str, ...] = ()
+
+
+def process_environment() -> Mapping[str, str]:
+    """The environment of this process, as a value to hand in."""
+    return dict(os.environ)
+
+
+def load_config(
+    environment: Mapping[str, str],
+    *,
+    state_dir: Path | None = None,
+    workspace: Path | None = None,
+    model_name: str | None = None,
+) -> Config:
+    """Reads the settings of a state folder. A missing folder or file means all defaults.
+
+    Raises:
+        ConfigError: the file is unreadable, no JSON5, or a value does not fit its setting.
+    """
+    home = Path(environment.get("HOME") or Path.home())
+    state = state_dir or _path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
+    file = state / SETTINGS_FILE
+    settings = _settings(file, _read_json5(file))
+    chosen = (
+        workspace
+        or _path(environment.get(WORKSPACE_VARIABLE), home)
+        or _path(settings.agent.workspace, home)
+        or state / "workspace"
+    )
+    unread = ", ".join(unread_keys(settings))
+    return Config(
+        home=home,
+        state_dir=state.absolute(),
+        workspace=chosen.absolute(),
+        model_name=model_name or environment.get(MODEL_VARIABLE, "").strip() or settings.agent.model.strip(),
+        settings=settings,
+        notices=(f"{file} has settings that Nacre does not read: {unread}.",) if unread else (),
+    )
+
+
+def _path(text: str | None, home: Path) -> Path | None:
+    if not text or not text.strip():
+        return None
+    text = text.strip()
+    return home / text[2:] if text.startswith("~/") else home if text == "~" else Path(text)
+
+
+def _read_json5(file: Path) -> Any:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The settings file {file} cannot be read: {error}. Mend or move it.") from error
+    import pyjson5
+
+    try:
+        return pyjson5.decode(text) if text.strip() else {}
+    except pyjson5.Json5Exception as error:
+        raise ConfigError(
+            f"The settings file {file} is not JSON5: {error.args[0]}. Mend or move it."
+        ) from error
+
+
+def _settings(file: Path, raw: Any) -> Settings:
+    if not isinstance(raw, dict):
+        raise ConfigError(
+            f"The settings file {file} holds {type(raw).__name__}, where an object {{…}} belongs."
+        )
+    try:
+        return Settings.model_validate(_with_plain_model(raw))
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)
+        )
+        raise ConfigError(f"The settings file {file} has values that do not fit: {problems}.") from error
+
+
+def _with_plain_model(raw: dict[str, Any]) -> dict[str, Any]:
+    """OpenClaw also writes `model: {primary: "p/m"}`; both forms mean the same here."""
+    agents = raw.get("agents")
+    defaults = agents.get("defaults") if isinstance(agents, dict) else None
+    model = defaults.get("model") if isinstance(defaults, dict) else None
+    if not isinstance(model, dict) or not isinstance(agents, dict) or not isinstance(defaults, dict):
+        return raw
+    return {**raw, "agents": {**agents, "defaults": {**defaults, "model": str(model.get("primary") or "")}}}

@@ -1,0 +1,198 @@
+"""The silent turn before a compaction: the model writes down what must last, into today's log only.
+
+Whatever it answers is never delivered. What it may touch is enforced here, not by its prompt: one
+tool, one file, append only. When the model cannot be asked, the offline responder extracts notes
+from the same conversation instead.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from nacre.memory.workspace import append_to_file
+from nacre.prompts import render
+from nacre.runtime.context import model_messages
+from nacre.runtime.errors import ContextOverflow, ModelError
+from nacre.runtime.events import FlushEnded, FlushStatus
+from nacre.runtime.loop import Ask, run_loop
+from nacre.runtime.model import ModelRequest, SystemPrompt
+from nacre.runtime.open_session import OpenSession
+from nacre.runtime.settings import MemoryFlushSettings
+from nacre.runtime.silence import SILENT_TOKEN
+from nacre.runtime.tools import Tool, ToolArguments, Toolbox, ToolOutput
+from nacre.sessions.messages import AssistantMessage, Message, Text, user_message
+
+log = logging.getLogger(__name__)
+
+MAX_FLUSH_STEPS = 6
+DATE_PLACEHOLDER = "YYYY-MM-DD"
+
+
+class AppendArguments(ToolArguments):
+    """Arguments of the flush turn's only tool."""
+
+    path: str = Field(default="", description="Today's log; any other path is redirected to it.")
+    text: str = Field(description="Markdown to append: short bullets, each understandable on its own.")
+
+
+class NotesFile:
+    """Today's log as a flush may touch it: append only, and never the same block twice."""
+
+    def __init__(self, workspace: Path, path: str, *, lock_dir: Path) -> None:
+        self.path = path
+        self.wrote = False
+        self._workspace = workspace
+        self._lock_dir = lock_dir
+
+    def tool(self) -> Tool:
+        """The `append` tool that writes here, whatever path the model names."""
+        return Tool(
+            name="append",
+            description=f"Append Markdown to {self.path}. Text that already stands there is not added again.",
+            arguments=AppendArguments,
+            run=self._append,
+        )
+
+    async def _append(self, arguments: AppendArguments) -> ToolOutput:
+        outcome = await append_to_file(self._workspace, self.path, arguments.text, lock_dir=self._lock_dir)
+        if not outcome.written:
+            return ToolOutput(text=f"Nothing new: all of it already stands in {self.path}.")
+        self.wrote = True
+        return ToolOutput(text=f"Appended to {self.path}.")
+
+
+@dataclass
+class FlushConversation:
+    """The flush turn as the loop sees it: the session's context, then the flush prompt.
+
+    Its messages are kept in the journal for the record, outside of what later turns see.
+    """
+
+    session: OpenSession
+    system: SystemPrompt
+    messages: list[Message]
+    notes: Tool
+    max_output_tokens: int
+
+    async def request(self) -> ModelRequest:
+        """The whole context so far."""
+        return ModelRequest(
+            system=self.system,
+            messages=tuple(self.messages),
+            tools=(self.notes.spec(),),
+            max_output_tokens=self.max_output_tokens,
+            purpose="flush",
+        )
+
+    async def make_room(self, _overflow: ContextOverflow) -> bool:
+        """A flush does not compact: it is what comes before that."""
+        return False
+
+    async def record(self, message: Message) -> None:
+        """Keeps the message for the record and for the next step."""
+        await self.session.write_flush_message(message)
+        self.messages.append(message)
+
+    def partial(self, text: str, *, aborted: bool, problem: str) -> AssistantMessage:
+        """The message for an answer that broke off."""
+        return broken_off(text, aborted=aborted, problem=problem, timestamp_ms=self.session.now_ms())
+
+
+async def run_flush(
+    session: OpenSession,
+    *,
+    system: SystemPrompt,
+    notes: NotesFile,
+    settings: MemoryFlushSettings,
+    ask: Ask,
+    ask_offline: Ask,
+    max_output_tokens: int,
+) -> FlushEnded:
+    """Runs one flush and records the attempt; never raises for a model that fails."""
+    problem = ""
+    try:
+        await _ask_for_notes(session, system, notes, settings, ask, max_output_tokens)
+        status: FlushStatus = "written" if notes.wrote else "nothing"
+    except ModelError as error:
+        log.warning("memory flush of %s failed: %s", session.key, error)
+        problem = str(error)
+        status = "written" if notes.wrote else "fallback"
+    if status == "fallback":
+        try:
+            await _ask_for_notes(session, system, notes, settings, ask_offline, max_output_tokens)
+        except ModelError as error:
+            log.warning("the extract for the memory flush of %s failed: %s", session.key, error)
+            status = "failed"
+    await session.write_flush(status, path=notes.path, problem=problem)
+    return FlushEnded(status=status, path=notes.path, problem=problem)
+
+
+async def _ask_for_notes(
+    session: OpenSession,
+    system: SystemPrompt,
+    notes: NotesFile,
+    settings: MemoryFlushSettings,
+    ask: Ask,
+    max_output_tokens: int,
+) -> None:
+    tool = notes.tool()
+    conversation = FlushConversation(
+        session=session,
+        system=_flush_system(system, settings, notes.path),
+        messages=list(model_messages(session.items)),
+        notes=tool,
+        max_output_tokens=max_output_tokens,
+    )
+    await conversation.record(
+        user_message(_flush_prompt(settings, notes.path), timestamp_ms=session.now_ms())
+    )
+    await run_loop(
+        conversation,
+        ask=ask,
+        toolbox=Toolbox([tool], now_ms=session.now_ms),
+        emit=lambda _event: None,
+        max_steps=MAX_FLUSH_STEPS,
+    )
+
+
+def _flush_prompt(settings: MemoryFlushSettings, path: str) -> str:
+    day = Path(path).stem
+    if not settings.prompt.strip():
+        return render("flush", date=day, path=path)
+    return _owners_text(settings.prompt, day) + "\n\n" + render("flush_rules", path=path)
+
+
+def _flush_system(system: SystemPrompt, settings: MemoryFlushSettings, path: str) -> SystemPrompt:
+    if settings.system_prompt.strip():
+        text = _owners_text(settings.system_prompt, Path(path).stem)
+    else:
+        text = render("flush_system", path=path)
+    return SystemPrompt(
+        stable=system.stable, changing="\n\n".join(part for part in (system.changing, text) if part)
+    )
+
+
+def _owners_text(text: str, day: str) -> str:
+    """The owner's words with today's date in place of `YYYY-MM-DD`, and the silent token explained."""
+    text = text.strip().replace(DATE_PLACEHOLDER, day)
+    if SILENT_TOKEN in text:
+        return text
+    return f"{text}\n\nIf there is nothing to tell anybody, begin your answer with {SILENT_TOKEN}."
+
+
+def broken_off(text: str, *, aborted: bool, problem: str, timestamp_ms: int) -> AssistantMessage:
+    """An answer that ended too early, as it is kept in a transcript."""
+    return AssistantMessage(
+        content=(Text(text=text),) if text else (),
+        api="",
+        provider="",
+        model="",
+        usage=None,
+        stop_reason="aborted" if aborted else "error",
+        timestamp_ms=timestamp_ms,
+        error_message=problem or None,
+    )

@@ -1,0 +1,222 @@
+"""A session while its lane is held: its journal, its line in the index, and what it may see.
+
+The journal is the truth: what a cycle was flushed, how many compactions there were and what the
+model saw last are read from it. `sessions.json` mirrors these for other tools and for listings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nacre.runtime.clock import Clock, epoch_ms
+from nacre.runtime.events import FlushStatus
+from nacre.runtime.ids import NewId
+from nacre.runtime.policy import ChatPolicy
+from nacre.runtime.routing import Route
+from nacre.sessions.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
+from nacre.sessions.index import SessionIndex, SessionRecord
+from nacre.sessions.journal import Journal
+from nacre.sessions.messages import AssistantMessage, Message, UserMessage
+from nacre.sessions.transcript import TranscriptItem, build_transcript
+
+SESSION_ENTRY = "nacre.session"
+FLUSH_ENTRY = "nacre.flush"
+FLUSH_MESSAGE_ENTRY = "nacre.flush_message"
+RECALL_ENTRY = "nacre.recall"
+
+
+class OpenSession:
+    """One session of an agent, open for one turn. Made by `open_session`."""
+
+    def __init__(
+        self, route: Route, *, journal: Journal, record: SessionRecord, index: SessionIndex, now: Clock
+    ) -> None:
+        self.key = route.key
+        self.policy: ChatPolicy = route.policy
+        self.journal = journal
+        self.record = record
+        self._index = index
+        self._now = now
+
+    @property
+    def session_id(self) -> str:
+        """The id that names the transcript's file."""
+        return self.record.session_id
+
+    @property
+    def branch(self) -> Sequence[Entry]:
+        """The entries from the root to the newest one."""
+        return self.journal.branch()
+
+    @property
+    def items(self) -> tuple[TranscriptItem, ...]:
+        """What the model sees of the entries."""
+        return build_transcript(self.branch)
+
+    @property
+    def compaction_count(self) -> int:
+        """How many compactions this session has had; also the number of its present cycle."""
+        return sum(isinstance(entry, CompactionEntry) for entry in self.branch)
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether anybody has said anything yet."""
+        return any(isinstance(entry, MessageEntry) for entry in self.branch)
+
+    @property
+    def last_flush(self) -> CustomEntry | None:
+        """The newest attempt to flush, whatever came of it."""
+        flushes = (entry for entry in reversed(self.branch) if is_flush(entry))
+        return next((entry for entry in flushes if isinstance(entry, CustomEntry)), None)
+
+    @property
+    def flushed_this_cycle(self) -> bool:
+        """Whether a flush was tried since the latest compaction."""
+        for entry in reversed(self.branch):
+            if isinstance(entry, CompactionEntry):
+                return False
+            if is_flush(entry):
+                return True
+        return False
+
+    @property
+    def has_unflushed_messages(self) -> bool:
+        """Whether a person said something after the latest flush."""
+        for entry in reversed(self.branch):
+            if is_flush(entry):
+                return False
+            if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage):
+                return True
+        return False
+
+    @property
+    def wants_recall(self) -> bool:
+        """Whether daily logs are due: at the session's start and after each compaction."""
+        for entry in reversed(self.branch):
+            if isinstance(entry, CompactionEntry):
+                return True
+            if isinstance(entry, MessageEntry) or getattr(entry, "custom_type", "") == RECALL_ENTRY:
+                return False
+        return True
+
+    def now_ms(self) -> int:
+        """The present moment in milliseconds since the epoch."""
+        return epoch_ms(self._now())
+
+    async def say(self, message: UserMessage) -> None:
+        """Puts what a person said on disk."""
+        await self.journal.append_message(message)
+        self.record = await self._updated(
+            lambda record: replace(record, last_interaction_at_ms=self.now_ms(), system_sent=True)
+        )
+
+    async def write(self, message: Message) -> None:
+        """Puts a message on disk."""
+        await self.journal.append_message(message)
+
+    async def write_recall(self, text: str) -> None:
+        """Puts recalled notes into the transcript, marked as recalled."""
+        await self.journal.append_custom_message(RECALL_ENTRY, text, display=False)
+
+    async def write_flush_message(self, message: Message) -> None:
+        """Keeps a message of a flush turn for the record; the model does not see it again."""
+        await self.journal.append_custom(FLUSH_MESSAGE_ENTRY, message.to_json())
+
+    async def write_flush(self, status: FlushStatus, *, path: str, problem: str) -> None:
+        """Records the cycle's attempt, on success and on failure."""
+        cycle = self.compaction_count
+        await self.journal.append_custom(
+            FLUSH_ENTRY, {"cycle": cycle, "status": status, "path": path, "problem": problem}
+        )
+        at_ms = self.now_ms()
+        self.record = await self._updated(
+            lambda record: replace(record, memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
+        )
+
+    async def write_compaction(self, summary: str, *, first_kept_entry_id: str, tokens_before: int) -> None:
+        """Replaces, in the model's view, everything before the first kept entry by a summary."""
+        await self.journal.append_compaction(
+            summary=summary, first_kept_entry_id=first_kept_entry_id, tokens_before=tokens_before
+        )
+        count = self.compaction_count
+        self.record = await self._updated(
+            lambda record: replace(
+                record,
+                compaction_count=count,
+                input_tokens=None,
+                output_tokens=None,
+                total_tokens=None,
+                total_tokens_fresh=False,
+            )
+        )
+
+    async def settle(self, answer: AssistantMessage, *, window_tokens: int) -> None:
+        """Mirrors the last call's usage into the index, for listings and other tools."""
+        usage = answer.usage
+        self.record = await self._updated(
+            lambda record: replace(
+                record,
+                model_provider=answer.provider,
+                model=answer.model,
+                context_tokens=window_tokens,
+                aborted_last_run=False,
+                **(
+                    {
+                        "input_tokens": usage.input_tokens,
+                        "output_tokens": usage.output_tokens,
+                        "total_tokens": usage.context_tokens,
+                        "total_tokens_fresh": True,
+                    }
+                    if usage is not None
+                    else {}
+                ),
+            )
+        )
+
+    async def mark_aborted(self) -> None:
+        """Notes in the index that the last turn was broken off."""
+        self.record = await self._updated(lambda record: replace(record, aborted_last_run=True))
+
+    async def _updated(self, change: Callable[[SessionRecord], SessionRecord]) -> SessionRecord:
+        def checked(record: SessionRecord | None) -> SessionRecord:
+            return change(replace(record or self.record, updated_at_ms=self.now_ms()))
+
+        return await self._index.update(self.key, checked) or self.record
+
+
+def is_flush(entry: Entry) -> bool:
+    """Whether an entry records an attempt to flush."""
+    return isinstance(entry, CustomEntry) and entry.custom_type == FLUSH_ENTRY
+
+
+async def open_session(
+    route: Route, *, index: SessionIndex, workspace: Path, now: Clock, new_id: NewId, fresh: bool = False
+) -> OpenSession:
+    """Opens the session of a route, or begins one; `fresh` begins a new one under the same key.
+
+    The index learns of a new session before its file exists, so a file is never without a key.
+    """
+
+    def begun(record: SessionRecord | None) -> SessionRecord:
+        if record is not None and not fresh:
+            return record
+        at_ms = epoch_ms(now())
+        return SessionRecord(
+            session_id=new_id(),
+            updated_at_ms=at_ms,
+            session_started_at_ms=at_ms,
+            chat_type=route.policy.chat_kind,
+            compaction_count=0,
+        )
+
+    record = await index.update(route.key, begun)
+    if record is None:
+        raise RuntimeError(f"the index gave no record for {route.key!r} although one was written")
+    journal = await Journal.open(
+        index.transcript_path(record), session_id=record.session_id, cwd=workspace, now=now, new_id=new_id
+    )
+    if not journal.entries:
+        await journal.append_custom(SESSION_ENTRY, {"key": route.key, "chatKind": route.policy.chat_kind})
+    return OpenSession(route, journal=journal, record=record, index=index, now=now)

@@ -1,0 +1,168 @@
+"""What the owner can set: frozen, validated, with the seeds' keys (`agents.defaults.…`, `session`, `memory`).
+
+Values only: nothing here reads a file or the environment (`config.py` does). Keys that other
+OpenClaw versions know and Nacre does not read are kept out of the way and reported, not refused, so
+that an owner can bring a settings file along. Inside `memorySearch` an unknown key is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from nacre.memory.settings import MemorySearchSettings
+
+FLUSH_SOFT_THRESHOLD_TOKENS = 4_000
+RESERVE_TOKENS = 16_384
+RESERVE_FLOOR_TOKENS = 20_000
+KEEP_RECENT_TOKENS = 20_000
+
+
+def _count_or(default: int) -> BeforeValidator:
+    """A non-negative finite number, floored; anything else becomes the default (spec sessions §9.1)."""
+
+    def read(value: object) -> object:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            return default
+        return int(value)
+
+    return BeforeValidator(read)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        populate_by_name=True,
+        alias_generator=AliasGenerator(validation_alias=to_camel),
+    )
+
+
+class MemoryFlushSettings(_Section):
+    """`agents.defaults.compaction.memoryFlush`: the silent turn that saves notes before a compaction."""
+
+    enabled: bool = True
+    """Whether notes are written before history is compacted."""
+    soft_threshold_tokens: Annotated[int, _count_or(FLUSH_SOFT_THRESHOLD_TOKENS)] = (
+        FLUSH_SOFT_THRESHOLD_TOKENS
+    )
+    """How many tokens before the compaction line the flush is due."""
+    prompt: str = ""
+    """The flush turn's user prompt; blank is the built-in one. `YYYY-MM-DD` becomes today's date."""
+    system_prompt: str = ""
+    """What is added to the system prompt in the flush turn; blank is the built-in text."""
+
+
+class CompactionSettings(_Section):
+    """`agents.defaults.compaction`: when and how old history becomes a summary."""
+
+    enabled: bool = True
+    """`false` stops only the threshold trigger; overflow recovery and `/compact` stay."""
+    reserve_tokens: Annotated[int, _count_or(RESERVE_TOKENS)] = RESERVE_TOKENS
+    """Room kept free for the answer; the floor below raises it."""
+    reserve_tokens_floor: Annotated[int, _count_or(RESERVE_FLOOR_TOKENS)] = RESERVE_FLOOR_TOKENS
+    """Least reserve, whatever `reserveTokens` says; 0 switches the floor off."""
+    keep_recent_tokens: Annotated[int, _count_or(KEEP_RECENT_TOKENS)] = KEEP_RECENT_TOKENS
+    """How much of the tail stays verbatim."""
+    custom_instructions: str = ""
+    """What every summary should pay attention to, also in automatic compactions."""
+    memory_flush: MemoryFlushSettings = MemoryFlushSettings()
+
+
+class AgentSettings(_Section):
+    """`agents.defaults`: the assistant itself."""
+
+    workspace: str = ""
+    """The workspace folder; blank is `<state>/workspace`. `~` is the home folder."""
+    model: str = ""
+    """`provider/model` as litellm names it; blank is the built-in offline responder."""
+    user_timezone: str = ""
+    """IANA name of the owner's time zone; blank is the system's."""
+    context_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The context window in tokens; unset asks the model."""
+    bootstrap_max_chars: Annotated[int, _count_or(20_000)] = 20_000
+    """Most of one workspace file that enters the context."""
+    bootstrap_total_max_chars: Annotated[int, _count_or(60_000)] = 60_000
+    """Most of all workspace files together."""
+    daily_log_max_chars: Annotated[int, _count_or(6_000)] = 6_000
+    """Most of one daily log that enters a session's first turn."""
+    skip_bootstrap: bool = False
+    """`true` makes the workspace folder without any file in it."""
+    max_steps: Annotated[int, Field(ge=1, le=1_000)] = 40
+    """Most model calls in one turn."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
+    """Longest that one model call may take."""
+    compaction: CompactionSettings = CompactionSettings()
+    memory_search: MemorySearchSettings = MemorySearchSettings()
+
+
+class AgentsSettings(_Section):
+    """`agents`."""
+
+    defaults: AgentSettings = AgentSettings()
+
+
+class SessionSettings(_Section):
+    """`session`: which conversation a message belongs to."""
+
+    main_key: str = "main"
+    """Name of the owner's main session."""
+    dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = "main"
+    """Whether the owner's direct chats share the main session or each have their own."""
+    identity_links: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    """One person's ids on several channels, under one name."""
+
+
+class MemorySettings(_Section):
+    """`memory`."""
+
+    citations: Literal["auto", "on", "off"] = "auto"
+    """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
+
+
+class ProviderSettings(_Section):
+    """`models.providers.<name>`: where a provider is and which key it wants."""
+
+    base_url: str = ""
+    """Address of an OpenAI-compatible endpoint; blank is the provider's own."""
+    api_key: str = Field(default="", repr=False)
+    """The key; blank reads the provider's environment variable."""
+
+
+class ModelsSettings(_Section):
+    """`models`."""
+
+    providers: Mapping[str, ProviderSettings] = Field(default_factory=dict)
+
+
+class Settings(_Section):
+    """Everything in `nacre.json5`."""
+
+    agents: AgentsSettings = AgentsSettings()
+    session: SessionSettings = SessionSettings()
+    memory: MemorySettings = MemorySettings()
+    models: ModelsSettings = ModelsSettings()
+
+    @property
+    def agent(self) -> AgentSettings:
+        """The settings of the one agent of this state folder."""
+        return self.agents.defaults
+
+
+def unread_keys(settings: BaseModel, path: str = "") -> Iterator[str]:
+    """Dotted names of keys that stand in the settings and that Nacre does not read, in file order."""
+    for name in settings.model_extra or {}:
+        yield f"{path}{name}"
+    for name in type(settings).model_fields:
+        yield from _unread_below(getattr(settings, name), f"{path}{to_camel(name)}.")
+
+
+def _unread_below(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, BaseModel):
+        yield from unread_keys(value, path)
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _unread_below(item, f"{path}{name}.")

@@ -1,0 +1,257 @@
+"""The story of one turn, in order: write down, recall, measure, talk, answer.
+
+The session's lane is held by the caller. Every file is touched through the session and the memory
+room; nothing here decides what a chat may see (`policy.py`) or when history is compacted
+(`window.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nacre.memory.engine import MemoryEngine
+from nacre.runtime.budget import ContextBudget
+from nacre.runtime.clock import Clock
+from nacre.runtime.context import changing_part, daily_logs, model_messages, system_prompt
+from nacre.runtime.errors import ContextOverflow
+from nacre.runtime.events import ModelRetried, Warned
+from nacre.runtime.file_tools import file_tools
+from nacre.runtime.flush import broken_off
+from nacre.runtime.ids import NewId
+from nacre.runtime.inbound import Attachment, Inbound, Reply
+from nacre.runtime.loop import Ask, Emit, run_loop
+from nacre.runtime.memory_tools import memory_tools
+from nacre.runtime.model import ChatModel, ModelRequest, SystemPrompt, ToolSpec
+from nacre.runtime.open_session import OpenSession
+from nacre.runtime.policy import ChatPolicy
+from nacre.runtime.retry import stream_with_retries
+from nacre.runtime.settings import Settings
+from nacre.runtime.silence import is_silent, without_token
+from nacre.runtime.tools import Tool, Toolbox
+from nacre.runtime.window import Window, WindowParts
+from nacre.sessions.index import SessionIndex
+from nacre.sessions.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Text,
+    UserMessage,
+    message_text,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnParts:
+    """What every turn of an agent shares. Built once, in `app.py`."""
+
+    settings: Settings
+    budget: ContextBudget
+    model: ChatModel
+    offline: ChatModel
+    memory: MemoryEngine | None
+    index: SessionIndex
+    workspace: Path
+    lock_dir: Path
+    now: Clock
+    new_id: NewId
+    sleep: Callable[[float], Awaitable[None]]
+    count_tokens: Callable[[str], int]
+
+    def ask(self, emit: Emit) -> Ask:
+        """Asks the model, again where a failure passes by itself; each retry is told."""
+
+        def on_retry(attempt: int, delay_seconds: float, problem: str) -> None:
+            emit(ModelRetried(attempt=attempt, delay_seconds=delay_seconds, problem=problem))
+
+        return lambda request: stream_with_retries(self.model, request, sleep=self.sleep, on_retry=on_retry)
+
+    def cites(self, policy: ChatPolicy) -> bool:
+        """Whether search results name their source in this chat."""
+        mode = self.settings.memory.citations
+        return mode == "on" or (mode == "auto" and policy.is_private)
+
+    def on_notes(self, path: str) -> None:
+        """A tool wrote a file: the index has something to read."""
+        log.info("%s was written", path)
+        if self.memory is not None:
+            self.memory.mark_dirty()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A session ready to talk: its tools, its system prompt and its window."""
+
+    toolbox: Toolbox
+    specs: tuple[ToolSpec, ...]
+    system: SystemPrompt
+    window: Window
+
+
+async def prepare(session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> Prepared:
+    """Puts together what the model reads before the conversation, and the window around both."""
+    cites = parts.cites(session.policy)
+    toolbox = Toolbox(_tools(session.policy, parts, cites=cites), now_ms=session.now_ms)
+    specs = toolbox.specs()
+    system, notices = await system_prompt(
+        workspace=parts.workspace,
+        policy=session.policy,
+        settings=parts.settings.agent,
+        tools=specs,
+        cites=cites,
+        changing=changing_part(
+            now=parts.now(),
+            channel=inbound.channel,
+            chat_kind=session.policy.chat_kind,
+            model_name=parts.model.name,
+        ),
+    )
+    for notice in notices:
+        log.warning("%s", notice)
+        if not session.has_messages:
+            emit(Warned(message=notice))
+    window = Window(session, _window_parts(parts, emit), system=system, tools=specs, emit=emit)
+    return Prepared(toolbox=toolbox, specs=specs, system=system, window=window)
+
+
+async def run_turn(
+    session: OpenSession, inbound: Inbound, text: str, parts: TurnParts, emit: Emit
+) -> Reply | None:
+    """One turn: from a person's words to the reply, or `None` for silence.
+
+    Raises:
+        ModelError: no answer could be had; the words and all that followed are on disk.
+    """
+    if session.wants_recall:
+        await _recall(session, parts, emit)
+    await session.say(inbound_message(text, inbound.attachments, timestamp_ms=session.now_ms()))
+    prepared = await prepare(session, inbound, parts, emit)
+    conversation = TurnConversation(session, prepared, parts, emit)
+    try:
+        answer = await run_loop(
+            conversation,
+            ask=parts.ask(emit),
+            toolbox=prepared.toolbox,
+            emit=emit,
+            max_steps=parts.settings.agent.max_steps,
+        )
+    except asyncio.CancelledError:
+        await session.mark_aborted()
+        raise
+    await session.settle(answer, window_tokens=parts.budget.window_tokens)
+    return _reply(session, answer, conversation.said, emit)
+
+
+class TurnConversation:
+    """The session as the loop sees it."""
+
+    def __init__(self, session: OpenSession, prepared: Prepared, parts: TurnParts, emit: Emit) -> None:
+        self.said: list[str] = []
+        self._session = session
+        self._prepared = prepared
+        self._parts = parts
+        self._emit = emit
+        self._overflowed = False
+
+    async def request(self) -> ModelRequest:
+        """The whole context, after the window has made room for it."""
+        await self._prepared.window.keep()
+        if self._session.wants_recall:
+            await _recall(self._session, self._parts, self._emit)
+        return ModelRequest(
+            system=self._prepared.system,
+            messages=model_messages(self._session.items),
+            tools=self._prepared.specs,
+        )
+
+    async def make_room(self, overflow: ContextOverflow) -> bool:
+        """Flushes and compacts once a turn; a second overflow is the caller's to tell."""
+        if self._overflowed:
+            return False
+        self._overflowed = True
+        log.warning("the window of %s overflowed: %s", self._session.key, overflow)
+        ended = await self._prepared.window.compact("overflow")
+        return not ended.problem
+
+    async def record(self, message: Message) -> None:
+        """Puts the message on disk."""
+        await self._session.write(message)
+        if isinstance(message, AssistantMessage) and message_text(message).strip():
+            self.said.append(message_text(message))
+
+    def partial(self, text: str, *, aborted: bool, problem: str) -> AssistantMessage:
+        """The message for an answer that broke off."""
+        return broken_off(text, aborted=aborted, problem=problem, timestamp_ms=self._session.now_ms())
+
+
+def inbound_message(text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int) -> UserMessage:
+    """A person's message: images as images, other files by name, so that the model knows of them."""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    named = [
+        f"[attachment {file.name!r}, {file.mime_type}, {len(file.data)} bytes: not readable here]"
+        for file in attachments
+        if not file.mime_type.startswith("image/")
+    ]
+    images = [
+        Image(data=base64.b64encode(file.data).decode("ascii"), mime_type=file.mime_type)
+        for file in attachments
+        if file.mime_type.startswith("image/")
+    ]
+    words = "\n".join(part for part in (clean, *named) if part)
+    return UserMessage(content=(*((Text(text=words),) if words else ()), *images), timestamp_ms=timestamp_ms)
+
+
+def _tools(policy: ChatPolicy, parts: TurnParts, *, cites: bool) -> tuple[Tool, ...]:
+    tools = file_tools(
+        parts.workspace, policy, lock_dir=parts.lock_dir, on_changed=parts.on_notes, now=parts.now
+    )
+    if parts.memory is None or not policy.offers_memory_tools:
+        return tools
+    return (*tools, *memory_tools(parts.memory, cites=cites))
+
+
+def _window_parts(parts: TurnParts, emit: Emit) -> WindowParts:
+    return WindowParts(
+        budget=parts.budget,
+        settings=parts.settings.agent.compaction,
+        workspace=parts.workspace,
+        lock_dir=parts.lock_dir,
+        now=parts.now,
+        count_tokens=parts.count_tokens,
+        ask=parts.ask(emit),
+        ask_offline=parts.offline.stream,
+        on_notes=parts.on_notes,
+    )
+
+
+async def _recall(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
+    """Puts the daily logs into the transcript; a log that cannot be read must not cost the turn."""
+    if not session.policy.loads_daily_logs:
+        return
+    try:
+        logs = await daily_logs(
+            parts.workspace, now=parts.now(), max_chars=parts.settings.agent.daily_log_max_chars
+        )
+    except OSError as error:
+        emit(Warned(message=f"The daily logs could not be read, so they are not in the context: {error}."))
+        return
+    if logs:
+        await session.write_recall(logs)
+
+
+def _reply(session: OpenSession, answer: AssistantMessage, said: list[str], emit: Emit) -> Reply | None:
+    """The final words; if there are none, what was said before the last tool call."""
+    final = message_text(answer)
+    if is_silent(final):
+        return None
+    text = without_token(final).strip() or (without_token(said[-1]).strip() if said else "")
+    if not text:
+        emit(Warned(message="The model ended its turn without a word."))
+        return None
+    return Reply(text=text, session_key=session.key, session_id=session.session_id)
