@@ -1,0 +1,1 @@
+"""The folder that a new owner gets: copied once by `nacre.memory.workspace`, never overwritten."""

@@ -1,0 +1,111 @@
+"""What of a note is new: drops the parts of an appended text that a file already holds.
+
+A part is a paragraph, a list item or a fenced block, under its heading. Models that are asked to
+save their notes often send the whole file again. Pure; reads and writes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_HEADING = re.compile(r" {0,3}#{1,6}(\s|$)")
+_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])\s")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewText:
+    """`text` is what to append, `""` when nothing is new; `skipped` counts the parts left out."""
+
+    text: str
+    skipped: int
+
+
+@dataclass(frozen=True)
+class _Part:
+    text: str
+    heading: str
+    after_blank: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return _normalised(self.heading), _normalised(self.text)
+
+    @property
+    def is_item(self) -> bool:
+        return bool(_ITEM.match(self.text))
+
+
+def without_repeats(existing: str, text: str) -> NewText:
+    """The parts of `text` that do not stand in `existing` under the same heading.
+
+    White space does not count. Parts that come before any heading of `text` are compared under the
+    last heading of `existing`, because that is where they would land. A text without any repeat
+    comes back as it is, without blank lines around it.
+    """
+    existing_parts = list(_parts(existing, ""))
+    last_heading = existing_parts[-1].heading if existing_parts else ""
+    known = {part.key for part in existing_parts}
+    parts = list(_parts(text, last_heading))
+    new = [part for part in parts if part.key not in known]
+    skipped = len(parts) - len(new)
+    if not skipped:
+        return NewText(text=text.strip("\r\n"), skipped=0)
+    return NewText(text=_joined(new, last_heading), skipped=skipped)
+
+
+def is_list_item(line: str) -> bool:
+    """Whether a line begins a list item at the left margin."""
+    return bool(_ITEM.match(line))
+
+
+def _parts(text: str, heading: str) -> Iterator[_Part]:
+    lines: list[str] = []
+    fence, blank, after_blank, bare_heading = "", True, True, False
+    for line in [*text.splitlines(), ""]:
+        if fence:
+            lines.append(line)
+            if line.strip().startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+            continue
+        opens = _FENCE.match(line)
+        starts_part = bool(_HEADING.match(line) or _ITEM.match(line) or opens)
+        if lines and (not line.strip() or starts_part):
+            yield _Part("\n".join(lines), heading, after_blank)
+            lines, bare_heading = [], False
+        if _HEADING.match(line):
+            if bare_heading:
+                yield _Part("", heading, True)
+            heading, bare_heading, blank = line.strip(), True, False
+            continue
+        if line.strip():
+            if not lines:
+                after_blank = blank
+            lines.append(line)
+            fence = opens[1] if opens else ""
+        blank = not line.strip()
+    if lines:
+        yield _Part("\n".join(lines).rstrip("\n"), heading, after_blank)
+    elif bare_heading:
+        yield _Part("", heading, True)
+
+
+def _joined(parts: list[_Part], last_heading: str) -> str:
+    text, heading, previous = "", last_heading, None
+    for part in parts:
+        if part.heading != heading:
+            text += ("\n\n" if text else "") + part.heading
+            heading, previous = part.heading, None
+        if part.text:
+            tight = (
+                text and not part.after_blank and (previous is None or (previous.is_item and part.is_item))
+            )
+            text += ("\n" if tight else "\n\n" if text else "") + part.text
+            previous = part
+    return text
+
+
+def _normalised(text: str) -> str:
+    return " ".join(text.split())
