@@ -1,0 +1,230 @@
+"""Markdown text → chunks of bounded size with exact line ranges. Pure: no file, no clock.
+
+Chunks are whole lines, cut at the best seam near the size limit (heading, block, list item), never inside
+a code fence or between a heading and its text unless a piece is larger than a chunk by itself. A line that
+is too long alone is cut at sentence or word ends into pieces which all carry its number. Neighbours share up
+to `overlap_tokens` of whole lines, except across a heading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import accumulate
+
+from nacre.memory.markdown_blocks import SEAM_HEADING, Outline, outline
+from nacre.memory.records import Chunk, Source
+
+CHUNKING_VERSION = "1"
+"""Part of the index's identity: raise it when the same text would be cut in another way."""
+
+UNITS_PER_TOKEN = 4
+"""Sizes are counted in quarter tokens: a plain letter is one, a dense character four."""
+
+MAX_CHUNK_BYTES = 8_000
+"""No embedding provider takes less; a larger `chunking.tokens` is cut down to this."""
+
+_DENSE = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2600-\u27bf\u2e80-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff"
+    "\ufe30-\ufe4f\uff00-\uffef\U00010000-\U0010ffff]"
+)
+_BREAKS = (re.compile(r"[.!?…][\"')\]]*\s|[。！？]"), re.compile(r"[;:,，、；：]\s?|\s"))
+_DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkSizes:
+    """How large chunks are, in tokens, and how tokens are counted.
+
+    `count_tokens` is exact but slow; without it a plain letter counts a quarter and a dense character
+    (CJK, Thai, emoji) one.
+    """
+
+    tokens: int = 400
+    overlap_tokens: int = 80
+    count_tokens: Callable[[str], int] | None = None
+
+    @property
+    def limit(self) -> int:
+        """The largest chunk in units."""
+        return min(max(32, self.tokens * UNITS_PER_TOKEN), MAX_CHUNK_BYTES)
+
+    @property
+    def overlap(self) -> int:
+        """The most that two neighbours share, in units."""
+        return min(self.overlap_tokens * UNITS_PER_TOKEN, self.limit // 2)
+
+    def identity(self) -> str:
+        """What must be equal for two chunkings of a text to be equal."""
+        how = "counted" if self.count_tokens else "estimated"
+        return f"{CHUNKING_VERSION}:{self.tokens}:{self.overlap_tokens}:{how}"
+
+    def units(self, text: str) -> int:
+        """The size of `text` in units."""
+        if self.count_tokens is not None:
+            return self.count_tokens(text) * UNITS_PER_TOKEN
+        return len(text) if text.isascii() else len(text) + (UNITS_PER_TOKEN - 1) * len(_DENSE.findall(text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A decoded file: `lines` without their ends; `day` what its name says or its owner handed in."""
+
+    source: Source
+    path: str
+    lines: Sequence[str]
+    day: date | None
+
+
+def decode_markdown(raw: bytes) -> list[str]:
+    """The lines of a file: no byte order mark, bytes that are not UTF-8 as U+FFFD, CRLF as one end.
+
+    Only LF and CRLF end a line, so that numbers agree with every editor.
+    """
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = raw.decode("utf-16", errors="replace")
+    else:
+        text = raw.decode("utf-8-sig", errors="replace")
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    return text.split("\n")
+
+
+def day_in_path(path: str) -> date | None:
+    """The day that a file's name holds (`2026-02-10.md`, `2026-02-10-standup.md`), if it is a real one."""
+    return _day_in(path.rsplit("/", 1)[-1])
+
+
+def chunk_document(document: Document, sizes: ChunkSizes) -> list[Chunk]:
+    """All chunks of a document, in order. Every line that is not blank lies in at least one of them."""
+    lines = document.lines
+    plan = outline(lines)
+    chunks: list[Chunk] = []
+    for first, last, text in _spans(lines, plan, sizes):
+        headings = plan.headings.path_over(first, last)
+        chunks.append(
+            Chunk(
+                source=document.source,
+                path=document.path,
+                start_line=first + 1,
+                end_line=last + 1,
+                text=text,
+                heading_path=headings,
+                date=_day_of(headings) or document.day,
+                content_hash=content_hash(text),
+                ordinal=len(chunks),
+            )
+        )
+    return chunks
+
+
+def content_hash(text: str) -> str:
+    """The SHA-256 of a text, in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[tuple[int, int, str]]:
+    """First line, last line (from 0, inclusive) and text of each chunk."""
+    limit = sizes.limit
+    ends = list(accumulate((_line_units(line, sizes) for line in lines), initial=0))
+    start, covered, count = 0, 0, len(lines)
+    while covered < count:
+        if ends[covered + 1] - ends[covered] > limit + 1:
+            yield from ((covered, covered, piece) for piece in cut_long_line(lines[covered], sizes))
+            start = covered = covered + 1
+            continue
+        # One over, because the last line of a chunk has no line end.
+        end = bisect_right(ends, ends[start] + limit + 1) - 1
+        cut = end if end >= count else _best_cut(ends, plan.seams, (start, covered, end), limit)
+        first, last = start, cut - 1
+        while first <= last and not lines[first].strip():
+            first += 1
+        while last > first and not lines[last].strip():
+            last -= 1
+        if first <= last:
+            yield first, last, "\n".join(lines[first : last + 1])
+        covered = cut
+        start = _overlap_start(ends, plan.seams, (start, cut), sizes) if cut < count else cut
+
+
+def _line_units(line: str, sizes: ChunkSizes) -> int:
+    return sizes.units(line) + 1
+
+
+def _best_cut(ends: Sequence[int], seams: Sequence[int], span: tuple[int, int, int], limit: int) -> int:
+    """The line before which to cut: the best seam in the later part of the span; the last of equals."""
+    start, covered, end = span
+    quarter = bisect_right(ends, ends[start] + limit // 4)
+    half = bisect_right(ends, ends[start] + limit // 2)
+    best, best_seam = end, seams[end]
+    for line in range(end - 1, max(quarter, covered + 1) - 1, -1):
+        if seams[line] > best_seam and (line >= half or seams[line] >= SEAM_HEADING):
+            best, best_seam = line, seams[line]
+    return best
+
+
+def _overlap_start(
+    ends: Sequence[int], seams: Sequence[int], span: tuple[int, int], sizes: ChunkSizes
+) -> int:
+    """Where the next chunk begins: so far before the cut that the overlap fits, and the next line too."""
+    start, cut = span
+    if sizes.overlap == 0 or seams[cut] >= SEAM_HEADING:
+        return cut
+    begin = cut
+    room = min(sizes.overlap, sizes.limit + 1 - (ends[cut + 1] - ends[cut]))
+    while begin - 1 > start and ends[cut] - ends[begin - 1] <= room and seams[begin] < SEAM_HEADING:
+        begin -= 1
+    return begin
+
+
+def cut_long_line(line: str, sizes: ChunkSizes) -> list[str]:
+    """Pieces of one line, each within the limit, of about equal size, cut after sentences, else words."""
+    pieces: list[str] = []
+    rest = line.strip()
+    while (units := sizes.units(rest)) > sizes.limit:
+        share = units / -(-units // sizes.limit)
+        at = _cut_near(rest, sizes, share)
+        pieces.append(rest[:at].rstrip())
+        rest = rest[at:].lstrip()
+    return [*pieces, rest] if rest else pieces
+
+
+def _cut_near(text: str, sizes: ChunkSizes, share: float) -> int:
+    """How many characters of `text` to take for about `share` units, and never more than the limit."""
+    wanted = _chars_within(text, sizes, min(sizes.limit, int(share) + 1))
+    for pattern in _BREAKS:
+        cuts = [match.end() for match in pattern.finditer(text, wanted // 2, wanted)]
+        if cuts:
+            return cuts[-1]
+    return max(1, wanted)
+
+
+def _chars_within(text: str, sizes: ChunkSizes, limit: int) -> int:
+    """The most characters from the start of `text` that fit into `limit` units, by bisection."""
+    low, high = 0, min(len(text), limit * UNITS_PER_TOKEN)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sizes.units(text[:middle]) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _day_of(headings: Sequence[str]) -> date | None:
+    return next((day for heading in reversed(headings) if (day := _day_in(heading))), None)
+
+
+def _day_in(text: str) -> date | None:
+    for year, month, day in _DAY.findall(text):
+        try:
+            return date(int(year), int(month), int(day))
+        except ValueError:
+            continue
+    return None

@@ -1,0 +1,155 @@
+"""Where a Markdown text may be cut, and which headings stand above each line. Pure; knows no sizes.
+
+A line's *seam* says how good a place the gap before it is: 0 must not be cut unless nothing else is left
+(inside a code fence, between a table's head and its rows), 10 is a first-level heading.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SEAM_NEVER = 0
+SEAM_LINE = 1
+SEAM_NESTED_ITEM = 2
+SEAM_ITEM = 3
+SEAM_BLOCK = 4
+SEAM_HEADING = 5
+"""The least of a heading: level n has the seam 11 − n."""
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]")
+_UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
+_INTERESTING = frozenset("#`~|-*+=0123456789 \t")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headings:
+    """The headings of a text: at each line in `lines` (from 0), the path that holds from there on."""
+
+    lines: tuple[int, ...]
+    paths: tuple[tuple[str, ...], ...]
+
+    def path_over(self, first: int, last: int) -> tuple[str, ...]:
+        """The headings that all lines from `first` to `last` (from 0, inclusive) have in common."""
+        at = bisect_right(self.lines, first)
+        path = self.paths[at - 1] if at else ()
+        for line, other in zip(self.lines[at:], self.paths[at:], strict=True):
+            if line > last:
+                break
+            path = _common_prefix(path, other)
+        return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outline:
+    """The seams of a text, one for each line, and its headings."""
+
+    seams: Sequence[int]
+    headings: Headings
+
+
+def outline(lines: Sequence[str]) -> Outline:
+    """Reads a text line by line; never fails, whatever the text is."""
+    scan = _Scan(lines)
+    for number, line in enumerate(lines):
+        if scan.fence:
+            scan.in_fence(line)
+        elif line[:1] not in _INTERESTING:
+            scan.text(number)
+        elif not line.strip():
+            scan.blank = True
+            scan.table = False
+        else:
+            scan.marked(number, line)
+    return Outline(seams=scan.seams, headings=_heading_paths(scan.marks))
+
+
+class _Scan:
+    """What the lines so far mean for the next one."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self.seams = [SEAM_NEVER] * len(lines)
+        self.marks: list[tuple[int, int, str]] = []
+        self.fence = ""
+        self.blank = True
+        self.table = False
+        self.item = False
+        self.under_heading = False
+
+    def in_fence(self, line: str) -> None:
+        close = _FENCE.match(line)
+        if close and close[1].startswith(self.fence) and not line[close.end() :].strip():
+            self.fence, self.blank = "", True
+
+    def text(self, number: int) -> None:
+        """A line that begins like plain words."""
+        self._seam(number, SEAM_BLOCK if self.blank else SEAM_LINE)
+        self.blank = self.table = self.item = False
+
+    def marked(self, number: int, line: str) -> None:
+        """A line whose first character may mean something."""
+        if opening := _FENCE.match(line):
+            self._seam(number, SEAM_BLOCK)
+            self.fence = opening[1]
+        elif heading := _HEADING.match(line):
+            self._heading(number, len(heading[1]), heading[2] or "")
+        elif line.lstrip()[:1] == "|":
+            self._row(number)
+        elif item := _ITEM.match(line):
+            self._seam(number, SEAM_NESTED_ITEM if item[1] else SEAM_ITEM)
+            self.blank, self.table, self.item = False, False, True
+        elif self._underlines(number, line):
+            self._heading(number - 1, 1 if "=" in line else 2, self.lines[number - 1])
+        elif self.item and line[0] in " \t":
+            self._seam(number, SEAM_NESTED_ITEM if self.blank else SEAM_LINE)
+            self.blank = self.table = False
+        else:
+            self.text(number)
+
+    def _heading(self, number: int, level: int, title: str) -> None:
+        self.seams[number] = SEAM_HEADING + 6 - level
+        self.marks.append((number, level, title.strip()))
+        self.blank = self.table = self.item = False
+        self.under_heading = True
+
+    def _row(self, number: int) -> None:
+        head = self.table and (number < 2 or self.lines[number - 2].lstrip()[:1] != "|")
+        self._seam(number, (SEAM_NEVER if head else SEAM_NESTED_ITEM) if self.table else SEAM_BLOCK)
+        self.blank, self.table, self.item = False, True, False
+
+    def _underlines(self, number: int, line: str) -> bool:
+        return (
+            number > 0
+            and not (self.blank or self.table or self.item or self.under_heading)
+            and _UNDERLINE.match(line) is not None
+        )
+
+    def _seam(self, number: int, seam: int) -> None:
+        # A heading is never cut off from the first line below it.
+        self.seams[number] = SEAM_NEVER if self.under_heading else seam
+        self.under_heading = False
+
+
+def _heading_paths(marks: Sequence[tuple[int, int, str]]) -> Headings:
+    open_levels: list[tuple[int, str]] = []
+    paths: list[tuple[str, ...]] = []
+    for _, level, title in marks:
+        while open_levels and open_levels[-1][0] >= level:
+            open_levels.pop()
+        open_levels.append((level, title))
+        paths.append(tuple(text for _, text in open_levels if text))
+    return Headings(lines=tuple(number for number, _, _ in marks), paths=tuple(paths))
+
+
+def _common_prefix(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
+    same = 0
+    for one, other in zip(left, right, strict=False):
+        if one != other:
+            break
+        same += 1
+    return left[:same]

@@ -1,0 +1,209 @@
+"""The values that cross the memory room's files: chunks, hits, reports. Frozen, no behaviour beyond naming.
+
+Line numbers are 1-based and inclusive everywhere. Paths are stored paths: relative to the workspace with
+`/` between the parts (`../…` for an extra path outside), `sessions/<name>` for a transcript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Literal, TypeAlias
+
+Source: TypeAlias = Literal["memory", "sessions"]
+SearchMode: TypeAlias = Literal["hybrid", "lexical", "vector", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """A piece of one file, as it is indexed.
+
+    `text` is what the file says on these lines; `heading_path` the headings above it, outermost first;
+    `date` the day that the file name or the nearest heading names; `content_hash` the SHA-256 hex digest
+    of `text`; `ordinal` the place among the chunks of the file, from 0.
+    """
+
+    source: Source
+    path: str
+    start_line: int
+    end_line: int
+    text: str
+    heading_path: tuple[str, ...]
+    date: date | None
+    content_hash: str
+    ordinal: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HitExplanation:
+    """How a hit got its place. Ranks count from 1; `None` means that the list did not have the chunk.
+
+    `lexical_score` is −bm25 (higher is better), `cosine` −1…1, `fused` the calibrated score before
+    `decay_factor` (1 = untouched); `mmr_rank` the place that diversity gave it, `None` when off.
+    """
+
+    lexical_rank: int | None
+    lexical_score: float | None
+    vector_rank: int | None
+    cosine: float | None
+    fused: float
+    decay_factor: float
+    mmr_rank: int | None
+    final: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchHit:
+    """One found place: `score` 0…1, `snippet` at most 700 characters, `citation` as `path#L3-L7`."""
+
+    path: str
+    start_line: int
+    end_line: int
+    score: float
+    snippet: str
+    source: Source
+    citation: str
+    explain: HitExplanation | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchReport:
+    """A search's answer: the hits, best first, and how they came about.
+
+    `mode` says which lists took part; `degraded` is a sentence for the owner when less took part than the
+    settings ask for, else empty; `provider` and `model` name the embedder (`none` and empty without one);
+    `stale` is true when known changes in the workspace are not in the index yet.
+    """
+
+    hits: tuple[SearchHit, ...]
+    mode: SearchMode
+    degraded: str
+    provider: str
+    model: str
+    stale: bool
+    elapsed_ms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excerpt:
+    """Lines of one memory file. A missing file gives `missing=True` and empty text, not an error."""
+
+    path: str
+    text: str
+    start_line: int
+    end_line: int
+    total_lines: int
+    missing: bool
+    truncated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedFile:
+    """A file that could not be indexed: why, how often, and when (epoch seconds) it is tried again."""
+
+    path: str
+    problem: str
+    attempts: int
+    retry_at_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkippedPath:
+    """A path that discovery passed over, and why, as a clause: `a symbolic link`."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncProgress:
+    """How far a sync is. `eta_seconds` is `None` until there is a rate to guess from."""
+
+    stage: Literal["scan", "index", "embed", "publish"]
+    completed: int
+    total: int
+    elapsed_seconds: float
+    eta_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncReport:
+    """What a sync did. `rebuilt` is the reason for a full rebuild, empty for an incremental sync.
+
+    `pending_vectors` counts pieces of text still without a vector; `problem` is a sentence when
+    embedding stopped early or the workspace could not be read, else empty.
+    """
+
+    reason: str
+    indexed_files: int
+    removed_files: int
+    unchanged_files: int
+    indexed_chunks: int
+    embedded: int
+    reused_vectors: int
+    pending_vectors: int
+    failed: tuple[FailedFile, ...]
+    skipped: tuple[SkippedPath, ...]
+    rebuilt: str
+    problem: str
+    elapsed_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceCount:
+    """How much of one source is indexed."""
+
+    source: Source
+    files: int
+    chunks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryStatus:
+    """The engine as its owner should see it; every sentence field is empty when there is nothing to say.
+
+    `provider` is `none` without an embedder. `vector_engine` names what compares vectors (`sqlite-vec 0.1.9`,
+    `numpy`, `off`), with `vector_problem` when it is not the preferred one. `pending_*`, `failed` and
+    `identity_problem` say what is not up to date and why. `embeddings_problem` is `None` until probed
+    (`deep`), empty when the probe answered.
+    """
+
+    index_path: str
+    workspace: str
+    files: int
+    chunks: int
+    source_counts: tuple[SourceCount, ...]
+    sources: tuple[Source, ...]
+    extra_paths: tuple[str, ...]
+    provider: str
+    model: str
+    mode: SearchMode
+    dirty: bool
+    syncing: bool
+    pending_files: int
+    pending_vectors: int
+    failed: tuple[FailedFile, ...]
+    skipped: tuple[SkippedPath, ...]
+    identity: Mapping[str, str]
+    identity_problem: str
+    vector_enabled: bool
+    vector_engine: str
+    vector_problem: str
+    dimensions: int | None
+    vectors: int
+    cached_vectors: int
+    cache_enabled: bool
+    cache_max_entries: int | None
+    lexical_problem: str
+    embeddings_problem: str | None
+    last_sync_at_seconds: float | None
+    last_sync_problem: str
+    quarantined: tuple[str, ...]
+    index_bytes: int
+    watching: str
+
+
+def citation(path: str, start_line: int, end_line: int) -> str:
+    """`path#L3` for one line, `path#L3-L7` for several."""
+    return f"{path}#L{start_line}" if start_line == end_line else f"{path}#L{start_line}-L{end_line}"

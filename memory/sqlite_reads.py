@@ -1,0 +1,151 @@
+"""What reads the index. Pure SELECTs on a connection that the caller owns; nothing here writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from nacre.memory.chunker import content_hash
+from nacre.memory.lexical import FTS_WEIGHTS, MatchQuery
+from nacre.memory.records import Chunk, FailedFile, Source, SourceCount
+from nacre.memory.sqlite_connection import Connection
+from nacre.memory.store import FileState, Scope, Scored, StoreCounts
+
+_BM25 = f"bm25({', '.join(str(weight) for weight in FTS_WEIGHTS)})"
+_CHUNK = """
+SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, text
+FROM chunks JOIN files ON files.id = chunks.file_id
+"""
+
+
+def meta(connection: Connection) -> dict[str, str]:
+    """All rows of `meta`."""
+    return dict(connection.execute("SELECT key, value FROM meta").fetchall())
+
+
+def file_states(connection: Connection, source: Source) -> dict[str, FileState]:
+    """Every indexed file of a source, by stored path."""
+    rows = connection.execute(
+        "SELECT path, content_hash, size, mtime_ns, inode, read_at_ns FROM files WHERE source = ?", (source,)
+    )
+    return {
+        path: FileState(
+            source=source,
+            path=path,
+            content_hash=digest,
+            size=size,
+            mtime_ns=mtime_ns,
+            inode=inode,
+            read_at_ns=read_at_ns,
+        )
+        for path, digest, size, mtime_ns, inode, read_at_ns in rows
+    }
+
+
+def lexical(connection: Connection, query: MatchQuery, limit: int, scope: Scope) -> list[Scored]:
+    """The best chunks by BM25."""
+    where, arguments = scope_condition(connection, scope)
+    rows = connection.execute(
+        f"SELECT rowid, rank FROM chunks_fts WHERE chunks_fts MATCH ? AND rank MATCH '{_BM25}'"
+        f"{f' AND rowid IN ({where})' if where else ''} ORDER BY rank LIMIT ?",
+        (query.expression, *arguments, limit),
+    )
+    return [Scored(chunk_id=chunk_id, score=-rank) for chunk_id, rank in rows]
+
+
+def scope_condition(connection: Connection, scope: Scope) -> tuple[str, tuple[str, ...]]:
+    """A SELECT of the chunk ids that `scope` admits, with its arguments; empty when it admits everything."""
+    conditions, arguments = [], []
+    present = {row[0] for row in connection.execute("SELECT DISTINCT source FROM files")}
+    if not present.issubset(scope.sources):
+        conditions.append(f"source IN ({', '.join('?' * len(scope.sources))})")
+        arguments += scope.sources
+    for operator, day in ((">=", scope.after), ("<=", scope.before)):
+        if day is not None:
+            conditions.append(f"day {operator} ?")
+            arguments.append(day.isoformat())
+    if not conditions:
+        return "", ()
+    return (
+        "SELECT chunks.id FROM chunks JOIN files ON files.id = chunks.file_id WHERE "
+        + " AND ".join(conditions),
+        tuple(arguments),
+    )
+
+
+def chunks(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, Chunk]:
+    """Chunks by id."""
+    rows = connection.execute(
+        f"{_CHUNK} WHERE chunks.id IN (SELECT value FROM json_each(?))", (json.dumps(list(chunk_ids)),)
+    )
+    return {row[0]: _chunk(row) for row in rows}
+
+
+def without_vectors(connection: Connection, above_id: int, limit: int) -> list[tuple[int, Chunk]]:
+    """The next chunks, by id, that have no vectors attached."""
+    rows = connection.execute(
+        f"{_CHUNK} WHERE chunks.id > ? AND NOT EXISTS"
+        " (SELECT 1 FROM chunk_vectors WHERE chunk_id = chunks.id) ORDER BY chunks.id LIMIT ?",
+        (above_id, limit),
+    )
+    return [(row[0], _chunk(row)) for row in rows]
+
+
+def failures(connection: Connection, source: Source) -> dict[str, FailedFile]:
+    """Files that could not be indexed."""
+    rows = connection.execute(
+        "SELECT path, problem, attempts, retry_at_seconds FROM failures WHERE source = ?", (source,)
+    )
+    return {
+        path: FailedFile(path=path, problem=problem, attempts=attempts, retry_at_seconds=retry_at)
+        for path, problem, attempts, retry_at in rows
+    }
+
+
+def counts(connection: Connection) -> StoreCounts:
+    """How much is stored."""
+    rows: Mapping[Source, tuple[int, int]] = {
+        source: (files, chunk_count)
+        for source, files, chunk_count in connection.execute(
+            "SELECT source, count(DISTINCT files.id), count(chunks.id) FROM files"
+            " LEFT JOIN chunks ON chunks.file_id = files.id GROUP BY source ORDER BY source"
+        )
+    }
+    used = connection.execute("SELECT count(DISTINCT vector_id) FROM chunk_vectors").get
+    pending = connection.execute(
+        "SELECT (SELECT count(*) FROM chunks) - (SELECT count(DISTINCT chunk_id) FROM chunk_vectors)"
+    ).get
+    size_bytes = connection.execute(
+        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+    ).get
+    length = connection.execute(
+        "SELECT length(embedding) / 4 FROM chunk_vectors JOIN vectors ON vectors.id = vector_id"
+        " WHERE embedding IS NOT NULL LIMIT 1"
+    ).get
+    return StoreCounts(
+        sources=tuple(
+            SourceCount(source=source, files=files, chunks=chunk_count)
+            for source, (files, chunk_count) in rows.items()
+        ),
+        vectors=used,
+        cached_vectors=connection.execute("SELECT count(*) FROM vectors").get - used,
+        pending_chunks=pending,
+        dimensions=length,
+        size_bytes=size_bytes,
+    )
+
+
+def _chunk(row: tuple[int, Source, str, int, int, int, str, str | None, str]) -> Chunk:
+    _, source, path, ordinal, start_line, end_line, heading_path, day, text = row
+    return Chunk(
+        source=source,
+        path=path,
+        start_line=start_line,
+        end_line=end_line,
+        text=text,
+        heading_path=tuple(json.loads(heading_path)),
+        date=date.fromisoformat(day) if day else None,
+        content_hash=content_hash(text),
+        ordinal=ordinal,
+    )

@@ -1,0 +1,114 @@
+"""What changes rows of the index. Each function is one step inside a transaction that the caller holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from nacre.memory.lexical import FTS_COLUMNS
+from nacre.memory.records import Chunk, FailedFile, Source
+from nacre.memory.sqlite_connection import Connection
+from nacre.memory.store import FileState, IndexedFile
+
+_INSERT_CHUNK = """
+INSERT INTO chunks (id, file_id, ordinal, start_line, end_line, heading_path, day, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_INSERT_FTS = f"INSERT INTO chunks_fts (rowid, {', '.join(FTS_COLUMNS)}) VALUES (?{', ?' * len(FTS_COLUMNS)})"
+_UPSERT_FILE = """
+INSERT INTO files (source, path, content_hash, size, mtime_ns, inode, read_at_ns) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (source, path) DO UPDATE SET content_hash = excluded.content_hash, size = excluded.size,
+    mtime_ns = excluded.mtime_ns, inode = excluded.inode, read_at_ns = excluded.read_at_ns
+RETURNING id
+"""
+
+
+def replace_file(connection: Connection, file: IndexedFile) -> None:
+    """Puts a file's chunks in the place of what was stored for it."""
+    file_id = connection.execute(_UPSERT_FILE, _state_row(file.state)).get
+    _remove_chunks(connection, file_id)
+    first_id = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM chunks").get
+    ids = range(first_id, first_id + len(file.chunks))
+    connection.executemany(
+        _INSERT_CHUNK,
+        (_chunk_row(chunk_id, file_id, chunk) for chunk_id, chunk in zip(ids, file.chunks, strict=True)),
+    )
+    connection.executemany(
+        _INSERT_FTS, ((chunk_id, *fields) for chunk_id, fields in zip(ids, file.fields, strict=True))
+    )
+    connection.execute(
+        "DELETE FROM failures WHERE source = ? AND path = ?", (file.state.source, file.state.path)
+    )
+
+
+def touch_files(connection: Connection, states: Sequence[FileState]) -> None:
+    """Stores new stat values."""
+    connection.executemany(_UPSERT_FILE, (_state_row(state) for state in states))
+
+
+def remove_files(connection: Connection, source: Source, paths: Sequence[str]) -> None:
+    """Forgets files, their chunks and what hangs on them."""
+    for path in paths:
+        row = connection.execute(
+            "DELETE FROM files WHERE source = ? AND path = ? RETURNING id", (source, path)
+        ).get
+        if row is not None:
+            _remove_chunks(connection, row)
+        connection.execute("DELETE FROM failures WHERE source = ? AND path = ?", (source, path))
+
+
+def set_meta(connection: Connection, values: Mapping[str, str]) -> None:
+    """Writes rows of `meta`."""
+    connection.executemany(
+        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        values.items(),
+    )
+
+
+def set_failures(
+    connection: Connection, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]
+) -> None:
+    """Records failures and forgets those of `cleared`."""
+    connection.executemany(
+        "DELETE FROM failures WHERE source = ? AND path = ?", ((source, path) for path in cleared)
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO failures (source, path, problem, attempts, retry_at_seconds)"
+        " VALUES (?, ?, ?, ?, ?)",
+        ((source, item.path, item.problem, item.attempts, item.retry_at_seconds) for item in failed),
+    )
+
+
+def _remove_chunks(connection: Connection, file_id: int) -> None:
+    ids = [row[0] for row in connection.execute("SELECT id FROM chunks WHERE file_id = ?", (file_id,))]
+    if not ids:
+        return
+    each = [(chunk_id,) for chunk_id in ids]
+    connection.executemany("DELETE FROM chunk_vectors WHERE chunk_id = ?", each)
+    connection.executemany("DELETE FROM chunks_fts WHERE rowid = ?", each)
+    connection.execute("DELETE FROM chunks WHERE file_id = ?", (file_id,))
+
+
+def _state_row(state: FileState) -> tuple[str | int, ...]:
+    return (
+        state.source,
+        state.path,
+        state.content_hash,
+        state.size,
+        state.mtime_ns,
+        state.inode,
+        state.read_at_ns,
+    )
+
+
+def _chunk_row(chunk_id: int, file_id: int, chunk: Chunk) -> tuple[str | int | None, ...]:
+    return (
+        chunk_id,
+        file_id,
+        chunk.ordinal,
+        chunk.start_line,
+        chunk.end_line,
+        json.dumps(chunk.heading_path, ensure_ascii=False) if chunk.heading_path else "[]",
+        chunk.date.isoformat() if chunk.date else None,
+        chunk.text,
+    )

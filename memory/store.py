@@ -1,0 +1,154 @@
+"""What the engine needs from a database. The contract that every backend's test suite runs against.
+
+Nothing here is SQLite's: a chunk's id is an opaque integer, a query is the pieces that `lexical.match_query`
+found, a vector a sequence of floats. All methods are coroutines; a reader never waits for a writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Protocol, TypeAlias
+
+from nacre.memory.lexical import MatchQuery
+from nacre.memory.records import Chunk, FailedFile, Source, SourceCount
+
+Vector: TypeAlias = Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileState:
+    """A file as it was when it was last read. `read_at_ns` tells a racy modification time from a settled one."""
+
+    source: Source
+    path: str
+    content_hash: str
+    size: int
+    mtime_ns: int
+    inode: int
+    read_at_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexedFile:
+    """A file with its chunks and, for each chunk, the texts of its lexical row."""
+
+    state: FileState
+    chunks: Sequence[Chunk]
+    fields: Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which chunks a search may return. With a day limit, chunks without a date are out."""
+
+    sources: tuple[Source, ...]
+    after: date | None = None
+    before: date | None = None
+
+    def admits(self, chunk: Chunk) -> bool:
+        """Whether this chunk is inside; both days are inclusive."""
+        if chunk.source not in self.sources:
+            return False
+        if self.after is None and self.before is None:
+            return True
+        return (
+            chunk.date is not None
+            and (self.after is None or chunk.date >= self.after)
+            and (self.before is None or chunk.date <= self.before)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A chunk and how well it fits: −bm25 from `lexical`, the cosine from `nearest`. Higher is better."""
+
+    chunk_id: int
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A part of a chunk that gets a vector of its own; `text_hash` stands for the text that is embedded."""
+
+    chunk_id: int
+    piece: int
+    text_hash: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreCounts:
+    """How much is stored. `vectors` belong to chunks, `cached_vectors` to text that is gone."""
+
+    sources: tuple[SourceCount, ...]
+    vectors: int
+    cached_vectors: int
+    pending_chunks: int
+    dimensions: int | None
+    size_bytes: int
+
+
+class Store(Protocol):
+    """An index of chunks. Each method is atomic; what it wrote survives a kill the moment it returned."""
+
+    async def meta(self) -> Mapping[str, str]:
+        """The identity and state rows that `set_meta` wrote."""
+
+    async def set_meta(self, values: Mapping[str, str]) -> None:
+        """Writes rows; others stay."""
+
+    async def file_states(self, source: Source) -> Mapping[str, FileState]:
+        """Every indexed file of a source, by stored path."""
+
+    async def replace_files(self, files: Sequence[IndexedFile]) -> None:
+        """Each file's chunks take the place of what was stored for it: one file is all or nothing."""
+
+    async def touch_files(self, states: Sequence[FileState]) -> None:
+        """New stat values for files whose content did not change."""
+
+    async def remove_files(self, source: Source, paths: Sequence[str]) -> None:
+        """Forgets files with everything that hangs on them."""
+
+    async def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Sequence[Scored]:
+        """The best chunks by words, best first."""
+
+    async def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Sequence[Scored]:
+        """The best chunks by cosine of their best piece, best first; vectors of another length are no error."""
+
+    async def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Mapping[int, float]:
+        """The exact cosine of each chunk's best piece; chunks without a vector are left out."""
+
+    async def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
+        """Chunks by id; unknown ids are left out."""
+
+    async def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
+        """The next chunks, by id, that have no vectors attached."""
+
+    async def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
+        """Attaches the vectors that are stored for these texts already; returns the hashes that are not."""
+
+    async def put_vectors(
+        self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int
+    ) -> None:
+        """Stores vectors by text hash for `attach_known`; `None` says that the provider refuses this text."""
+
+    async def detach_vectors(self) -> None:
+        """No chunk has a vector any more; the vectors stay as a cache (another embedder is in use)."""
+
+    async def evict(self, *, keep_unused: int | None) -> int:
+        """Deletes vectors that no chunk uses, least recently used first, down to `keep_unused`."""
+
+    async def failures(self, source: Source) -> Mapping[str, FailedFile]:
+        """Files that could not be indexed, by stored path."""
+
+    async def set_failures(
+        self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]
+    ) -> None:
+        """Records and forgets failures."""
+
+    async def counts(self) -> StoreCounts:
+        """How much is stored."""
+
+    async def close(self) -> None:
+        """Waits for running calls and lets go of the files."""
