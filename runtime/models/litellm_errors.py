@@ -62,9 +62,9 @@ _NO_KEY = re.compile(
 )
 _BUSY = re.compile(r"overloaded|too many requests|rate[ _]limit|resource[_ ]exhausted", re.IGNORECASE)
 _NO_CONNECTION = re.compile(
-    r"connection error\.|connection refused|connection attempts failed|cannot connect to host|connect call failed"
-    r"|name or service not known|nodename nor servname|temporary failure in name resolution|getaddrinfo failed"
-    r"|network is unreachable|no route to host",
+    r"connection error\.|connection refused|connection attempts failed|cannot connect to host"
+    r"|connect call failed|name or service not known|nodename nor servname|getaddrinfo failed"
+    r"|temporary failure in name resolution|network is unreachable|no route to host",
     re.IGNORECASE,
 )
 _NO_PROVIDER = re.compile(r"LLM Provider NOT provided", re.IGNORECASE)
