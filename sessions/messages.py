@@ -11,6 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from nacre.sessions.usage import Usage as Usage
+from nacre.sessions.usage import usage_from_json as usage_from_json
+from nacre.sessions.usage import whole_number
+
 StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 STOP_REASONS: tuple[StopReason, ...] = ("stop", "length", "toolUse", "error", "aborted")
 
@@ -70,33 +74,6 @@ class ToolCall:
         if self.invalid_arguments is not None:
             block["invalidArguments"] = self.invalid_arguments
         return block
-
-
-@dataclass(frozen=True, kw_only=True)
-class Usage:
-    """Tokens of one model call as the provider counted them; `input_tokens` excludes cached ones."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_usd: float = 0.0
-
-    @property
-    def context_tokens(self) -> int:
-        """Tokens that the window held when the call ended: prompt, cached or not, and answer."""
-        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
-
-    def to_json(self) -> dict[str, Any]:
-        """The `usage` object as pi stores it."""
-        return {
-            "input": self.input_tokens,
-            "output": self.output_tokens,
-            "cacheRead": self.cache_read_tokens,
-            "cacheWrite": self.cache_write_tokens,
-            "totalTokens": self.context_tokens,
-            "cost": {"total": self.cost_usd},
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +177,7 @@ def message_from_json(raw: Mapping[str, Any]) -> Message | None:
         ValueError: `raw` is one of our roles but its shape cannot be read.
     """
     role = raw.get("role")
-    timestamp_ms = _whole_number(raw.get("timestamp"))
+    timestamp_ms = whole_number(raw.get("timestamp"))
     if role == "user":
         return UserMessage(content=_text_and_images(raw.get("content")), timestamp_ms=timestamp_ms)
     if role == "assistant":
@@ -216,19 +193,6 @@ def message_from_json(raw: Mapping[str, Any]) -> Message | None:
             details=details if isinstance(details, Mapping) else None,
         )
     return None
-
-
-def usage_from_json(raw: object) -> Usage | None:
-    """Reads a usage object under pi's, OpenAI's or Anthropic's key names; `None` when nothing counts."""
-    if not isinstance(raw, Mapping):
-        return None
-    usage = Usage(
-        input_tokens=_first_number(raw, "input", "inputTokens", "input_tokens"),
-        output_tokens=_first_number(raw, "output", "outputTokens", "output_tokens"),
-        cache_read_tokens=_first_number(raw, "cacheRead", "cache_read", "cache_read_input_tokens"),
-        cache_write_tokens=_first_number(raw, "cacheWrite", "cache_write", "cache_creation_input_tokens"),
-    )
-    return usage if usage.context_tokens > 0 else None
 
 
 def _assistant_from_json(raw: Mapping[str, Any], timestamp_ms: int) -> AssistantMessage:
@@ -291,13 +255,3 @@ def _text_and_images(content: object) -> tuple[Text | Image, ...]:
         elif isinstance(raw, Mapping) and raw.get("type") == "image":
             blocks.append(Image(data=str(raw.get("data") or ""), mime_type=str(raw.get("mimeType") or "")))
     return tuple(blocks)
-
-
-def _first_number(raw: Mapping[str, Any], *keys: str) -> int:
-    return next((_whole_number(raw[key]) for key in keys if raw.get(key) is not None), 0)
-
-
-def _whole_number(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-        return 0
-    return max(0, int(min(value, 2**53)))

@@ -1,0 +1,164 @@
+"""A session's transcript file, `<sessionId>.jsonl`: opened, read and appended to, from asyncio.
+
+Edge. What an append returns is on disk. Entries are never changed or removed; see `journal_file.py`
+for what happens to a file that a crash or another program damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nacre.sessions.entries import (
+    CompactionEntry,
+    CustomEntry,
+    CustomMessageEntry,
+    Entry,
+    MessageEntry,
+    SessionHeader,
+)
+from nacre.sessions.journal_file import JournalFile
+from nacre.sessions.lines import timestamp_text
+from nacre.sessions.messages import Message
+from nacre.sessions.worker import OrderedWorker
+
+
+class Journal:
+    """One transcript. Several journals, in one process or many, may share a file.
+
+    Appends of one journal happen in the order of the calls. Cancelling one waits until it is done.
+    Every append raises `SessionWriteFailed` when the disk refuses; file and object are unchanged then.
+    """
+
+    def __init__(self, file: JournalFile, *, new_id: Callable[[], str]) -> None:
+        self._file = file
+        self._new_id = new_id
+        self._worker = OrderedWorker()
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        session_id: str,
+        cwd: Path,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> Journal:
+        """Reads a transcript, or begins one with a header when there is none.
+
+        A torn end is set aside and cut off, a file without a header is set aside and its entries taken
+        over; `notices` says so. `session_id` and `cwd` serve only for a header that is written now.
+
+        Raises:
+            SessionVersionUnknown: a newer program wrote the file.
+            SessionCorrupt: `path` is a symbolic link or no plain file.
+            SessionWriteFailed: the system refused to read, lock or write.
+        """
+        header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
+        journal = cls(JournalFile(path, fresh_header=header, now=now), new_id=new_id)
+        await journal._worker.run(journal._file.load)
+        return journal
+
+    @property
+    def path(self) -> Path:
+        """Where the transcript lies."""
+        return self._file.path
+
+    @property
+    def header(self) -> SessionHeader:
+        """The file's first line."""
+        return self._file.header
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries in file order, on every branch."""
+        return self._file.entries
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences about what was repaired, skipped or set aside since the journal was opened."""
+        return self._file.notices
+
+    def branch(self) -> tuple[Entry, ...]:
+        """The entries from the root to the newest one; the next entry becomes the newest's child."""
+        return self._file.branch()
+
+    async def refresh(self) -> bool:
+        """Reads what others appended since the last look; whether there was anything."""
+        return await self._worker.run(self._file.refresh)
+
+    async def append_message(self, message: Message) -> MessageEntry:
+        """Puts a message on disk."""
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> MessageEntry:
+            return MessageEntry(id=entry_id, parent_id=parent_id, timestamp=timestamp, message=message)
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def append_compaction(
+        self,
+        *,
+        summary: str,
+        first_kept_entry_id: str,
+        tokens_before: int,
+        details: Mapping[str, Any] | None = None,
+    ) -> CompactionEntry:
+        """Puts a summary on disk that stands for everything before `first_kept_entry_id`.
+
+        Raises:
+            ValueError: the summary is blank, or no entry of the branch has that id.
+        """
+        if not summary.strip() or all(entry.id != first_kept_entry_id for entry in self.branch()):
+            raise ValueError(
+                f"A compaction needs a summary, which had {len(summary.strip())} characters, and a kept "
+                f"entry of the branch, which was {first_kept_entry_id!r}; the history was left as it is."
+            )
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> CompactionEntry:
+            return CompactionEntry(
+                id=entry_id,
+                parent_id=parent_id,
+                timestamp=timestamp,
+                summary=summary,
+                first_kept_entry_id=first_kept_entry_id,
+                tokens_before=tokens_before,
+                details=details,
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def append_custom(self, custom_type: str, data: Any) -> CustomEntry:
+        """Puts a program's own record on disk, which the model never sees."""
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> CustomEntry:
+            return CustomEntry(
+                id=entry_id, parent_id=parent_id, timestamp=timestamp, custom_type=custom_type, data=data
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def append_custom_message(
+        self,
+        custom_type: str,
+        content: str,
+        *,
+        display: bool = False,
+        details: Mapping[str, Any] | None = None,
+    ) -> CustomMessageEntry:
+        """Puts text on disk that the model sees as a user message, marked with its type."""
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> CustomMessageEntry:
+            return CustomMessageEntry(
+                id=entry_id,
+                parent_id=parent_id,
+                timestamp=timestamp,
+                custom_type=custom_type,
+                content=content,
+                display=display,
+                details=details,
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
