@@ -41,14 +41,13 @@ class _Part:
 def without_repeats(existing: str, text: str) -> NewText:
     """The parts of `text` that do not stand in `existing` under the same heading.
 
-    White space does not count. Parts that come before any heading of `text` are compared under the
-    last heading of `existing`, because that is where they would land. A text without any repeat
-    comes back as it is, without blank lines around it.
+    White space does not count. A part of `text` that has no heading is a repeat wherever it stands
+    in `existing`. A text without any repeat comes back as it is, without blank lines around it.
     """
-    existing_parts = list(_parts(existing, ""))
+    existing_parts = list(_parts(existing))
     last_heading = existing_parts[-1].heading if existing_parts else ""
-    known = {part.key for part in existing_parts}
-    parts = list(_parts(text, last_heading))
+    known = {part.key for part in existing_parts} | {("", _normalised(part.text)) for part in existing_parts}
+    parts = list(_parts(text))
     new = [part for part in parts if part.key not in known]
     skipped = len(parts) - len(new)
     if not skipped:
@@ -61,8 +60,9 @@ def is_list_item(line: str) -> bool:
     return bool(_ITEM.match(line))
 
 
-def _parts(text: str, heading: str) -> Iterator[_Part]:
+def _parts(text: str) -> Iterator[_Part]:
     lines: list[str] = []
+    heading = ""
     fence, blank, after_blank, bare_heading = "", True, True, False
     for line in [*text.splitlines(), ""]:
         if fence:
@@ -95,7 +95,7 @@ def _parts(text: str, heading: str) -> Iterator[_Part]:
 def _joined(parts: list[_Part], last_heading: str) -> str:
     text, heading, previous = "", last_heading, None
     for part in parts:
-        if part.heading != heading:
+        if part.heading and part.heading != heading:
             text += ("\n\n" if text else "") + part.heading
             heading, previous = part.heading, None
         if part.text:
