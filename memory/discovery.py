@@ -103,6 +103,14 @@ def resolved_extra_paths(workspace: Path, extra_paths: Sequence[str]) -> tuple[P
     return tuple(seen)
 
 
+def fixed_part(pattern: Path) -> Path:
+    """The folder above the first wildcard of a pattern; a plain path is its own."""
+    for parent in (pattern, *pattern.parents):
+        if not glob.has_magic(str(parent)):
+            return parent
+    return pattern
+
+
 def discover(workspace: Path, extra_paths: Sequence[str] = ()) -> Discovery:
     """All memory files of a workspace, in a fixed order. Never raises for what it cannot read."""
     root = Path(os.path.realpath(workspace))

@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacre.memory.chunker import ChunkSizes
+from nacre.memory.errors import MemoryIndexError
 from nacre.memory.reading import read_excerpt
-from nacre.memory.records import Excerpt, SearchReport, Source, SyncProgress, SyncReport
+from nacre.memory.records import Excerpt, MemoryStatus, SearchReport, Source, SyncProgress, SyncReport
 from nacre.memory.searching import Question, answer
 from nacre.memory.settings import MemorySearchSettings
 from nacre.memory.single_flight import SingleFlight, SyncRun
 from nacre.memory.sqlite_store import SqliteStore
+from nacre.memory.status import Moment, describe
 from nacre.memory.store import Store
 from nacre.memory.sync_files import Corpus, FileOutcome, sync_files
+from nacre.memory.watcher import Watcher
 
 if TYPE_CHECKING:
     from nacre.memory.embedder import Embedder
@@ -50,6 +53,9 @@ class MemoryEngine:
         self._files = SingleFlight("memory sync", self._sync_files)
         self._changes = 1
         self._changes_synced = 0
+        self._last_problem = ""
+        self._watcher: Watcher | None = None
+        self._interval: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -168,8 +174,46 @@ class MemoryEngine:
         """Says that a memory file may have changed; the next search or sync looks."""
         self._changes += 1
 
+    async def status(self, *, deep: bool = False) -> MemoryStatus:
+        """What is indexed, what is not and why. `deep` also asks the embedder for one vector."""
+        moment = Moment(
+            provider="none",
+            model="",
+            mode="lexical",
+            syncing=self._files.busy,
+            now_seconds=self._now().timestamp(),
+            vector_engine="off",
+            vector_problem="",
+            embeddings_problem=None,
+            identity={},
+            identity_problem="",
+            last_problem=self._last_problem,
+            quarantined=(),
+            watching=self._watching(),
+        )
+        return await describe(self._store, self._corpus, self._settings, moment)
+
+    async def start_watching(self) -> None:
+        """Follows the files: as they change, and every `sync.intervalMinutes`, as the settings say."""
+        if self._settings.sync.watch and self._watcher is None:
+            self._watcher = Watcher(
+                workspace=self._corpus.workspace,
+                extra_paths=self._corpus.extra_paths,
+                debounce_ms=self._settings.sync.watch_debounce_ms,
+                changed=self.mark_dirty,
+                settled=lambda: self._start_sync("watch"),
+            )
+            self._watcher.start()
+        if self._settings.sync.interval_minutes and self._interval is None:
+            self._interval = asyncio.create_task(self._sync_at_intervals(), name="memory-sync-interval")
+
     async def close(self) -> None:
-        """Stops syncing, waits for the file in hand, and closes the index."""
+        """Stops watching and syncing, waits for the file in hand, and closes the index."""
+        if self._watcher is not None:
+            await self._watcher.close()
+        if self._interval is not None:
+            self._interval.cancel()
+            await asyncio.gather(self._interval, return_exceptions=True)
         await self._files.close()
         await self._store.close()
 
@@ -180,6 +224,19 @@ class MemoryEngine:
         task = self._files.start("search")
         await asyncio.wait({task}, timeout=FRESHNESS_WAIT_SECONDS)
         return self._changes_synced < self._changes
+
+    def _start_sync(self, reason: str) -> None:
+        self._files.start(reason)
+
+    async def _sync_at_intervals(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.sync.interval_minutes * 60)
+            self._start_sync("interval")
+
+    def _watching(self) -> str:
+        if self._watcher is None:
+            return "off"
+        return self._watcher.problem or "on"
 
     async def _sync_files(self, run: SyncRun) -> FileOutcome:
         changes = self._changes
@@ -197,12 +254,17 @@ class MemoryEngine:
                 )
             )
 
-        outcome = await sync_files(
-            self._store,
-            self._corpus,
-            now_seconds=self._now().timestamp(),
-            force=run.force,
-            advance=advance,
-        )
+        now_seconds = self._now().timestamp()
+        try:
+            outcome = await sync_files(
+                self._store, self._corpus, now_seconds=now_seconds, force=run.force, advance=advance
+            )
+            self._last_problem = outcome.problem
+            await self._store.set_meta(
+                {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
+            )
+        except MemoryIndexError as error:
+            self._last_problem = str(error)
+            raise
         self._changes_synced = max(self._changes_synced, changes)
         return outcome

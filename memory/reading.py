@@ -7,7 +7,6 @@ symbolic link in it, wherever that leads. Transcripts are never read here.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from nacre.memory.chunker import decode_markdown
 from nacre.memory.discovery import (
     MEMORY_FOLDER,
     ROOT_FILES,
+    fixed_part,
     is_markdown,
     resolved_extra_paths,
     stored_path,
@@ -27,8 +27,6 @@ from nacre.memory.records import Excerpt
 
 MAX_EXCERPT_CHARS = 12_000
 """More than this is cut at a line end when the caller did not say how many lines; `truncated` tells."""
-
-_WILDCARD = re.compile(r"[*?\[]")
 
 
 def read_excerpt(
@@ -90,7 +88,7 @@ def _candidates(root: Path, extra_paths: Sequence[str], target: Path) -> list[tu
     if target.is_relative_to(root / MEMORY_FOLDER):
         return [(root / MEMORY_FOLDER, target.relative_to(root / MEMORY_FOLDER).as_posix())]
     for extra in resolved_extra_paths(root, extra_paths):
-        folder = _fixed_part(extra)
+        folder = fixed_part(extra)
         if target == extra:
             return [(extra.parent, extra.name)]
         if not target.is_relative_to(folder) or target == folder:
@@ -98,14 +96,6 @@ def _candidates(root: Path, extra_paths: Sequence[str], target: Path) -> list[tu
         if folder == extra or target.match(str(extra)):
             return [(folder, target.relative_to(folder).as_posix())]
     return []
-
-
-def _fixed_part(pattern: Path) -> Path:
-    """The folder above the first wildcard of a pattern; a plain path is its own."""
-    for parent in (pattern, *pattern.parents):
-        if not _WILDCARD.search(str(parent)):
-            return parent
-    return pattern
 
 
 def _is_link(folder: Path) -> bool:

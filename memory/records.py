@@ -195,7 +195,6 @@ class MemoryStatus:
     cached_vectors: int
     cache_enabled: bool
     cache_max_entries: int | None
-    lexical_problem: str
     embeddings_problem: str | None
     last_sync_at_seconds: float | None
     last_sync_problem: str

@@ -5,7 +5,7 @@ Nothing here waits for a sync; a list that fails leaves the other one's hits and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -51,7 +51,7 @@ async def answer(store: Store, question: Question) -> Answer:
     return Answer(hits=tuple(_hits(found, chunks, question)), mode="lexical", degraded="")
 
 
-def _hits(found: Sequence[Scored], chunks: dict[int, Chunk], question: Question) -> list[SearchHit]:
+def _hits(found: Sequence[Scored], chunks: Mapping[int, Chunk], question: Question) -> list[SearchHit]:
     best = max((item.score for item in found), default=0.0)
     hits = []
     for rank, item in enumerate(found, start=1):

@@ -21,7 +21,7 @@ FROM chunks JOIN files ON files.id = chunks.file_id
 
 def meta(connection: Connection) -> dict[str, str]:
     """All rows of `meta`."""
-    return dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    return {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM meta")}
 
 
 def file_states(connection: Connection, source: Source) -> dict[str, FileState]:
@@ -56,7 +56,8 @@ def lexical(connection: Connection, query: MatchQuery, limit: int, scope: Scope)
 
 def scope_condition(connection: Connection, scope: Scope) -> tuple[str, tuple[str, ...]]:
     """A SELECT of the chunk ids that `scope` admits, with its arguments; empty when it admits everything."""
-    conditions, arguments = [], []
+    conditions: list[str] = []
+    arguments: list[str] = []
     present = {row[0] for row in connection.execute("SELECT DISTINCT source FROM files")}
     if not present.issubset(scope.sources):
         conditions.append(f"source IN ({', '.join('?' * len(scope.sources))})")

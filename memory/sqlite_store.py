@@ -1,7 +1,7 @@
 """The store in SQLite: one file, one thread that writes, two that read.
 
-A write takes the lock file beside the index first, so that processes queue up instead of colliding; readers take
-nothing and see the last committed state.
+A write takes the lock file beside the index first, so that processes queue up instead of colliding; readers
+take nothing and see the last committed state.
 """
 
 from __future__ import annotations

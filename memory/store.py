@@ -19,7 +19,7 @@ Vector: TypeAlias = Sequence[float]
 
 @dataclass(frozen=True, kw_only=True)
 class FileState:
-    """A file as it was when it was last read. `read_at_ns` tells a racy modification time from a settled one."""
+    """A file as it was when last read. `read_at_ns` tells a racy modification time from a settled one."""
 
     source: Source
     path: str
@@ -114,7 +114,7 @@ class Store(Protocol):
         """The best chunks by words, best first."""
 
     async def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Sequence[Scored]:
-        """The best chunks by cosine of their best piece, best first; vectors of another length are no error."""
+        """The best chunks by cosine of their best piece; vectors of another length are passed over."""
 
     async def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Mapping[int, float]:
         """The exact cosine of each chunk's best piece; chunks without a vector are left out."""

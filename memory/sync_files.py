@@ -1,7 +1,7 @@
 """The lexical half of a sync: changed files into the store, vanished ones out of it. Asks no embedder.
 
-Files are read and chunked on a worker thread while the batch before them is being written. A file that cannot be
-read is recorded and retried later; it never stops the others.
+Files are read and chunked on a worker thread while the batch before them is being written. A file that cannot
+be read is recorded and retried later; it never stops the others.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def sync_files(
     *,
     now_seconds: float,
     force: bool = False,
-    advance: Callable[[int, int], None] = lambda done, total: None,
+    advance: Callable[[int, int], None],
 ) -> FileOutcome:
     """Brings the store's `memory` source in line with the disk. `advance(done, total)` counts files."""
     found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)

@@ -1,0 +1,96 @@
+"""Puts together what `memory status` shows. Reads the store and the disk, changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nacre.memory.discovery import discover
+from nacre.memory.records import FailedFile, MemoryStatus, SearchMode, SourceCount
+from nacre.memory.settings import MemorySearchSettings
+from nacre.memory.store import Store
+from nacre.memory.sync_files import Corpus
+from nacre.memory.sync_plan import plan_changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """What only the engine knows: its embedder, what runs, and how the last sync ended."""
+
+    provider: str
+    model: str
+    mode: SearchMode
+    syncing: bool
+    now_seconds: float
+    vector_engine: str
+    vector_problem: str
+    embeddings_problem: str | None
+    identity: Mapping[str, str]
+    identity_problem: str
+    last_problem: str
+    quarantined: tuple[str, ...]
+    watching: str
+
+
+async def describe(
+    store: Store, corpus: Corpus, settings: MemorySearchSettings, moment: Moment
+) -> MemoryStatus:
+    """The state of the index against the disk. Files are listed, not read."""
+    found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
+    stored = await store.file_states("memory")
+    failed = await store.failures("memory")
+    changes = plan_changes(found, stored, failed, now_seconds=moment.now_seconds)
+    # A racy time stamp makes a sync read a file again; that alone does not mean that it changed.
+    pending = [
+        file
+        for file in changes.to_read
+        if (state := stored.get(file.path)) is None
+        or (file.size, file.mtime_ns, file.inode) != (state.size, state.mtime_ns, state.inode)
+    ]
+    pending_files = len(pending) + len(changes.to_remove)
+    counts = await store.counts()
+    meta = await store.meta()
+    by_source = {item.source: item for item in counts.sources}
+    source_counts = tuple(
+        by_source.get(source, SourceCount(source=source, files=0, chunks=0)) for source in settings.sources
+    )
+    synced_at = meta.get("last_sync_at_seconds")
+    return MemoryStatus(
+        index_path=str(corpus.index_path),
+        workspace=str(corpus.workspace),
+        files=sum(item.files for item in source_counts),
+        chunks=sum(item.chunks for item in source_counts),
+        source_counts=source_counts,
+        sources=settings.sources,
+        extra_paths=corpus.extra_paths,
+        provider=moment.provider,
+        model=moment.model,
+        mode=moment.mode,
+        dirty=pending_files > 0 or bool(moment.identity_problem),
+        syncing=moment.syncing,
+        pending_files=pending_files,
+        pending_vectors=counts.pending_chunks if moment.provider != "none" else 0,
+        failed=_sorted(failed),
+        skipped=found.skipped,
+        identity=moment.identity,
+        identity_problem=moment.identity_problem,
+        vector_enabled=settings.store.vector.enabled,
+        vector_engine=moment.vector_engine,
+        vector_problem=moment.vector_problem,
+        dimensions=counts.dimensions,
+        vectors=counts.vectors,
+        cached_vectors=counts.cached_vectors,
+        cache_enabled=settings.cache.enabled,
+        cache_max_entries=settings.cache.max_entries,
+        embeddings_problem=moment.embeddings_problem,
+        last_sync_at_seconds=float(synced_at) if synced_at else None,
+        last_sync_problem=moment.last_problem or meta.get("last_sync_problem", ""),
+        quarantined=moment.quarantined,
+        index_bytes=counts.size_bytes,
+        watching=moment.watching,
+    )
+
+
+def _sorted(failed: Mapping[str, FailedFile]) -> tuple[FailedFile, ...]:
+    return tuple(failed[path] for path in sorted(failed))
