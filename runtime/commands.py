@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -15,13 +16,21 @@ CommandName: TypeAlias = Literal["new", "reset", "compact", "status", "help", "u
 _COMMAND = re.compile(r"/(new|reset|compact|status|help)(?:\s*:\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL)
 _LOOKS_LIKE_ONE = re.compile(r"/[A-Za-z][A-Za-z_-]{0,30}")
 
-HELP_TEXT = """\
-/new [text]      start a fresh session; notes are saved first, the old transcript stays on disk
-/reset [text]    the same as /new
-/compact [focus] save notes, then replace old history by a summary; a focus says what to keep
-/status          model, context window, compactions, last flush, memory
-/help            this list
-Anything else is said to the assistant."""
+COMMANDS: Mapping[str, str] = {
+    "/new [text]": "start a fresh session; notes are saved first, the old transcript stays on disk",
+    "/reset [text]": "the same as /new",
+    "/compact [focus]": "save notes, then replace old history by a summary; a focus says what to keep",
+    "/status": "model, context window, compactions, last flush, memory",
+    "/help": "this list",
+}
+"""How each command is written, and what it does."""
+
+HELP_TEXT = "\n".join(
+    [
+        *(f"{usage:<16} {meaning}" for usage, meaning in COMMANDS.items()),
+        "Anything else is said to the assistant.",
+    ]
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,110 @@
+"""`nacre`: the commands, and how failures leave the program. Loads a command only when it is called.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 128 + n ended by signal n.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from nacre import __version__
+from nacre.runtime.cli.invocation import shared_options
+from nacre.runtime.errors import AgentError, ConfigError
+
+log = logging.getLogger(__name__)
+
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "chat": ("nacre.runtime.cli.chat", "Talk to the assistant in this terminal (the default)."),
+    "send": ("nacre.runtime.cli.send", "Send one message and print the reply."),
+    "init": ("nacre.runtime.cli.init", "Make the state folder and the workspace."),
+}
+_DEFAULT_COMMAND = "chat"
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they run; help needs their one-line texts alone."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        return list(_COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command = import_module(_COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the table without importing what is in it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="nacre", message="%(prog)s %(version)s")
+@shared_options
+@click.pass_context
+def nacre(context: click.Context) -> int | None:
+    """A personal assistant whose memory is plain Markdown. Without a command: nacre chat."""
+    if context.invoked_subcommand is not None:
+        return None
+    command = nacre.get_command(context, _DEFAULT_COMMAND)
+    assert command is not None
+    with command.make_context(_DEFAULT_COMMAND, [], parent=context) as inner:
+        code: int | None = command.invoke(inner)
+        return code
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The `nacre` program: runs one command and exits with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        return _code(nacre.main(args=arguments, prog_name="nacre", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has left; Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except ConfigError as error:
+        return _failed(error, 2)
+    except AgentError as error:
+        return _failed(error, 1)
+    except Exception as error:
+        # A bug: the trace belongs into the log, a sentence onto the screen.
+        log.exception("the program broke off")
+        return _failed(
+            f"Nacre broke off on an unexpected {type(error).__name__}: {error}. Please report it.", 1
+        )
+
+
+def _code(result: Any) -> int:
+    return result if isinstance(result, int) else 0
+
+
+def _failed(error: object, code: int) -> int:
+    from nacre.runtime.cli.screen import screen_on
+    from nacre.runtime.config import process_environment
+
+    screen_on(sys.stderr, process_environment()).line(str(error), "error")
+    return code

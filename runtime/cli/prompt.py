@@ -1,0 +1,134 @@
+"""Where the owner types: the only importer of prompt_toolkit, and of termios.
+
+Enter sends, Alt-Enter starts a new line, a paste keeps its lines. What was typed stays in a history
+file that only the owner can read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import termios
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+log = logging.getLogger(__name__)
+
+_MARK = "> "
+_CONTINUATION = "  "
+
+
+class Prompt:
+    """Reads messages from a terminal. `commands` maps each `/name` to what it does."""
+
+    def __init__(self, history_file: Path, commands: dict[str, str]) -> None:
+        self._session: PromptSession[str] = PromptSession(
+            message=_MARK,
+            multiline=True,
+            prompt_continuation=_CONTINUATION,
+            key_bindings=_bindings(),
+            history=OwnerHistory(history_file),
+            completer=CommandCompleter(commands),
+            complete_while_typing=Condition(self._begins_with_slash),
+            reserve_space_for_menu=len(commands),
+            enable_suspend=True,
+        )
+
+    async def read(self) -> str:
+        """The next message.
+
+        Raises:
+            EOFError: Ctrl-D on an empty line.
+            KeyboardInterrupt: Ctrl-C; `was_empty` says whether anything had been typed.
+        """
+        return await self._session.prompt_async(set_exception_handler=False)
+
+    @property
+    def was_empty(self) -> bool:
+        """Whether the line that was left last had nothing on it."""
+        return not self._session.default_buffer.text
+
+    def _begins_with_slash(self) -> bool:
+        return self._session.default_buffer.text.startswith("/")
+
+
+class CommandCompleter(Completer):
+    """Completes a `/name` that is the whole message so far."""
+
+    def __init__(self, commands: dict[str, str]) -> None:
+        self._commands = commands
+
+    def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
+        """The commands that begin with what stands before the cursor."""
+        typed = document.text_before_cursor
+        if not typed.startswith("/"):
+            return
+        for name, meaning in self._commands.items():
+            if name.startswith(typed) and name != typed:
+                yield Completion(name, start_position=-len(typed), display_meta=meaning)
+
+
+class OwnerHistory(FileHistory):
+    """A history file with mode 0600; one that cannot be written is done without."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file)
+        try:
+            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            file.chmod(0o600)
+        except OSError as error:
+            log.warning("the history of the prompt cannot be kept in %s: %s", file, error)
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The messages of earlier runs, the newest first."""
+        try:
+            return super().load_history_strings()
+        except OSError as error:
+            log.warning("the history of the prompt cannot be read: %s", error)
+            return []
+
+    def store_string(self, string: str) -> None:
+        """Appends a message."""
+        try:
+            super().store_string(string)
+        except OSError as error:
+            log.warning("the history of the prompt cannot be written: %s", error)
+
+
+@contextlib.contextmanager
+def keyboard_held_back() -> Iterator[None]:
+    """While this is open, typed characters do not show; they wait for the next prompt."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    quiet = termios.tcgetattr(descriptor)
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _bindings() -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter", filter=has_focus(DEFAULT_BUFFER))
+    def _send(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @bindings.add("escape", "enter", filter=has_focus(DEFAULT_BUFFER))
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return bindings

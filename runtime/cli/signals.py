@@ -1,0 +1,63 @@
+"""Runs a command's coroutine until it is done or a signal ends it. The only file that handles signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+INTERRUPTED = 128 + signal.SIGINT
+_ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+
+
+def run_until_signal(work: Coroutine[Any, Any, int], *, interruptible: bool = True) -> int:
+    """Runs `work` and gives its exit code, or 128 + n when signal n cancelled it.
+
+    SIGTERM and SIGHUP always end it; SIGINT does unless `interruptible` is off, for work that
+    handles Ctrl-C itself. `work` is cancelled, so that its clean-up runs.
+    """
+    return asyncio.run(_guarded(work, (*_ENDINGS, signal.SIGINT) if interruptible else _ENDINGS))
+
+
+async def _guarded(work: Coroutine[Any, Any, int], endings: tuple[signal.Signals, ...]) -> int:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    received: list[signal.Signals] = []
+
+    def end(number: signal.Signals) -> None:
+        received.append(number)
+        # A second Ctrl-C means it; a SIGHUP behind a SIGTERM must not break the clean-up off.
+        if len(received) == 1 or number is signal.SIGINT:
+            task.cancel()
+
+    for number in endings:
+        loop.add_signal_handler(number, end, number)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return 128 + received[0] if received else INTERRUPTED
+    except OSError:
+        # The terminal went away with the SIGHUP, and so did the place to say goodbye.
+        if not received:
+            raise
+        return 128 + received[0]
+
+
+@contextlib.contextmanager
+def on_interrupt(act: Callable[[], object]) -> Iterator[None]:
+    """While this is open, Ctrl-C calls `act` in the event loop instead of ending the program.
+
+    The second Ctrl-C cancels the task that opened it: whatever hangs, one can get out.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    acts = iter((act, task.cancel))
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, lambda: next(acts, task.cancel)())
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
