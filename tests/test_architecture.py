@@ -1,0 +1,272 @@
+"""The house as it stands: who imports whom, who touches the world, and how long things are.
+
+Every list of exceptions may only shrink: an entry that nothing needs any more fails as well.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests import house_rules as rules
+from tests.house_rules import Source
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("runtime", "sessions", "memory", "prompts", "workspace_template")
+
+CLOCK = ("runtime/clock.py",)
+ENVIRONMENT = {
+    "runtime/config.py": "the settings' environment variables",
+    "runtime/models/litellm_loading.py": "litellm reads its switches from the environment on import",
+    "runtime/tokenizer.py": "tiktoken takes the folder of its tables from the environment only",
+}
+IDS = {
+    "runtime/ids.py": "makes the ids",
+    "runtime/retry.py": "spreads retries, so that clients do not come back at once",
+}
+OPENERS = {
+    "memory/file_reader.py": "memory files, read for the index",
+    "memory/paths.py": "opens without following links, for the other files of its room",
+    "memory/workspace.py": "creates workspace files from the packaged templates",
+    "memory/workspace_files.py": "workspace files: bounded reads, appends, replacements",
+    "prompts/rendering.py": "the packaged prompts",
+    "runtime/cli/logs.py": "the log file",
+    "runtime/cli/main.py": "sends stray output of a finished process to the null device",
+    "runtime/cli/prompt.py": "the line history",
+    "runtime/config.py": "nacre.json5",
+    "runtime/models/litellm_loading.py": "litellm's packaged price map",
+    "sessions/durable.py": "transcripts and the index, written so that a kill loses nothing",
+    "sessions/index.py": "sessions.json",
+    "sessions/recovery.py": "what is set aside",
+}
+LIBRARIES = {
+    "aiofiles": ("memory/workspace_files.py", "sessions/index.py"),
+    "apsw": ("memory/sqlite_connection.py",),
+    "click": ("runtime/cli/*",),
+    "filelock": (
+        "memory/sqlite_store.py",
+        "memory/workspace_files.py",
+        "runtime/lanes.py",
+        "sessions/durable.py",
+    ),
+    "litellm": ("runtime/models/litellm_loading.py",),
+    "numpy": (),
+    "prompt_toolkit": ("runtime/cli/*",),
+    "pydantic": (
+        "memory/settings.py",
+        "runtime/config.py",
+        "runtime/file_tools.py",
+        "runtime/flush.py",
+        "runtime/memory_tools.py",
+        "runtime/settings.py",
+        "runtime/tools.py",
+    ),
+    "pyjson5": ("runtime/config.py", "sessions/index.py"),
+    "rich": ("runtime/cli/*",),
+    "sqlite_vec": ("memory/sqlite_connection.py",),
+    "tenacity": ("runtime/retry.py",),
+    "tiktoken": ("runtime/tokenizer.py",),
+    "tzlocal": ("runtime/clock.py",),
+    "watchfiles": ("memory/watcher.py",),
+}
+LONG: dict[str, str] = {}
+"""Files and functions over their budget, with the reason."""
+
+HEAVY = {
+    "aiofiles",
+    "apsw",
+    "filelock",
+    "httpx",
+    "litellm",
+    "numpy",
+    "openai",
+    "prompt_toolkit",
+    "pydantic",
+    "tiktoken",
+}
+
+
+def _module(path: Path, package: str) -> str:
+    parts = [package, *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(part for part in parts if part and part != "__init__")
+
+
+def _sources(*folders: str, package: str) -> list[Source]:
+    return [
+        Source(
+            path=path.relative_to(ROOT).as_posix(),
+            module=_module(path, package),
+            text=path.read_text(encoding="utf-8"),
+        )
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+
+
+HOUSE = _sources(*ROOMS, package="nacre")
+TESTS = _sources("tests", package="")
+FOLDERS = sorted({str(Path(source.path).parent) for source in HOUSE})
+OTHERS = _sources("benchmarks", "examples", package="")
+
+
+def _outside(rule: Callable[[Source], list[str]], allowed: Mapping[str, str] | tuple[str, ...]) -> list[str]:
+    return [complaint for source in HOUSE if source.path not in allowed for complaint in rule(source)]
+
+
+def _idle(rule: Callable[[Source], list[str]], allowed: Mapping[str, str] | tuple[str, ...]) -> list[str]:
+    return [path for path in allowed if not any(rule(source) for source in HOUSE if source.path == path)]
+
+
+def test_imports_point_one_way() -> None:
+    """runtime knows the three rooms; these know neither it nor each other."""
+    assert [complaint for source in HOUSE for complaint in rules.wrong_direction(source)] == []
+
+
+def test_no_modules_import_each_other() -> None:
+    """There is no circle among the modules, also not through imports inside functions."""
+    assert rules.import_cycles(HOUSE) == []
+
+
+def test_files_and_functions_keep_their_budgets() -> None:
+    """Files have at most 300 lines and functions 60, tests included."""
+    complaints = [
+        complaint for source in [*HOUSE, *TESTS, *OTHERS] for complaint in rules.over_budget(source)
+    ]
+
+    assert [text for text in complaints if not any(name in text for name in LONG)] == []
+    assert rules.stale(LONG, complaints) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [
+        pytest.param(rules.clock_reads, CLOCK, id="clock"),
+        pytest.param(rules.environment_reads, ENVIRONMENT, id="environment"),
+        pytest.param(rules.id_sources, IDS, id="ids"),
+        pytest.param(rules.file_openings, OPENERS, id="files"),
+    ],
+)
+def test_the_world_comes_in_through_named_doors(
+    rule: Callable[[Source], list[str]], allowed: Mapping[str, str]
+) -> None:
+    """Only the named files read the clock, the environment, chance, or open files; and they do."""
+    assert _outside(rule, allowed) == []
+    assert _idle(rule, allowed) == []
+
+
+def test_each_library_has_its_edge() -> None:
+    """A foreign library is imported in the files named for it, and the files named for it import it."""
+    used = {(library, source.path) for source in HOUSE for library in rules.foreign_libraries(source)}
+    named = {
+        (library, path.relative_to(ROOT).as_posix())
+        for library, patterns in LIBRARIES.items()
+        for pattern in patterns
+        for path in ROOT.glob(pattern)
+        if (library, path.relative_to(ROOT).as_posix()) in used or "*" not in pattern
+    }
+
+    assert used - named == set()
+    assert named - used == set()
+
+
+def test_dependencies_are_what_is_imported() -> None:
+    """pyproject.toml asks for each imported library and for nothing else."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = {text.split(">")[0].split("[")[0].replace("-", "_") for text in project["dependencies"]}
+
+    assert asked == {library for source in HOUSE for library in rules.foreign_libraries(source)}
+
+
+def test_packages_list_equals_the_tree() -> None:
+    """Every folder with Python in it is installed, and nothing else."""
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+
+    assert sorted(setuptools["packages"]) == [
+        "nacre",
+        *(f"nacre.{folder.replace('/', '.')}" for folder in FOLDERS),
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS[:4])
+def test_rooms_export_sorted_names_that_exist(room: str) -> None:
+    """A room's `__init__` is a sorted list of public names, and each can be imported."""
+    source = next(source for source in HOUSE if source.path == f"{room}/__init__.py")
+    package = importlib.import_module(f"nacre.{room}")
+
+    assert rules.room_list_problems(source) == []
+    assert [name for name in getattr(package, "__all__", []) if not hasattr(package, name)] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_folder_has_a_readme_that_lists_its_files(folder: str) -> None:
+    """A reader finds each file and folder in a table, with what kind of change it allows."""
+    here = ROOT / folder
+    names = {
+        path.name + ("/" if path.is_dir() else "")
+        for path in here.iterdir()
+        if path.name not in ("__pycache__", "README.md") and not path.name.startswith(".")
+    }
+
+    assert rules.unlisted_files((here / "README.md").read_text(encoding="utf-8"), names) == []
+
+
+def test_every_module_and_test_says_what_it_is_for() -> None:
+    """Modules and tests carry a docstring."""
+    assert [text for source in [*HOUSE, *TESTS, *OTHERS] for text in rules.missing_docstrings(source)] == []
+
+
+def test_no_vague_names() -> None:
+    """No file is called utils, helpers, manager or the like."""
+    assert [source.path for source in [*HOUSE, *TESTS] if Path(source.path).stem in rules.VAGUE_NAMES] == []
+
+
+def test_tests_use_no_mocks_and_do_not_sleep() -> None:
+    """Tests work on real things and wait for events, not for time."""
+    assert [text for source in TESTS for text in rules.forbidden_in_tests(source)] == []
+
+
+def test_suppressions_have_code_and_reason() -> None:
+    """A checker is silenced only by name, and the linter only with a reason."""
+    sources = [source for source in [*HOUSE, *TESTS, *OTHERS] if not source.path.endswith("house_rules.py")]
+
+    assert [text for source in sources for text in rules.bare_suppressions(source)] == []
+
+
+def test_every_prompt_is_sent_by_somebody() -> None:
+    """No prompt file lies there unused."""
+    code = "\n".join(source.text for source in HOUSE if source.room == "runtime")
+    names = [path.stem for path in (ROOT / "prompts").glob("*.md") if path.stem != "README"]
+
+    assert [name for name in sorted(names) if not re.search(f"['\"]{name}['\"]", code)] == []
+
+
+def test_help_is_cheap(tmp_path: Path) -> None:
+    """`nacre --help` imports none of the slow libraries."""
+    script = (
+        "import sys\nfrom nacre.runtime.cli.main import main\n"
+        "sys.argv = ['nacre', '--help']\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        f"print('HEAVY', sorted(set(sys.modules) & {HEAVY!r}))"
+    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+        cwd=tmp_path,
+    )
+
+    assert run.stdout.splitlines()[-1] == "HEAVY []"
+    assert "Usage" in run.stdout
+    assert list(tmp_path.iterdir()) == []
