@@ -86,8 +86,8 @@ def plan_compaction(
             reason=f"Nothing to compact: the history since the last compaction has about {size} tokens, "
             f"and the newest {keep_recent_tokens} are kept as they are."
         )
-    cut = next((at for at in (_refined_cut(units, base, keep_recent_tokens), base) if _old(units[:at])), None)
-    if cut is None:
+    cut = _refined_cut(units, base, keep_recent_tokens)
+    if not _old(units[:cut]):
         return NothingToCompact(reason="Nothing to compact: the latest turn is all there is to summarise.")
     turn_start = _turn_start(units, cut)
     is_split = turn_start < cut
@@ -166,8 +166,10 @@ def _refined_cut(units: Sequence[_Unit], cut: int, keep_recent_tokens: int) -> i
     cuts = set(_valid_cuts(units))
     opening = _turn_start(units, cut)
     if opening in cuts and len(_old(units[opening:cut])) == 1:
-        # Only the request itself would be summarised, and it stays in view anyway.
-        cut = opening
+        # Only a request would be summarised, which stays in view anyway or is cheap to keep.
+        stays = not any(unit.is_said for unit in units[cut:])
+        is_cheap = units[opening].tokens * 4 <= keep_recent_tokens and _old(units[:opening])
+        cut = opening if stays or is_cheap else cut
     newest = max((index for index, unit in enumerate(units) if unit.is_said), default=-1)
     is_answered = any(isinstance(unit.message, AssistantMessage) for unit in units[cut:])
     if cut != newest or is_answered:

@@ -1,0 +1,122 @@
+"""Small conversations for the tests of this room: messages, branches, a clock and ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+
+from nacre.sessions.entries import CompactionEntry, CustomEntry, CustomMessageEntry, Entry, MessageEntry
+from nacre.sessions.journal import Journal
+from nacre.sessions.messages import (
+    AssistantMessage,
+    Message,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    user_message,
+)
+
+START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "sessions"
+STAMP = "2026-03-01T09:00:00.000Z"
+
+
+def ticking_clock() -> Callable[[], datetime]:
+    """A clock that moves on by one second at each look."""
+    seconds = count()
+    return lambda: START + timedelta(seconds=next(seconds))
+
+
+def counted_ids(name: str = "id") -> Callable[[], str]:
+    """Ids that are never the same."""
+    numbers = count(1)
+    return lambda: f"{name}-{next(numbers)}"
+
+
+def words(text: str) -> int:
+    """A token counter that a reader can check: one token a word."""
+    return len(text.split())
+
+
+def user(text: str = "hello") -> UserMessage:
+    return user_message(text, timestamp_ms=1)
+
+
+def answer(
+    text: str = "",
+    *calls: str,
+    stop_reason: StopReason | None = None,
+    usage: Usage | None = None,
+    **arguments: str,
+) -> AssistantMessage:
+    """An answer of `text` and one call of `read` for each id in `calls`."""
+    blocks = [ToolCall(id=call, name=arguments.get("tool", "read"), arguments=arguments) for call in calls]
+    return AssistantMessage(
+        content=(*((Text(text=text),) if text else ()), *blocks),
+        api="test",
+        provider="test",
+        model="test-1",
+        usage=usage,
+        stop_reason=stop_reason or ("toolUse" if calls else "stop"),
+        timestamp_ms=2,
+    )
+
+
+def result(call: str, text: str = "done", *, is_error: bool = False) -> ToolResultMessage:
+    return ToolResultMessage(
+        tool_call_id=call, tool_name="read", content=(Text(text=text),), is_error=is_error, timestamp_ms=3
+    )
+
+
+class Branch:
+    """Builds a chain of entries `e1`, `e2`, …"""
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self.entries: list[Entry] = []
+        for message in messages:
+            self.say(message)
+
+    def say(self, message: Message) -> str:
+        return self._add(MessageEntry(**self._place(), message=message))
+
+    def compact(self, first_kept: str, summary: str = "Long ago.", **more: object) -> str:
+        return self._add(
+            CompactionEntry(
+                **self._place(), summary=summary, first_kept_entry_id=first_kept, tokens_before=9, **more
+            )
+        )
+
+    def record(self, custom_type: str = "nacre.flush", data: object = None) -> str:
+        return self._add(CustomEntry(**self._place(), custom_type=custom_type, data=data))
+
+    def recall(self, text: str = "notes", custom_type: str = "nacre.recall") -> str:
+        return self._add(CustomMessageEntry(**self._place(), custom_type=custom_type, content=text))
+
+    def _place(self) -> dict[str, str | None]:
+        parent = self.entries[-1].id if self.entries else None
+        return {"id": f"e{len(self.entries) + 1}", "parent_id": parent, "timestamp": STAMP}
+
+    def _add(self, entry: Entry) -> str:
+        self.entries.append(entry)
+        return entry.id
+
+
+async def opened(path: Path, *, ids: str = "id") -> Journal:
+    """A journal on `path` with a ticking clock and counted ids."""
+    return await Journal.open(
+        path, session_id="s-1", cwd=path.parent, now=ticking_clock(), new_id=counted_ids(ids)
+    )
+
+
+def said(entries: Iterable[Entry]) -> list[str]:
+    """The texts of the message entries."""
+    return [
+        "".join(block.text for block in entry.message.content if isinstance(block, Text))
+        for entry in entries
+        if isinstance(entry, MessageEntry)
+    ]

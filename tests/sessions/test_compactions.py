@@ -1,0 +1,141 @@
+"""Whatever is said, and however often it is compacted, nothing falls between summary and kept part."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nacre.sessions.cut import CompactionPlan, plan_compaction
+from nacre.sessions.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_text
+from nacre.sessions.transcript import TranscriptItem, build_transcript
+from tests.sessions.talk import Branch, answer, result, user, words
+
+# One step of a conversation: what happens, how many words it has, and how many calls are involved.
+STEP = st.tuples(
+    st.sampled_from(
+        ["user", "answer", "tools", "late", "unanswered", "aborted", "orphan", "recall", "flush"]
+    ),
+    st.sampled_from([1, 3, 10, 60]),
+    st.integers(1, 3),
+)
+TALK = st.lists(STEP, max_size=14)
+
+
+class Talk:
+    """A branch on which every message has a number of its own in its text, and so can be traced."""
+
+    def __init__(self) -> None:
+        self.branch = Branch()
+        self.numbered = 0
+        self.covered: set[str] = set()
+
+    def text(self, size: int) -> str:
+        self.numbered += 1
+        return f"#{self.numbered} " + "w " * (size - 1)
+
+    def go_on(self, steps: list[tuple[str, int, int]]) -> None:
+        say = self.branch.say
+        for kind, size, count in steps:
+            calls = [f"c{number}" for number in range(count)]
+            match kind:
+                case "user":
+                    say(user(self.text(size)))
+                case "answer":
+                    say(answer(self.text(size)))
+                case "tools" | "late" | "unanswered":
+                    say(answer(self.text(1), *calls))
+                    if kind == "late":
+                        say(user(self.text(size)))
+                    for call in reversed(calls) if kind == "late" else calls[kind == "unanswered" :]:
+                        say(result(call, self.text(size)))
+                case "aborted":
+                    say(answer(self.text(size), *calls, stop_reason="aborted"))
+                case "orphan":
+                    say(result("never-called", self.text(size)))
+                case "recall":
+                    self.branch.recall("notes " * size)
+                case _:
+                    self.branch.record()
+
+    def compact(self, keep: int) -> CompactionPlan | None:
+        plan = plan_compaction(
+            self.branch.entries, keep_recent_tokens=keep, count_tokens=words, tokens_before=0
+        )
+        if not isinstance(plan, CompactionPlan):
+            return None
+        summarised = {number(message) for message in (*plan.to_summarise, *plan.turn_prefix)}
+        assert not summarised & self.covered, "a message was summarised twice"
+        self.covered |= summarised
+        self.branch.compact(plan.first_kept_entry_id, "Summary.", details=plan.details())
+        return plan
+
+
+def number(message: Message) -> str:
+    return message_text(message).split(" ", 1)[0]
+
+
+def assert_sound(talk: Talk) -> None:
+    """Every message is summarised or in view, the newest request is in view, and all calls are paired."""
+    items = build_transcript(talk.branch.entries)
+    shown = {number(item.message) for item in items}
+    # Results that answer no call are in no view; they count as kept where the branch keeps them.
+    kept = shown | {number(entry.message) for entry in _kept_entries(talk)}
+    assert {f"#{n}" for n in range(1, talk.numbered + 1)} <= talk.covered | kept
+
+    said = [entry.message for entry in talk.branch.entries if _is_said(entry)]
+    assert not said or number(said[-1]) in shown
+    assert_paired(items)
+
+
+def assert_paired(items: tuple[TranscriptItem, ...]) -> None:
+    """Each answer with calls is followed by exactly their results, in order, and no result stands elsewhere."""
+    expected: list[str] = []
+    for item in items:
+        if isinstance(item.message, ToolResultMessage):
+            assert expected, "a result without a call"
+            assert item.message.tool_call_id == expected.pop(0)
+        else:
+            assert not expected, "a call without a result"
+            if isinstance(item.message, AssistantMessage):
+                expected = [call.id for call in item.message.tool_calls]
+    assert not expected
+
+
+def _is_said(entry: object) -> bool:
+    return isinstance(getattr(entry, "message", None), UserMessage)
+
+
+def _kept_entries(talk: Talk) -> list[object]:
+    entries = talk.branch.entries
+    first = next(
+        (e.first_kept_entry_id for e in reversed(entries) if hasattr(e, "first_kept_entry_id")), None
+    )
+    start = 0 if first is None else [entry.id for entry in entries].index(first)
+    return [entry for entry in entries[start:] if hasattr(entry, "message")]
+
+
+@settings(max_examples=200, deadline=None)
+@given(rounds=st.lists(st.tuples(TALK, st.sampled_from([0, 5, 20, 80])), min_size=3, max_size=3))
+def test_nothing_is_lost_over_three_compactions(rounds: list[tuple[list[tuple[str, int, int]], int]]) -> None:
+    """After each of three compactions every message is summarised once or kept, and all calls are paired."""
+    talk = Talk()
+    for steps, keep in rounds:
+        talk.go_on(steps)
+        assert_sound(talk)
+        talk.compact(keep)
+        assert_sound(talk)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=st.lists(STEP, min_size=4, max_size=30), keep=st.sampled_from([5, 20, 80]))
+def test_a_compaction_always_makes_progress(steps: list[tuple[str, int, int]], keep: int) -> None:
+    """Each compaction summarises something, so that compacting again and again comes to an end."""
+    talk = Talk()
+    talk.go_on(steps)
+    for _ in range(len(talk.branch.entries) + 1):
+        plan = talk.compact(keep)
+        if plan is None:
+            break
+        assert plan.to_summarise or plan.turn_prefix
+    else:
+        raise AssertionError("compacting did not come to an end")
