@@ -1,0 +1,44 @@
+"""Exact names that a summary must not lose: addresses, paths, hashes, issue numbers, hosts with ports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+MAX_IDENTIFIER_CHARS = 200
+
+_PATTERNS = re.compile(
+    r"https?://[^\s<>\"'`)\]}]+"
+    r"|(?<![\w-])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![\w-])"
+    r"|(?<![\w/.~-])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)+/?"
+    r"|(?<![\w/.@+-])[\w.@+-]+(?:/[\w.@+-]+)*/[\w@+-]+\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/])"
+    r"|(?<![\w.-])[\w-]+\.(?:py|md|js|ts|json|json5|toml|yaml|yml|txt|sql|sqlite|csv|sh|rs|go|html|css"
+    r"|pdf|env)(?!\w)"
+    r"|(?<![\w#&])#\d{1,7}(?!\w)"
+    r"|(?<![\w-])[A-Z][A-Z0-9]{1,9}-\d{1,7}(?![\w-])"
+    r"|(?<![\w.:-])[A-Za-z0-9][\w.-]{0,80}:\d{2,5}(?![\w:])"
+    r"|(?<![\w.-])v?\d+\.\d+\.\d+(?:[-+][\w.]+)?(?![\w.])",
+    re.ASCII,
+)
+_HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,64}(?![\w-])", re.ASCII)
+"""Words of hexadecimal signs with at least one letter and one digit, so that no word or number is one."""
+
+
+def identifiers(texts: Iterable[str], *, most: int) -> list[str]:
+    """The exact names in the texts, each once, the last `most` of them in the order of first mention.
+
+    >>> identifiers(["See https://example.org/a, commit 9fceb02 in src/app.py (#41)."], most=9)
+    ['https://example.org/a', '9fceb02', 'src/app.py', '#41']
+    """
+    found: dict[str, None] = {}
+    for text in texts:
+        spans = [(match.start(), match.end()) for match in _PATTERNS.finditer(text)]
+        taken = list(spans)
+        for match in _HASH.finditer(text):
+            if not any(start <= match.start() < end for start, end in taken):
+                spans.append(match.span())
+        for start, end in sorted(spans):
+            name = text[start:end].rstrip(".,;:!?")
+            if 1 < len(name) <= MAX_IDENTIFIER_CHARS:
+                found.setdefault(name)
+    return list(found)[-most:]

@@ -1,0 +1,24 @@
+"""One request to one answer, by the request's purpose. Pure; never raises for any text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+
+from nacre.runtime.model import ModelRequest
+from nacre.runtime.offline.answer import Answer
+from nacre.runtime.offline.flush import flush_answer
+from nacre.runtime.offline.summary import compaction_answer
+from nacre.runtime.offline.turn import turn_answer
+
+
+def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[str], int]) -> Answer:
+    """What the offline responder answers to a request.
+
+    `clock_date` is used when the request does not say what day it is.
+    """
+    if request.purpose == "compaction":
+        return compaction_answer(request, count_tokens=count_tokens)
+    if request.purpose == "flush":
+        return flush_answer(request, clock_date=clock_date, count_tokens=count_tokens)
+    return turn_answer(request, clock_date=clock_date)
