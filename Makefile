@@ -1,0 +1,61 @@
+# The verbs of this checkout. `make` alone lists them.
+# PYTHON=python3.12 make test   picks another interpreter; pip uses whatever index it is set up for.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help chat test slow check fix docs clean
+
+help: ## list the verbs
+	@echo "Nacre. The verbs are:"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 \2/p' $(firstword $(MAKEFILE_LIST)) | awk '{ printf "  %s %-6s", $$1, $$2; $$1 = $$2 = ""; print $$0 }'
+
+chat: $(VENV)/installed ## set up and talk to the assistant
+	@$(BIN)/nacre chat
+
+test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
+	@$(BIN)/python -m pytest -m "not slow"
+
+slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
+	@$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/installed-dev build/typed/nacre ## lint, format and strict types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@MYPYPATH=build/typed $(BIN)/mypy -p nacre
+
+fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
+	@$(BIN)/python -m pytest tests/test_documents.py tests/test_examples.py
+
+clean: ## remove the environment and everything that was made
+	rm -rf $(VENV) build/typed .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Nacre needs Python 3.11 or newer, but $(PYTHON) is older or missing. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Making the environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+# Each stamp says that the environment holds what pyproject.toml and constraints.txt ask for.
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Installing Nacre (once; this takes a minute) ..."
+	@$(PIP) --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Installing Nacre and its test tools (once; this takes a minute) ..."
+	@$(PIP) --constraint constraints.txt --editable ".[dev]"
+	@touch $(VENV)/installed $@
+
+# The root folders are the sub-packages of `nacre`; type checkers see them through this link.
+build/typed/nacre:
+	@mkdir -p build/typed
+	@ln -sfn ../.. $@
