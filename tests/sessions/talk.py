@@ -106,6 +106,11 @@ class Branch:
         return entry.id
 
 
+def set_aside_in(folder: Path) -> list[bytes]:
+    """What was set aside in a folder so far."""
+    return [copy.read_bytes() for copy in sorted(folder.glob("*.corrupt-*"))]
+
+
 async def opened(path: Path, *, ids: str = "id") -> Journal:
     """A journal on `path` with a ticking clock and counted ids."""
     return await Journal.open(
