@@ -1,7 +1,8 @@
 """What can go wrong in the memory index, split by who has to react.
 
     MemoryIndexError
-    ├── IndexUnusable        the owner: the index file cannot be opened, created or trusted
+    ├── IndexUnusable        the owner: the index file cannot be opened, created or written
+    │   └── IndexDamaged     the engine: sets the file aside and builds it again
     ├── IndexBusy            the caller: another process held the write lock for too long
     ├── IndexClosed          the caller: the engine was closed
     ├── ReadRefused          the model: this path is not memory; the text says what may be read
@@ -20,6 +21,10 @@ class MemoryIndexError(Exception):
 
 class IndexUnusable(MemoryIndexError):
     """The index file could not be opened or created, and could not be replaced by a fresh one."""
+
+
+class IndexDamaged(IndexUnusable):
+    """The index file's content is broken. Nothing is lost by it: the Markdown files are the truth."""
 
 
 class IndexBusy(MemoryIndexError):

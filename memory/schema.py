@@ -27,8 +27,9 @@ CREATE TABLE files (
     UNIQUE (source, path)
 ) STRICT;
 
+-- AUTOINCREMENT: an id is never used twice, so whoever looked one up earlier can miss it, never mistake it.
 CREATE TABLE chunks (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     file_id INTEGER NOT NULL,
     ordinal INTEGER NOT NULL,
     start_line INTEGER NOT NULL,
@@ -44,14 +45,19 @@ CREATE VIRTUAL TABLE chunks_fts USING fts5 (
     {", ".join(FTS_COLUMNS)}, content='', contentless_delete=1, tokenize="{FTS_TOKENIZE}"
 );
 
+-- `code` holds the signs of the vector's numbers, one bit each: what the coarse pass compares.
 CREATE TABLE chunk_vectors (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     chunk_id INTEGER NOT NULL,
     piece INTEGER NOT NULL,
     vector_id INTEGER NOT NULL,
-    PRIMARY KEY (chunk_id, piece)
-) STRICT, WITHOUT ROWID;
+    code BLOB
+) STRICT;
+CREATE UNIQUE INDEX chunk_vectors_chunk ON chunk_vectors (chunk_id, piece);
 CREATE INDEX chunk_vectors_vector ON chunk_vectors (vector_id);
 
+-- Also the embedding cache: a row that no chunk_vectors row points to is kept in case its text comes back.
+-- `embedding` is float32, little-endian, of length one; NULL says that the provider refuses this text.
 CREATE TABLE vectors (
     id INTEGER PRIMARY KEY,
     embedder TEXT NOT NULL,

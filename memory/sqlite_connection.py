@@ -14,13 +14,14 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from nacre.memory.errors import IndexBusy, IndexClosed, IndexUnusable
+from nacre.memory.errors import IndexBusy, IndexClosed, IndexDamaged, IndexUnusable
 
 BUSY_TIMEOUT_MS = 10_000
 MMAP_BYTES = 1 << 30
 CACHE_KIB = 16_384
 
 Connection = apsw.Connection
+SqliteError = apsw.Error
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -139,4 +140,6 @@ def _translated(error: apsw.Error, path: Path | None) -> IndexBusy | IndexUnusab
         return IndexUnusable(
             f"{where} cannot be written or opened ({error}). Check the folder's permissions."
         )
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return IndexDamaged(f"{where} is damaged ({error}).")
     return IndexUnusable(f"{where} cannot be used: {error}.")

@@ -13,7 +13,7 @@ from nacre.memory.sqlite_connection import Connection
 from nacre.memory.store import FileState, Scope, Scored, StoreCounts
 
 _BM25 = f"bm25({', '.join(str(weight) for weight in FTS_WEIGHTS)})"
-_CHUNK = """
+CHUNK_COLUMNS = """
 SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, text
 FROM chunks JOIN files ON files.id = chunks.file_id
 """
@@ -22,6 +22,17 @@ FROM chunks JOIN files ON files.id = chunks.file_id
 def meta(connection: Connection) -> dict[str, str]:
     """All rows of `meta`."""
     return {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM meta")}
+
+
+def stored_file(connection: Connection, source: Source, path: str) -> tuple[FileState, list[Chunk]] | None:
+    """What is stored for one file."""
+    state = file_states(connection, source).get(path)
+    if state is None:
+        return None
+    rows = connection.execute(
+        f"{CHUNK_COLUMNS} WHERE source = ? AND path = ? ORDER BY ordinal", (source, path)
+    )
+    return state, [chunk_from_row(row) for row in rows]
 
 
 def file_states(connection: Connection, source: Source) -> dict[str, FileState]:
@@ -78,19 +89,9 @@ def scope_condition(connection: Connection, scope: Scope) -> tuple[str, tuple[st
 def chunks(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, Chunk]:
     """Chunks by id."""
     rows = connection.execute(
-        f"{_CHUNK} WHERE chunks.id IN (SELECT value FROM json_each(?))", (json.dumps(list(chunk_ids)),)
+        f"{CHUNK_COLUMNS} WHERE chunks.id IN (SELECT value FROM json_each(?))", (json.dumps(list(chunk_ids)),)
     )
-    return {row[0]: _chunk(row) for row in rows}
-
-
-def without_vectors(connection: Connection, above_id: int, limit: int) -> list[tuple[int, Chunk]]:
-    """The next chunks, by id, that have no vectors attached."""
-    rows = connection.execute(
-        f"{_CHUNK} WHERE chunks.id > ? AND NOT EXISTS"
-        " (SELECT 1 FROM chunk_vectors WHERE chunk_id = chunks.id) ORDER BY chunks.id LIMIT ?",
-        (above_id, limit),
-    )
-    return [(row[0], _chunk(row)) for row in rows]
+    return {row[0]: chunk_from_row(row) for row in rows}
 
 
 def failures(connection: Connection, source: Source) -> dict[str, FailedFile]:
@@ -137,7 +138,8 @@ def counts(connection: Connection) -> StoreCounts:
     )
 
 
-def _chunk(row: tuple[int, Source, str, int, int, int, str, str | None, str]) -> Chunk:
+def chunk_from_row(row: tuple[int, Source, str, int, int, int, str, str | None, str]) -> Chunk:
+    """A row of `CHUNK_COLUMNS` as a chunk."""
     _, source, path, ordinal, start_line, end_line, heading_path, day, text = row
     return Chunk(
         source=source,

@@ -13,13 +13,31 @@ from typing import Concatenate, ParamSpec, TypeVar
 from filelock import FileLock, Timeout
 
 from nacre.memory import sqlite_reads as reads
+from nacre.memory import sqlite_vectors as vectors
 from nacre.memory import sqlite_writes as writes
 from nacre.memory.errors import IndexBusy
 from nacre.memory.lexical import MatchQuery
 from nacre.memory.records import Chunk, FailedFile, Source
 from nacre.memory.schema import migrate
-from nacre.memory.sqlite_connection import Connection, ConnectionThread, open_connection, transaction
-from nacre.memory.store import FileState, IndexedFile, Scope, Scored, StoreCounts
+from nacre.memory.sqlite_connection import (
+    Connection,
+    ConnectionThread,
+    open_connection,
+    quick_check,
+    transaction,
+)
+from nacre.memory.sqlite_rebuild import SqliteRebuild, begin_rebuild, has_unfinished
+from nacre.memory.store import (
+    FileState,
+    IndexedFile,
+    Piece,
+    Scope,
+    Scored,
+    StoreCounts,
+    Vector,
+    VectorEngine,
+)
+from nacre.memory.vector_extension import add_vector_functions
 
 LOCK_TIMEOUT_SECONDS = 30.0
 
@@ -30,24 +48,34 @@ T = TypeVar("T")
 class SqliteStore:
     """`Store` over one SQLite file. Open it with `SqliteStore.open`."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, *, extension_enabled: bool = True, extension_path: str | None = None
+    ) -> None:
+        self.path = path
+        self._extension_enabled = extension_enabled
+        self._extension_path = extension_path
         self._lock = FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_SECONDS, thread_local=False)
-        self._writer = ConnectionThread("memory-index-writer", lambda: open_connection(path))
-        self._reader = ConnectionThread("memory-index-reader", lambda: open_connection(path, read_only=True))
+        self._writer = ConnectionThread("memory-writer", lambda: open_connection(path))
+        self._words = ConnectionThread("memory-words", lambda: open_connection(path, read_only=True))
+        self._vectors = ConnectionThread("memory-vectors", self._open_for_vectors)
+        self._vector_reader = vectors.VectorReader()
+        self._engine = VectorEngine(name="off")
 
     @classmethod
-    async def open(cls, path: Path) -> SqliteStore:
+    async def open(
+        cls, path: Path, *, extension_enabled: bool = True, extension_path: str | None = None
+    ) -> SqliteStore:
         """Opens or creates the index and brings its tables to the newest version.
 
         Raises:
-            IndexUnusable: the file is damaged or from a newer Nacre.
+            IndexDamaged: the file is no sound database.
+            IndexUnusable: it cannot be opened, is another program's, or was written by a newer Nacre.
             IndexBusy: another process kept the write lock.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        store = cls(path)
+        store = cls(path, extension_enabled=extension_enabled, extension_path=extension_path)
         try:
-            await store._locked(migrate)
+            await store.write_with(migrate)
         except BaseException:
             await store.close()
             raise
@@ -55,15 +83,19 @@ class SqliteStore:
 
     async def meta(self) -> Mapping[str, str]:
         """See `Store.meta`."""
-        return await self._reader.run(reads.meta)
+        return await self._words.run(reads.meta)
 
     async def set_meta(self, values: Mapping[str, str]) -> None:
         """See `Store.set_meta`."""
         await self._write(writes.set_meta, values)
 
+    async def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
+        """See `Store.stored_file`."""
+        return await self._words.run(reads.stored_file, source, path)
+
     async def file_states(self, source: Source) -> Mapping[str, FileState]:
         """See `Store.file_states`."""
-        return await self._reader.run(reads.file_states, source)
+        return await self._words.run(reads.file_states, source)
 
     async def replace_files(self, files: Sequence[IndexedFile]) -> None:
         """See `Store.replace_files`: one transaction for each file, the lock once for all."""
@@ -73,7 +105,7 @@ class SqliteStore:
                 with transaction(connection):
                     writes.replace_file(connection, file)
 
-        await self._locked(replace)
+        await self.write_with(replace)
 
     async def touch_files(self, states: Sequence[FileState]) -> None:
         """See `Store.touch_files`."""
@@ -85,19 +117,45 @@ class SqliteStore:
 
     async def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Sequence[Scored]:
         """See `Store.lexical`."""
-        return await self._reader.run(reads.lexical, query, limit, scope)
+        return await self._words.run(reads.lexical, query, limit, scope)
+
+    async def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Sequence[Scored]:
+        """See `Store.nearest`."""
+        return await self._vectors.run(self._vector_reader.nearest, vector, limit, scope)
+
+    async def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Mapping[int, float]:
+        """See `Store.cosines`."""
+        return await self._vectors.run(vectors.cosines, vector, chunk_ids)
 
     async def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
         """See `Store.chunks`."""
-        return await self._reader.run(reads.chunks, chunk_ids)
+        return await self._words.run(reads.chunks, chunk_ids)
 
     async def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
         """See `Store.without_vectors`."""
-        return await self._reader.run(reads.without_vectors, above_id, limit)
+        return await self._vectors.run(vectors.without_vectors, above_id, limit)
+
+    async def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
+        """See `Store.attach_known`."""
+        return await self._write(vectors.attach_known, embedder, pieces, now_seconds)
+
+    async def put_vectors(
+        self, embedder: str, found: Mapping[bytes, Vector | None], *, now_seconds: int
+    ) -> None:
+        """See `Store.put_vectors`."""
+        await self._write(vectors.put_vectors, embedder, found, now_seconds)
+
+    async def detach_vectors(self) -> None:
+        """See `Store.detach_vectors`."""
+        await self._write(vectors.detach_vectors)
+
+    async def evict(self, *, keep_unused: int | None) -> int:
+        """See `Store.evict`."""
+        return await self._write(vectors.evict, keep_unused)
 
     async def failures(self, source: Source) -> Mapping[str, FailedFile]:
         """See `Store.failures`."""
-        return await self._reader.run(reads.failures, source)
+        return await self._words.run(reads.failures, source)
 
     async def set_failures(
         self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]
@@ -105,14 +163,59 @@ class SqliteStore:
         """See `Store.set_failures`."""
         await self._write(writes.set_failures, source, failed, cleared)
 
+    async def begin_rebuild(self, identity: Mapping[str, str]) -> SqliteRebuild:
+        """See `Store.begin_rebuild`."""
+        return await begin_rebuild(self, identity, self._open_like_this)
+
+    async def has_unfinished_rebuild(self, identity: Mapping[str, str]) -> bool:
+        """See `Store.has_unfinished_rebuild`."""
+        return await has_unfinished(self, identity, self._open_like_this)
+
+    async def vector_engine(self) -> VectorEngine:
+        """See `Store.vector_engine`."""
+        await self._vectors.run(lambda _: None)
+        return self._engine
+
+    async def check(self) -> str:
+        """See `Store.check`."""
+        return await self._words.run(quick_check)
+
     async def counts(self) -> StoreCounts:
         """See `Store.counts`."""
-        return await self._reader.run(reads.counts)
+        return await self._words.run(reads.counts)
 
     async def close(self) -> None:
         """See `Store.close`."""
-        await self._reader.close()
+        await self._words.close()
+        await self._vectors.close()
         await self._writer.close()
+
+    async def read_with(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Runs SQLite work on a reader thread; for files of this room that know SQLite."""
+        return await self._words.run(work, *args, **kwargs)
+
+    async def write_with(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Runs SQLite work on the writer thread under the lock of all processes.
+
+        Raises:
+            IndexBusy: another process kept the lock for too long.
+        """
+
+        def call(connection: Connection) -> T:
+            try:
+                with self._lock:
+                    return work(connection, *args, **kwargs)
+            except Timeout as error:
+                raise IndexBusy(
+                    f"Another process kept the lock {self._lock.lock_file} for more than "
+                    f"{LOCK_TIMEOUT_SECONDS:.0f} seconds. Try again when it is done."
+                ) from error
+
+        return await self._writer.run(call)
 
     async def _write(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -121,17 +224,16 @@ class SqliteStore:
             with transaction(connection):
                 return work(connection, *args, **kwargs)
 
-        return await self._locked(call)
+        return await self.write_with(call)
 
-    async def _locked(self, work: Callable[[Connection], T]) -> T:
-        def call(connection: Connection) -> T:
-            try:
-                with self._lock:
-                    return work(connection)
-            except Timeout as error:
-                raise IndexBusy(
-                    f"Another process kept the lock {self._lock.lock_file} for more than "
-                    f"{LOCK_TIMEOUT_SECONDS:.0f} seconds. Try again when it is done."
-                ) from error
+    async def _open_like_this(self, path: Path) -> SqliteStore:
+        return await SqliteStore.open(
+            path, extension_enabled=self._extension_enabled, extension_path=self._extension_path
+        )
 
-        return await self._writer.run(call)
+    def _open_for_vectors(self) -> Connection:
+        connection = open_connection(self.path, read_only=True)
+        self._engine = add_vector_functions(
+            connection, enabled=self._extension_enabled, extension_path=self._extension_path
+        )
+        return connection

@@ -27,7 +27,9 @@ def replace_file(connection: Connection, file: IndexedFile) -> None:
     """Puts a file's chunks in the place of what was stored for it."""
     file_id = connection.execute(_UPSERT_FILE, _state_row(file.state)).get
     _remove_chunks(connection, file_id)
-    first_id = connection.execute("SELECT coalesce(max(id), 0) + 1 FROM chunks").get
+    first_id = connection.execute(
+        "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'chunks'"
+    ).get
     ids = range(first_id, first_id + len(file.chunks))
     connection.executemany(
         _INSERT_CHUNK,

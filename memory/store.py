@@ -89,6 +89,31 @@ class StoreCounts:
     size_bytes: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class VectorEngine:
+    """What compares vectors (`sqlite-vec 0.1.9`, `numpy`); `problem` is why it is not the preferred one."""
+
+    name: str
+    problem: str = ""
+
+
+class Rebuild(Protocol):
+    """A second, hidden index that is filled while the first one answers."""
+
+    @property
+    def store(self) -> Store:
+        """Where to write."""
+
+    async def copy_vectors(self) -> None:
+        """Brings in every vector that the published index has, so that nothing is embedded twice."""
+
+    async def publish(self) -> None:
+        """Puts this index in the place of the published one, at once and for all readers."""
+
+    async def leave(self) -> None:
+        """Lets go without publishing; what was done is found again by the next `begin_rebuild`."""
+
+
 class Store(Protocol):
     """An index of chunks. Each method is atomic; what it wrote survives a kill the moment it returned."""
 
@@ -97,6 +122,9 @@ class Store(Protocol):
 
     async def set_meta(self, values: Mapping[str, str]) -> None:
         """Writes rows; others stay."""
+
+    async def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
+        """What is stored for one file."""
 
     async def file_states(self, source: Source) -> Mapping[str, FileState]:
         """Every indexed file of a source, by stored path."""
@@ -146,6 +174,22 @@ class Store(Protocol):
         self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]
     ) -> None:
         """Records and forgets failures."""
+
+    async def begin_rebuild(self, identity: Mapping[str, str]) -> Rebuild:
+        """Opens the hidden index: an unfinished one of the same identity, or an empty one.
+
+        Raises:
+            IndexBusy: another process is rebuilding.
+        """
+
+    async def has_unfinished_rebuild(self, identity: Mapping[str, str]) -> bool:
+        """Whether a rebuild of this identity was cut off; deletes what other rebuilds left behind."""
+
+    async def vector_engine(self) -> VectorEngine:
+        """What compares vectors here."""
+
+    async def check(self) -> str:
+        """Reads the whole index and says what is broken; empty when nothing is."""
 
     async def counts(self) -> StoreCounts:
         """How much is stored."""
