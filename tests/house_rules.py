@@ -56,7 +56,7 @@ class Source:
 
 def imported_modules(source: Source) -> set[str]:
     """Every module that the file imports anywhere, except for type checkers only."""
-    return {name for node in _without_type_checking(source.tree) for name in _names(node, source)}
+    return {name for module, member in _imports(source) for name in (module, f"{module}.{member}")}
 
 
 def wrong_direction(source: Source) -> list[str]:
@@ -72,15 +72,14 @@ def wrong_direction(source: Source) -> list[str]:
 def import_cycles(sources: Iterable[Source]) -> list[str]:
     """Modules that import each other, directly or around a circle."""
     by_module = {source.module: source for source in sources}
-    graph = {
-        module: {
-            target
-            for name in imported_modules(source)
-            for target in (name, name.rpartition(".")[0])
-            if target in by_module and target != module and not _is_package_of(target, name, by_module)
+    graph: dict[str, set[str]] = {}
+    for module, source in by_module.items():
+        # `from nacre.memory import paths` needs the module, not the package's list of names.
+        targets = {
+            f"{base}.{member}" if f"{base}.{member}" in by_module else base
+            for base, member in _imports(source)
         }
-        for module, source in by_module.items()
-    }
+        graph[module] = (targets & by_module.keys()) - {module}
     return sorted({" -> ".join(circle) for module in graph if (circle := _circle(graph, module))})
 
 
@@ -191,23 +190,25 @@ def stale(exceptions: Mapping[str, str], complaints: Iterable[str]) -> list[str]
     return [name for name in exceptions if name not in text]
 
 
-def _names(node: ast.AST, source: Source) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        package = source.module if source.path.endswith("__init__.py") else source.module.rpartition(".")[0]
-        for _ in range(node.level - 1):
-            package = package.rpartition(".")[0]
-        base = ".".join(part for part in (package if node.level else "", node.module or "") if part)
-        yield base
-        yield from (f"{base}.{alias.name}" for alias in node.names)
-    elif isinstance(node, ast.Call) and _dotted(node.func).endswith("import_module"):
-        yield from (value.value for value in node.args[:1] if isinstance(value, ast.Constant))
+def _imports(source: Source) -> Iterator[tuple[str, str]]:
+    """Each imported module with the name taken from it, `""` for the module itself."""
+    for node in _without_type_checking(source.tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, source)
+            yield from ((base, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Call) and _dotted(node.func).endswith("import_module"):
+            yield from ((str(value.value), "") for value in node.args[:1] if isinstance(value, ast.Constant))
 
 
-def _is_package_of(target: str, name: str, by_module: Mapping[str, Source]) -> bool:
-    # `from nacre.memory import paths` needs nacre.memory.paths, not the package's list of names.
-    return target != name and name in by_module
+def _absolute(node: ast.ImportFrom, source: Source) -> str:
+    if not node.level:
+        return node.module or ""
+    package = source.module if source.path.endswith("__init__.py") else source.module.rpartition(".")[0]
+    for _ in range(node.level - 1):
+        package = package.rpartition(".")[0]
+    return f"{package}.{node.module}" if node.module else package
 
 
 def _without_type_checking(tree: ast.Module) -> Iterator[ast.AST]:
