@@ -1,0 +1,1 @@
+"""Local embedding models, one file each."""
