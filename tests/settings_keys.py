@@ -1,0 +1,32 @@
+"""Every key that `nacre.json5` may hold, with its default, read off the settings classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+
+def settings_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted key and default as JSON; `<name>` stands for a key that the owner chooses."""
+    for name, field in model.model_fields.items():
+        key = prefix + (field.alias or to_camel(name))
+        below = _section(field.annotation)
+        if below is None:
+            yield key, json.dumps(_plain(field.get_default(call_default_factory=True)))
+        elif get_origin(field.annotation) is Mapping:
+            yield from settings_keys(below, f"{key}.<name>.")
+        else:
+            yield from settings_keys(below, f"{key}.")
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    kinds = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
+    return next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,196 @@
+"""What the documents claim is so: code runs, commands answer as shown, links resolve, settings exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nacre.runtime.settings import Settings
+from tests.settings_keys import settings_keys
+
+ROOT = Path(__file__).parents[1]
+REQUIRED = ("README.md", "AGENTS.md", "CHANGELOG.md", "docs/architecture.md", "docs/settings.md")
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "*/README.md", "runtime/*/README.md")
+    for path in ROOT.glob(pattern)
+    if not path.relative_to(ROOT).parts[0].startswith((".", "build"))
+)
+RUN_SECONDS = 60
+ANYTHING = "…"
+"""In the shown output of a command, this stands for any text."""
+
+_FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_SETTING_ROW = re.compile(r"^\| `([^`]+)` \| `([^`]*)` \| .+ \|$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Fence:
+    document: str
+    number: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document}-{self.number}"
+
+
+def _fences(*languages: str) -> list[Fence]:
+    return [
+        Fence(document, number, match[1], match[2])
+        for document in DOCUMENTS
+        for number, match in enumerate(_FENCE.finditer(_text(document)), start=1)
+        if match[1] in languages
+    ]
+
+
+def _text(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+def _prose(document: str) -> str:
+    return _FENCE.sub("", _text(document))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """A clean environment whose home folder is empty: nothing of this machine's owner is touched."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {
+        "PATH": path,
+        "HOME": str(tmp_path),
+        "NACRE_STATE_DIR": str(tmp_path / ".nacre"),
+        "TZ": "UTC",
+        "COLUMNS": "100",
+    }
+
+
+@pytest.mark.parametrize("document", REQUIRED)
+def test_the_main_documents_exist(document: str) -> None:
+    """A newcomer finds the documents that others point to."""
+    assert document in DOCUMENTS
+
+
+@pytest.mark.parametrize("fence", _fences("python"), ids=str)
+def test_python_in_documents_runs(fence: Fence, tmp_path: Path, home: dict[str, str]) -> None:
+    """Each Python block runs as it stands in an empty folder, without key and network."""
+    script = tmp_path / "block.py"
+    script.write_text(fence.text, encoding="utf-8")
+
+    run = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=home,
+        timeout=RUN_SECONDS,
+    )
+
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("fence", _fences("console"), ids=str)
+def test_commands_in_documents_answer_as_shown(fence: Fence, tmp_path: Path, home: dict[str, str]) -> None:
+    """The commands of a block run one after the other; what they print is what the block shows."""
+    for command, shown in _commands(fence.text):
+        if command.startswith("make "):
+            assert _unknown_verbs(command) == []
+            continue
+        assert shlex.split(command)[0] == "nacre", f"{command!r} is neither make nor nacre"
+        run = subprocess.run(
+            command, shell=True, capture_output=True, text=True, cwd=tmp_path, env=home, timeout=RUN_SECONDS
+        )
+        assert run.returncode == 0, run.stderr
+        assert _matches(shown, run.stdout), f"{command} printed:\n{run.stdout}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_resolve(document: str) -> None:
+    """A link to a file or a heading of this repository leads there."""
+    broken = []
+    for target in _LINK.findall(_prose(document)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (ROOT / document).parent / name if name else ROOT / document
+        if not file.exists() or (anchor and anchor not in _anchors(file)):
+            broken.append(target)
+
+    assert broken == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_make_verbs_exist(document: str) -> None:
+    """Every `make x` in a document is a verb of the Makefile."""
+    assert _unknown_verbs(*re.findall(r"`(make [a-z]+[^`]*)`", _prose(document))) == []
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    """docs/settings.md lists exactly the keys that are read, each with its true default."""
+    assert dict(_SETTING_ROW.findall(_text("docs/settings.md"))) == dict(settings_keys(Settings))
+
+
+def test_agents_guide_is_short() -> None:
+    """The guide for coding agents fits in 120 lines, because it is read every time."""
+    assert len(_text("AGENTS.md").splitlines()) <= 120
+
+
+def test_named_files_exist() -> None:
+    """A path in backticks in the guide or the architecture is a file of this checkout."""
+    missing = [
+        f"{document}: {name}"
+        for document in ("AGENTS.md", "docs/architecture.md")
+        for name in re.findall(
+            r"`((?:runtime|sessions|memory|prompts|tests|docs|examples)/[\w./-]+\.\w+)`", _prose(document)
+        )
+        if not (ROOT / name).exists() and "YYYY" not in name
+    ]
+
+    assert missing == []
+
+
+def test_a_shown_answer_is_compared() -> None:
+    """A wrong line fails, and the sign for any text matches within and over lines."""
+    assert _matches("a\nb …\nd\n", "a\nb 17 c\nd\n")
+    assert _matches("a\n…\nd\n", "a\nb\nc\nd\n")
+    assert not _matches("a\nb\n", "a\nc\n")
+    assert list(_commands("$ nacre a\nx\n$ nacre b \\\n  c\ny\n")) == [
+        ("nacre a", "x\n"),
+        ("nacre b   c", "y\n"),
+    ]
+
+
+def _commands(text: str) -> Iterator[tuple[str, str]]:
+    for part in re.split(r"^\$ ", text.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        yield command, shown
+
+
+def _matches(shown: str, printed: str) -> bool:
+    pattern = ".*".join(re.escape(piece) for piece in shown.strip().split(ANYTHING))
+    lines = "\n".join(line.rstrip() for line in printed.strip().splitlines())
+    return bool(re.fullmatch(pattern, lines, re.DOTALL))
+
+
+def _unknown_verbs(*commands: str) -> list[str]:
+    known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    return [command for command in commands if not set(_verbs(command)) <= known]
+
+
+def _verbs(command: str) -> list[str]:
+    return [word for word in command.split()[1:] if "=" not in word]
+
+
+def _anchors(file: Path) -> set[str]:
+    headings = _HEADING.findall(_FENCE.sub("", file.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
