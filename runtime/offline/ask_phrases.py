@@ -62,9 +62,9 @@ REMEMBER_LEAD = any_of(
     # Chinese, Japanese, Korean
     r"(?:请|請|麻烦|麻煩)?你?(?:帮我|幫我|替我)?(?:记住|記住|记得|記得|记下来?|記下來?|记一下|記一下|记录一下|記錄一下"
     r"|别忘了?|別忘了?|不要忘记|不要忘記|备注|備註)(?:了|吧)?",
-    r"(?:覚えておいて|覚えといて|覚えて|メモして|忘れないで)(?:おいて)?(?:ください|下さい)?ね?(?=\s*[::、,。!!]|$)",
-    r"メモ\s*[::]",
-    r"(?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?(?=\s*[:,.!]|$)",
+    r"(?:覚えておいて|覚えといて|覚えて|メモして|忘れないで)(?:おいて)?(?:ください|下さい)?ね?(?=\s*[:\uff1a、\uff0c。!\uff01]|$)",
+    r"メモ\s*[:\uff1a]",
+    r"(?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?(?=\s*[:\uff1a,\uff0c.!]|$)",
 )
 """The start of a sentence that asks to keep what follows."""
 
@@ -81,13 +81,14 @@ REMEMBER_WHOLE = any_of(
 """A request to keep that is only understood with its first words, such as "don't forget to …"."""
 
 REMEMBER_TAIL = any_of(
-    r"[,,、。\s]*(?:请|請)?(?:帮我|幫我)?(?:记住|記住|记下来?|記下來?|记一下|記一下)(?:了|吧|哦|这个|這個)?[。.!!]*$",
-    r"(?:という?の?を|ということを|ことを|って|と|を)?、?\s*(?:覚えて|メモして|忘れないで)(?:おいて|いて)?(?:ください|下さい)?ね?[。.!!]*$",
-    r"\s*(?:라고|다고|는 것을|는 걸)?\s*(?:꼭\s)?(?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?[.!。]*$",
+    r"[,\uff0c、。\s]{0,5}(?:请|請)?(?:帮我|幫我)?(?:记住|記住|记下来?|記下來?|记一下|記一下)(?:了|吧|哦|这个|這個)?[。.!\uff01]*$",
+    r"(?:という?の?を|ということを|ことを|って|と|を)?、?\s*(?:覚えて|メモして|忘れないで)(?:おいて|いて)?(?:ください|下さい)?ね?[。.!\uff01]*$",
+    r"\s*(?:라고|다고|는 것을|는 걸)?\s*(?:꼭\s)?(?:기억해|메모해|적어)"
+    r"\s?(?:줘|주세요|둬|두세요)?[.!。\uff01]*$",
 )
 """The end of a sentence that asks to keep what came before, as Japanese, Korean and Chinese have it."""
 
-QUESTION_MARK = re.compile(r"[??؟;;]+[\s\"'”’»))\]」』*_]*$")
+QUESTION_MARK = re.compile(r"[?\uff1f؟\u037e]+[\s\"'”’»)\uff09\]」』*_]*$")
 QUESTION_START = any_of(
     r"(?:what|when|who|whom|whose|where|which|why|how)(?:['’](?:s|re|d|ll))?\b",
     r"(?:did|do|does|is|are|was|were|am|can|could|will|would|should|have|has|had)\s+"
@@ -105,7 +106,7 @@ QUESTION_START = any_of(
 
 QUESTION_CJK = any_of(
     r"什么|什麼|谁|誰|哪里|哪裡|哪儿|哪个|哪個|哪天|几点|幾點|多少|怎么|怎麼|为什么|為什麼|何时|何時",
-    r"[吗嗎呢][。.!!]*$",
+    r"[吗嗎呢][。.!\uff01]*$",
     r"何です|いつ|どこ|だれ|どう(?!し(?:ても|ぞ))|なぜ|どれ|どの|いくつ|いくら|(?:です|ます|でした|ました)か[。.]*$",
     r"뭐|무엇|누구|언제|어디|어떻게|왜\s|얼마|(?:니까|나요|까요|는지)[.]*$",
 )
@@ -169,5 +170,5 @@ ABOUT_SELF = any_of(
 FORGET = any_of(
     r"^(?:please )?(?:forget|delete|erase)\s+(?:that|this|about|what|everything|my|the|it|all)\b",
     r"^(?:vergiss|lösche|oublie|efface|olvida|borra|забудь)\s(?!nicht\b|pas\b)",
-    r"^(?:忘掉|忘了|删除|刪除)|(?:忘れて|消して)(?:ください)?[。.!]*$",
+    r"^(?:忘掉|忘了|删除|刪除)|(?:忘れて|消して)(?:ください)?[。.!\uff01]*$",
 )

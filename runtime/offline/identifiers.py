@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from nacre.runtime.offline.reading import ends_of
+
 MAX_IDENTIFIER_CHARS = 200
 
 _PATTERNS = re.compile(
-    r"https?://[^\s<>\"'`)\]}]+"
+    r"https?://[^\s<>\"'`)\]}“”‘’«»]+"
     r"|(?<![\w-])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![\w-])"
     r"|(?<![\w/.~-])(?:~|\.{1,2})?/[\w.@+-]+(?:/[\w.@+-]+)+/?"
     r"|(?<![\w/.@+-])[\w.@+-]+(?:/[\w.@+-]+)*/[\w@+-]+\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/])"
@@ -31,7 +33,7 @@ def identifiers(texts: Iterable[str], *, most: int) -> list[str]:
     ['https://example.org/a', '9fceb02', 'src/app.py', '#41']
     """
     found: dict[str, None] = {}
-    for text in texts:
+    for text in map(ends_of, texts):
         spans = [(match.start(), match.end()) for match in _PATTERNS.finditer(text)]
         taken = list(spans)
         for match in _HASH.finditer(text):

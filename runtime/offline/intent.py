@@ -24,7 +24,7 @@ from nacre.runtime.offline.ask_phrases import (
     REMEMBER_WHOLE,
     THANKS,
 )
-from nacre.runtime.offline.kinds import is_plain_fact
+from nacre.runtime.offline.kinds import SENTENCE_CHARS, is_plain_fact
 from nacre.runtime.offline.reading import own_words
 from nacre.runtime.offline.sentences import folded, is_cjk, sentences
 
@@ -41,11 +41,11 @@ _SMALL_TALK: tuple[tuple[SmallTalk, re.Pattern[str]], ...] = (
     ("thanks", THANKS),
     ("farewell", FAREWELL),
 )
-_LEAD_REST = re.compile(r"^[\s:,;,:、。.!!\-–—]+")
+_LEAD_REST = re.compile(r"^[\s:,;\uff0c\uff1a、。.!\uff01\-–—]+")
 _THAT = re.compile(r"^(?:that|dass|que|che|att|dat|что)\s+", re.IGNORECASE)
-_MARKS = " \t\n.,!?。,!?~～…👋🙂😊"
-_QUESTION_MARKS = "??"
-_TRAILING_MARKS = " 、,,"
+_MARKS = " \t\n.,!?。\uff0c\uff01\uff1f~～…👋🙂😊"
+_QUESTION_MARKS = "?\uff1f"
+_TRAILING_MARKS = " 、,\uff0c"
 _CODE_MARK = re.compile(r"^\s*(?:```|~~~|>)")
 
 
@@ -94,6 +94,8 @@ def read_intent(message: str) -> Intent:
 
 def is_question(sentence: str) -> bool:
     """Whether a sentence asks something, with or without a question mark."""
+    if len(sentence) > SENTENCE_CHARS:
+        return False
     if _lead(sentence) is not None and not _is_polite_question(sentence):
         return False
     if not folded(sentence):
@@ -139,7 +141,7 @@ def _asked_to_keep(message: str, said: list[str]) -> str | None:
         lead = None if _is_polite_question(sentence) else _lead(sentence)
         if lead is not None:
             return _kept_from(message, sentence, lead, said[:at])
-        tail = REMEMBER_TAIL.search(sentence)
+        tail = REMEMBER_TAIL.search(sentence) if len(sentence) <= SENTENCE_CHARS else None
         if tail and not QUESTION_MARK.search(sentence):
             kept = sentence[: tail.start()].rstrip(_TRAILING_MARKS)
             return kept or " ".join(part for part in said[:at] if not is_question(part))

@@ -21,6 +21,9 @@ NoteKind: TypeAlias = Literal[
     "decision", "preference", "constraint", "person", "ask", "date", "fact", "blocked"
 ]
 
+SENTENCE_CHARS = 600
+"""What is longer is no sentence; its beginning says what kind it is."""
+
 _IN_ORDER: tuple[tuple[NoteKind, re.Pattern[str]], ...] = (
     ("decision", DECISION),
     ("preference", PREFERENCE),
@@ -45,9 +48,11 @@ def kind_of(sentence: str) -> NoteKind | None:
     >>> kind_of("We decided to use Postgres."), kind_of("Nice weather.")
     ('decision', None)
     """
-    return next((kind for kind, pattern in _IN_ORDER if pattern.search(sentence)), None)
+    start = sentence[:SENTENCE_CHARS]
+    return next((kind for kind, pattern in _IN_ORDER if pattern.search(start)), None)
 
 
 def is_plain_fact(sentence: str) -> bool:
     """Whether a statement is a lasting fact about its speaker, kept even when nobody asks for it."""
-    return not _SUPPOSED.match(sentence) and any(pattern.search(sentence) for pattern in _PLAIN)
+    start = sentence[:SENTENCE_CHARS]
+    return not _SUPPOSED.match(start) and any(pattern.search(start) for pattern in _PLAIN)

@@ -14,7 +14,7 @@ _CHINESE_RELATIONS = (
 )
 
 DECISION = any_of(
-    r"^(?:decision|decided|entscheidung|décision|decisión|decisão|decisione|决定|決定)\s*[::]",
+    r"^(?:decision|decided|entscheidung|décision|decisión|decisão|decisione|决定|決定)\s*[:\uff1a]",
     r"\b(?:they|the (?:team|board|group|committee)) (?:have |has )?(?:decided|agreed|chose|settled on)\b",
     r"\b(?:we|i)(?:['’]ve| have| had)?(?: just| finally| now| all)? (?:decided|agreed|chose|chosen"
     r"|settled on|picked|resolved)\b",
@@ -93,9 +93,9 @@ FACT = any_of(
     r"\b(?:mi[oae]|miei)\s+[^.?!,;]{1,80}?\s(?:è|sono|si chiama|vive)(?!\w)",
     r"\b(?:abito|vivo|lavoro) (?:a|in|come)\b",
     r"\b(?:мой|моя|моё|мои)\s+[^.?!,;]{1,80}|\bя (?:живу|работаю)\b",
-    rf"我的?{_CHINESE_RELATIONS}[^。?!??!]{{0,30}}(?:是|叫|在|住|姓)",
-    r"我(?:的|家|们的|們的)[^。?!??!]{1,40}(?:是|叫|在|有|为|為)|我(?:住在|在.{1,12}(?:工作|上班))",
-    r"(?:私|僕|俺|わたし|うち)の[^。?!??!]{1,40}は|に住んで|で働いて",
+    rf"我的?{_CHINESE_RELATIONS}[^。?!\uff1f\uff01]{{0,30}}(?:是|叫|在|住|姓)",
+    r"我(?:的|家|们的|們的)[^。?!\uff1f\uff01]{1,40}(?:是|叫|在|有|为|為)|我(?:住在|在.{1,12}(?:工作|上班))",
+    r"(?:私|僕|俺|わたし|うち)の[^。?!\uff1f\uff01]{1,40}は|に住んで|で働いて",
     r"(?:^|\s)(?:내|제|우리)\s[^.?!]{1,40}(?:은|는|이|가)\s|에 살",
 )
 

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nacre.runtime.offline.identifiers import identifiers
 from nacre.runtime.offline.intent import is_question, without_request
-from nacre.runtime.offline.kinds import NoteKind, kind_of
+from nacre.runtime.offline.kinds import SENTENCE_CHARS, NoteKind, kind_of
 from nacre.runtime.offline.reading import Said, own_words
 from nacre.runtime.offline.sentences import clipped, folded, sentences
 from nacre.runtime.offline.wording import SIGNS_OF_NO_ANSWER, SIGNS_OF_OWN_TEXT
@@ -25,7 +26,7 @@ _SILENT_TOKENS = ("NO_REPLY", "HEARTBEAT_OK")
 _REQUEST = re.compile(
     r"(?:please|pls|bitte|can you|could you|would you|will you|kannst du|könntest du|peux-tu|pourrais-tu"
     r"|puedes|podrías|por favor|per favore|puoi|пожалуйста)\b"
-    r"|请|請|麻烦|麻煩|帮我|幫我|.{0,200}(?:ください|お願いします|주세요)[。.!]*$",
+    r"|请|請|麻烦|麻煩|帮我|幫我|.{0,200}(?:ください|お願いします|주세요)[。.!\uff01]*$",
     re.IGNORECASE,
 )
 
@@ -108,6 +109,8 @@ def _kind(sentence: str, contribution: Said, later: Sequence[Said]) -> NoteKind 
         return None if is_answered(later) else "ask"
     if without_request(sentence) != sentence:
         return kind or "fact"
+    if kind is None:
+        return "fact" if identifiers([sentence[:SENTENCE_CHARS]], most=1) else None
     if kind == "ask" and _REQUEST.match(sentence) and is_answered(later):
         return None
     return kind

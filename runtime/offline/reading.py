@@ -26,6 +26,8 @@ from nacre.sessions.messages import (
 
 Speaker: TypeAlias = Literal["user", "assistant", "calls", "result", "other"]
 
+TYPED_CHARS = 16_000
+
 DAILY_LOG = re.compile(r"memory/(\d{4}-\d{2}-\d{2})\.md")
 _DATE = re.compile(r"(?<!\d)\d{4}-\d{2}-\d{2}(?!\d)")
 _TODAY = re.compile(r"\btoday\b[^\n]{0,80}?(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)", re.IGNORECASE)
@@ -147,8 +149,18 @@ def without_recalled(text: str) -> str:
 
 
 def own_words(text: str) -> str:
-    """A text without anything quoted in it either: no recalled notes, quotations or code blocks."""
-    return _QUOTE_LINE.sub("", _FENCE.sub("\n", without_recalled(text)))
+    """A text without anything quoted in it either: no recalled notes, quotations or code blocks.
+
+    Of a text too long to be typed only the beginning and the end are looked at.
+    """
+    return _QUOTE_LINE.sub("", _FENCE.sub("\n", without_recalled(ends_of(text))))
+
+
+def ends_of(text: str) -> str:
+    """The text, or its beginning and its end when it is longer than anybody types."""
+    if len(text) <= TYPED_CHARS:
+        return text
+    return f"{text[: TYPED_CHARS * 3 // 4]}\n{text[-TYPED_CHARS // 4 :]}"
 
 
 def today(request: ModelRequest, *, fallback: date) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nacre.memory.stop_words import JAPANESE_OR_CHINESE, stop_words_for
-from nacre.runtime.offline.intent import is_question
+from nacre.runtime.offline.intent import is_question, without_request
 from nacre.runtime.offline.notes import Known, is_command, is_own_text
 from nacre.runtime.offline.reading import Said, own_words
 from nacre.runtime.offline.sentences import clipped, folded, sentences, shared, squeezed, words
@@ -190,19 +190,20 @@ def quote(text: str, place: str = "") -> str:
     return "\n".join([*lines, f"> — `{place}`"] if place else lines)
 
 
-def said_before(said: Sequence[Said], wanted: Sequence[str], quoted: Known) -> list[str]:
-    """Sentences of the conversation that answer to the question's words, best first.
+def said_before(said: Sequence[Said], wanted: Sequence[str], quoted: Known, *, needed: int = 2) -> list[str]:
+    """Sentences of the conversation with at least `needed` of the question's words, best first.
 
-    Only what a person said and the summary of earlier parts are looked at; questions are no answers.
+    Only what a person said and the summary of earlier parts are looked at; questions are no answers,
+    and what is `quoted` from the notes already is not said again.
     """
     if not wanted:
         return []
-    needed = min(2, len(wanted))
+    needed = min(needed, len(wanted))
     found: list[tuple[int, int, str]] = []
     for order, contribution in enumerate(said):
         for sentence in _statements(contribution):
             matched = len(shared(wanted, words(sentence)))
-            if matched >= needed and not quoted.has(sentence):
+            if matched >= needed and not quoted.has(without_request(sentence)):
                 found.append((matched, order, clipped(sentence, MAX_QUOTE_CHARS)))
     if not found:
         return []

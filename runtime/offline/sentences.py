@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
 _END = re.compile(
-    r"[。!?。]+[”’」』)\"')\]]*"
+    r"[。\uff01\uff1f\uff61]+[”’」』)\"')\]]*"
     r"|[.!?…]+[\"'”’»)\]*_`]*(?=\s|$)"
     rf"|[!?]+(?=[{CJK}])"
     r"|\n+"

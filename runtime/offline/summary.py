@@ -11,7 +11,7 @@ from nacre.runtime.offline.answer import Answer
 from nacre.runtime.offline.compaction_prompt import SummaryRequest, read_summary_request
 from nacre.runtime.offline.identifiers import identifiers
 from nacre.runtime.offline.intent import is_question, read_intent
-from nacre.runtime.offline.kinds import NoteKind
+from nacre.runtime.offline.kinds import NoteKind, kind_of
 from nacre.runtime.offline.notes import Known, Note, is_answered, is_command, is_own_text, notes_of
 from nacre.runtime.offline.outline import Item, Section, chosen_within, read_outline, written
 from nacre.runtime.offline.reading import Said, own_words
@@ -51,7 +51,8 @@ _SECTION_OF_PREFIX = {
     SUFFIX_CONTEXT.title: CONTEXT.title,
 }
 
-MOST_GOALS = 6
+MOST_GOALS = 8
+MOST_FILLERS = 16
 MOST_IDENTIFIERS = 24
 MAX_LAST_ASK_CHARS = 600
 MAX_ASK_CHARS = 200
@@ -59,6 +60,7 @@ MAX_REQUEST_CHARS = 1_500
 MAX_STEP_CHARS = 240
 MAX_ITEMS_PER_SECTION = 40
 
+_NOT_ANSWERED = "Not answered yet: "
 _IDENTIFIERS = "Exact identifiers: "
 _QUOTED_NAME = re.compile(r"`([^`]+)`")
 _CALL = re.compile(r"(?:^|; )(append|write|edit)\((?:.{0,40}?)path=[\"']([^\"'\n]{1,200})[\"']", re.DOTALL)
@@ -101,8 +103,12 @@ def _candidates(asked: SummaryRequest) -> dict[str, list[Item]]:
             else _alternating(fresh, old.get(section.title, []))
         )
         candidates[section.title] = _focused(merged, asked.focus)[:MAX_ITEMS_PER_SECTION]
-    named = _named(asked)
-    candidates[CONTEXT.title] = [*named, *candidates[CONTEXT.title], *_other_statements(asked.said, notes)]
+    fill = _other_statements(asked.said, notes)
+    strong = [
+        item for item in candidates[CONTEXT.title] if kind_of(item.text) or identifiers([item.text], most=1)
+    ]
+    weak = [item for item in candidates[CONTEXT.title] if item not in strong]
+    candidates[CONTEXT.title] = [*_named(asked), *strong, *_alternating(fill, weak)[:MOST_FILLERS]]
     return candidates
 
 
@@ -141,7 +147,7 @@ def _goals(said: Sequence[Said]) -> list[Item]:
             continue
         if not goals:
             goals.append(Item(text=clipped(said[order].text, MAX_LAST_ASK_CHARS), order=order))
-        elif intent.question or intent.asked_to_keep or not intent.to_keep:
+        elif intent.question or intent.asked_to_keep or (not intent.to_keep and len(text) <= MAX_ASK_CHARS):
             goals.append(Item(text=clipped(text, MAX_ASK_CHARS), order=order))
     return goals
 
@@ -171,11 +177,14 @@ def _done(said: Sequence[Said]) -> list[Item]:
 
 
 def _in_progress(said: Sequence[Said]) -> list[Item]:
-    """The last message of a person when nobody has answered it."""
+    """The last question or request of a person when nobody has answered it."""
     last = max((order for order, part in enumerate(said) if part.speaker == "user"), default=None)
     if last is None or is_command(said[last].text) or is_answered(said[last + 1 :]):
         return []
-    return [Item(text=f"Not answered yet: {clipped(said[last].text, MAX_ASK_CHARS)}", order=last)]
+    asked = [
+        part for part in sentences(own_words(said[last].text)) if is_question(part) or kind_of(part) == "ask"
+    ]
+    return [Item(text=_NOT_ANSWERED + clipped(" ".join(asked), MAX_ASK_CHARS), order=last)] if asked else []
 
 
 def _remarks(said: Sequence[Said]) -> list[Item]:
@@ -232,7 +241,8 @@ def _earlier(summary: str) -> dict[str, list[Item]]:
         title = titles.get(heading.casefold(), CONTEXT.title)
         if title == GOAL.title:
             lines = lines[::-1]
-        kept = [line for line in lines if not line.startswith(_IDENTIFIERS)]
+        # An answer that was still open when the history was cut stands in the part that was kept.
+        kept = [line for line in lines if not line.startswith((_IDENTIFIERS, _NOT_ANSWERED))]
         found.setdefault(title, []).extend(
             Item(text=line, order=place - len(kept)) for place, line in enumerate(kept)
         )

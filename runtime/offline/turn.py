@@ -12,7 +12,7 @@ from datetime import date
 from nacre.runtime.model import ModelRequest, ToolSpec
 from nacre.runtime.offline import wording
 from nacre.runtime.offline.answer import Answer, Call
-from nacre.runtime.offline.intent import Intent, SmallTalk, read_intent
+from nacre.runtime.offline.intent import Intent, SmallTalk, is_question, read_intent
 from nacre.runtime.offline.notes import Known, is_command
 from nacre.runtime.offline.reading import (
     DAILY_LOG,
@@ -35,7 +35,7 @@ from nacre.runtime.offline.recall import (
     to_read_whole,
     with_read,
 )
-from nacre.runtime.offline.sentences import clipped
+from nacre.runtime.offline.sentences import clipped, sentences
 
 APPEND = "append"
 SEARCH = "memory_search"
@@ -46,7 +46,6 @@ MAX_CONFIRMED_CHARS = 300
 TEXT_PARAMETERS = ("text", "content")
 
 _NOT_PRIVATE = re.compile(r"^Chat: (?!direct\b)|\bChat: (?!direct\b)\S", re.MULTILINE)
-_FIRST_RUN = re.compile(r"^#{1,3} (?:\S*/)?BOOTSTRAP\.md\s*\n\s*(?!\[MISSING\])\S", re.MULTILINE)
 
 _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s")
 
@@ -69,7 +68,7 @@ def turn_answer(request: ModelRequest, *, clock_date: date) -> Answer:
     ]
     intent = read_intent(reading.ask)
     if intent.keep_previous:
-        intent = replace(intent, to_keep=earlier[-1] if earlier else "")
+        intent = replace(intent, to_keep=_statements(earlier[-1]) if earlier else "")
     calls = _calls(request, reading, intent, earlier, clock_date)
     if calls:
         return Answer(calls=calls)
@@ -119,6 +118,11 @@ def _get_calls(searched: Finished) -> list[Call]:
     ]
 
 
+def _statements(message: str) -> str:
+    """A message without its questions, or all of it when it holds nothing else."""
+    return " ".join(part for part in sentences(message) if not is_question(part)) or message
+
+
 def _about_keeping(reading: Reading, intent: Intent) -> list[str]:
     if intent.keep_previous and not intent.to_keep:
         return [wording.NOTHING_TO_KEEP]
@@ -146,7 +150,11 @@ def _about_question(reading: Reading, intent: Intent) -> list[str]:
     searched = reading.finished_call(SEARCH)
     if searched is None:
         here = said_before(said, wanted, Known(()))
-        return [_from_conversation(here), wording.QUOTES_ONLY] if here else [wording.NOTHING_FOUND_HERE]
+        return (
+            [_from_conversation(here, near=False), wording.QUOTES_ONLY]
+            if here
+            else [wording.NOTHING_FOUND_HERE]
+        )
     found = _found(searched)
     read = [done.text for done in reading.finished if done.call.name == GET and not done.failed]
     passages = best_passages(with_read(found.results, read), wanted)
@@ -154,12 +162,15 @@ def _about_question(reading: Reading, intent: Intent) -> list[str]:
     near = bool(passages) and passages[0].matched == 0
     if near and here:
         passages = []
+    near_here = not passages and not here and not found.problem
+    if near_here:
+        here = said_before(said, wanted, Known(()), needed=1)
     parts = [found.problem] if found.problem else []
     if passages:
         quotes = [quote(passage.text, passage.place if found.cites else "") for passage in passages]
         parts.append(wording.quotes_from_notes(quotes, near=near))
     if here:
-        parts.append(_from_conversation(here))
+        parts.append(_from_conversation(here, near=near_here))
     if passages or here:
         parts.append(wording.QUOTES_ONLY)
     else:
@@ -177,20 +188,21 @@ def _found(searched: Finished) -> SearchAnswer:
     return found if found.problem is None else replace(found, problem=wording.search_disabled(found.problem))
 
 
-def _from_conversation(quotes: list[str]) -> str:
-    return wording.quotes_from_conversation([quote(text) for text in quotes])
+def _from_conversation(quotes: list[str], *, near: bool) -> str:
+    return wording.quotes_from_conversation([quote(text) for text in quotes], near=near)
 
 
 def _otherwise(request: ModelRequest, reading: Reading, intent: Intent) -> str:
-    if intent.small_talk == "greeting" and _FIRST_RUN.search(request.system.joined()):
-        return wording.FIRST_GREETING
     if intent.small_talk is not None:
         return _SMALL_TALK[intent.small_talk]
     if not reading.ask:
         return f"{wording.CANNOT_SEE_IMAGES} {wording.ABOUT}" if reading.has_image else wording.ABOUT
     if not _keeps_notes(request):
         return wording.NOT_UNDERSTOOD_HERE
-    return f"{wording.NOT_UNDERSTOOD}\n\n{wording.ABOUT}"
+    told_before = any(
+        said.speaker == "assistant" and wording.ABOUT in said.text for said in conversation(reading.before)
+    )
+    return f"{wording.NOT_UNDERSTOOD}\n\n{wording.CONNECT_A_MODEL if told_before else wording.ABOUT}"
 
 
 def _keeps_notes(request: ModelRequest) -> bool:

@@ -39,12 +39,6 @@ GREETING = (
     "notes; `/help` lists the commands."
 )
 
-FIRST_GREETING = (
-    'Hello! This workspace is new, and so am I. What should I call you? Say "my name is …" and I write it '
-    "down. I am the built-in offline responder: I remember and quote, but I do not reason.\n\n"
-    f"{CONNECT_A_MODEL}"
-)
-
 THANKS = "You are welcome."
 
 FAREWELL = "Goodbye. What you asked me to remember stays in your notes."
@@ -72,9 +66,11 @@ NOTHING_SAID_HERE = "This conversation holds nothing about that either."
 _FOUND = "I found this in the notes:"
 _FOUND_NEAR = "No note uses your words. This one comes closest:"
 _SAID = "This was said in this conversation:"
+_SAID_NEAR = "The notes have nothing about that. This, said in this conversation, comes closest:"
 QUOTES_ONLY = "These are quotes, word for word; I did not check or interpret them."
 
 _WROTE_DOWN = "I wrote this down in"
+_STANDS = "This already stands in"
 _NOT_WRITTEN = "I could not write this down:"
 
 SIGNS_OF_OWN_TEXT = (
@@ -82,7 +78,6 @@ SIGNS_OF_OWN_TEXT = (
     NOT_UNDERSTOOD[:40],
     NOT_UNDERSTOOD_HERE[:40],
     GREETING[:40],
-    FIRST_GREETING[:40],
     FAREWELL[:40],
     FORGET[:40],
     NOT_KEPT_HERE[:40],
@@ -90,7 +85,9 @@ SIGNS_OF_OWN_TEXT = (
     _FOUND,
     _FOUND_NEAR,
     _SAID,
+    _SAID_NEAR,
     _WROTE_DOWN,
+    _STANDS,
     _NOT_WRITTEN,
 )
 """By these an answer of this responder is recognised in a transcript; it says nothing new."""
@@ -100,6 +97,7 @@ SIGNS_OF_NO_ANSWER = (
     NOTHING_FOUND_HERE,
     NOTHING_SAID_HERE,
     _FOUND_NEAR,
+    _SAID_NEAR,
     NOT_UNDERSTOOD[:40],
     "The search in the notes",
 )
@@ -113,7 +111,7 @@ def wrote_down(text: str, path: str) -> str:
 
 def already_written(text: str, path: str) -> str:
     """The confirmation of a note that stood there before."""
-    return f"This stands in `{path}` already: “{text}”"
+    return f"{_STANDS} `{path}`: “{text}”"
 
 
 def not_written(problem: str) -> str:
@@ -147,6 +145,6 @@ def quotes_from_notes(quotes: Sequence[str], *, near: bool) -> str:
     return "\n\n".join([_FOUND_NEAR if near else _FOUND, *quotes])
 
 
-def quotes_from_conversation(quotes: Sequence[str]) -> str:
-    """Quotes of the conversation under their heading."""
-    return "\n\n".join([_SAID, *quotes])
+def quotes_from_conversation(quotes: Sequence[str], *, near: bool) -> str:
+    """Quotes of the conversation under their heading; `near` when they share little with the question."""
+    return "\n\n".join([_SAID_NEAR if near else _SAID, *quotes])
