@@ -41,6 +41,7 @@ class Agent:
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
         self._running: dict[str, set[asyncio.Task[None]]] = {}
+        self._told_notices = 0
         self._closed = False
 
     @classmethod
@@ -194,8 +195,9 @@ class Agent:
         where = self._route(inbound)
         async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
             session = await self._open(where)
-            for notice in session.journal.notices:
+            for notice in (*parts.turn.index.notices[self._told_notices :], *session.journal.notices):
                 emit(Warned(message=notice))
+            self._told_notices = len(parts.turn.index.notices)
             command = parse_command(inbound.text) if inbound.is_owner else None
             if command is not None:
                 reply = await run_command(

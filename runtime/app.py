@@ -47,10 +47,8 @@ async def assemble(
     settings = config.settings
     now = clock or system_clock(owner_zone(settings.agent.user_timezone or None))
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    workspace = await ensure_workspace(
-        config.workspace, with_templates=not settings.agent.skip_bootstrap
-    )
-    count_tokens = count_tokens_for(config.model_name)
+    workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
+    count_tokens = count_tokens_for(model.name if model else config.model_name)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
     chat_model = model or _model(config, now, offline)
     budget = _budget(settings.agent, chat_model)

@@ -56,7 +56,7 @@ async def _compact(focus: str, session: OpenSession, inbound: Inbound, parts: Tu
 
 
 async def _status(session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> str:
-    measure = (await prepare(session, inbound, parts, emit)).window.measure()
+    measure = await (await prepare(session, inbound, parts, emit)).window.measure()
     files, chunks, mode, problem = await _memory_facts(session, parts)
     return status_text(
         StatusFacts(

@@ -5,7 +5,6 @@ A summary that came out empty, cut off or not at all is a failure: the history t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +21,6 @@ WORDS_PER_TOKEN = 0.6
 """English prose has about 0.75 words a token; less is asked for, so that an answer is not cut off."""
 
 FILE_LIST_LIMIT = 40
-
-_FILE_LISTS = re.compile(r"<(read-files|modified-files)>.*?</\1>", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +53,7 @@ async def summarise(
 
     max_words = str(int(limits.summary_tokens * WORDS_PER_TOKEN))
     added = f"\n\n{render('compaction_focus', focus=focus)}" if focus else ""
-    summary = _FILE_LISTS.sub("", plan.previous_summary or "").strip()
+    summary = plan.previous_summary or ""
     for part in conversation_parts(
         plan.to_summarise, part_tokens=limits.part_tokens, count_tokens=count_tokens
     ):

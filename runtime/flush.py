@@ -24,7 +24,7 @@ from nacre.runtime.open_session import OpenSession
 from nacre.runtime.settings import MemoryFlushSettings
 from nacre.runtime.silence import SILENT_TOKEN
 from nacre.runtime.tools import Tool, ToolArguments, Toolbox, ToolOutput
-from nacre.sessions.messages import AssistantMessage, Message, Text, user_message
+from nacre.sessions.messages import Message, user_message
 
 log = logging.getLogger(__name__)
 
@@ -97,9 +97,9 @@ class FlushConversation:
         await self.session.write_flush_message(message)
         self.messages.append(message)
 
-    def partial(self, text: str, *, aborted: bool, problem: str) -> AssistantMessage:
-        """The message for an answer that broke off."""
-        return broken_off(text, aborted=aborted, problem=problem, timestamp_ms=self.session.now_ms())
+    def now_ms(self) -> int:
+        """The present moment in milliseconds since the epoch."""
+        return self.session.now_ms()
 
 
 async def run_flush(
@@ -143,7 +143,7 @@ async def _ask_for_notes(
     conversation = FlushConversation(
         session=session,
         system=_flush_system(system, settings, notes.path),
-        messages=list(model_messages(session.items)),
+        messages=list(model_messages(session.branch)),
         notes=tool,
         max_output_tokens=max_output_tokens,
     )
@@ -182,17 +182,3 @@ def _owners_text(text: str, day: str) -> str:
     if SILENT_TOKEN in text:
         return text
     return f"{text}\n\nIf there is nothing to tell anybody, begin your answer with {SILENT_TOKEN}."
-
-
-def broken_off(text: str, *, aborted: bool, problem: str, timestamp_ms: int) -> AssistantMessage:
-    """An answer that ended too early, as it is kept in a transcript."""
-    return AssistantMessage(
-        content=(Text(text=text),) if text else (),
-        api="",
-        provider="",
-        model="",
-        usage=None,
-        stop_reason="aborted" if aborted else "error",
-        timestamp_ms=timestamp_ms,
-        error_message=problem or None,
-    )

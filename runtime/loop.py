@@ -11,7 +11,14 @@ from nacre.runtime.events import Event, TextStreamed, ToolEnded, ToolStarted
 from nacre.runtime.model import ModelRequest, TextDelta
 from nacre.runtime.silence import SilenceFilter
 from nacre.runtime.tools import Toolbox, ToolOutcome
-from nacre.sessions.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage
+from nacre.sessions.messages import (
+    AssistantMessage,
+    Message,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+)
 
 Emit: TypeAlias = Callable[[Event], None]
 Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[TextDelta | AssistantMessage]]
@@ -36,8 +43,8 @@ class Conversation(Protocol):
         """Puts a message on disk; it stands there when this returns."""
         ...
 
-    def partial(self, text: str, *, aborted: bool, problem: str) -> AssistantMessage:
-        """The message for an answer that broke off after `text`."""
+    def now_ms(self) -> int:
+        """The present moment in milliseconds since the epoch."""
         ...
 
 
@@ -96,13 +103,30 @@ async def _answer(
         raise BadModelReply("The model's answer ended without a final message. Ask again.")
     except asyncio.CancelledError:
         if said:
-            await conversation.record(conversation.partial("".join(said), aborted=True, problem="cancelled"))
+            await conversation.record(_broken_off(conversation, said, "aborted", "cancelled"))
         raise
     except ContextOverflow:
         raise
     except ModelError as error:
-        await conversation.record(conversation.partial("".join(said), aborted=False, problem=str(error)))
+        await conversation.record(_broken_off(conversation, said, "error", str(error)))
         raise
+
+
+def _broken_off(
+    conversation: Conversation, said: Sequence[str], stop_reason: StopReason, problem: str
+) -> AssistantMessage:
+    """What a model had said when it was cut off, as it is kept in a transcript."""
+    text = "".join(said)
+    return AssistantMessage(
+        content=(Text(text=text),) if text else (),
+        api="",
+        provider="",
+        model="",
+        usage=None,
+        stop_reason=stop_reason,
+        timestamp_ms=conversation.now_ms(),
+        error_message=problem,
+    )
 
 
 def _emit_text(emit: Emit, text: str) -> None:

@@ -15,11 +15,11 @@ from nacre.runtime.events import FlushStatus
 from nacre.runtime.ids import NewId
 from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.routing import Route
+from nacre.sessions.cut import CompactionPlan
 from nacre.sessions.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
 from nacre.sessions.index import SessionIndex, SessionRecord
 from nacre.sessions.journal import Journal
 from nacre.sessions.messages import AssistantMessage, Message, UserMessage
-from nacre.sessions.transcript import TranscriptItem, build_transcript
 
 SESSION_ENTRY = "nacre.session"
 FLUSH_ENTRY = "nacre.flush"
@@ -49,11 +49,6 @@ class OpenSession:
     def branch(self) -> Sequence[Entry]:
         """The entries from the root to the newest one."""
         return self.journal.branch()
-
-    @property
-    def items(self) -> tuple[TranscriptItem, ...]:
-        """What the model sees of the entries."""
-        return build_transcript(self.branch)
 
     @property
     def compaction_count(self) -> int:
@@ -135,10 +130,13 @@ class OpenSession:
             lambda record: replace(record, memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
         )
 
-    async def write_compaction(self, summary: str, *, first_kept_entry_id: str, tokens_before: int) -> None:
-        """Replaces, in the model's view, everything before the first kept entry by a summary."""
+    async def write_compaction(self, summary: str, plan: CompactionPlan) -> None:
+        """Replaces, in the model's view, everything before the plan's first kept entry by a summary."""
         await self.journal.append_compaction(
-            summary=summary, first_kept_entry_id=first_kept_entry_id, tokens_before=tokens_before
+            summary=summary,
+            first_kept_entry_id=plan.first_kept_entry_id,
+            tokens_before=plan.tokens_before,
+            details=plan.details(),
         )
         count = self.compaction_count
         self.record = await self._updated(

@@ -79,7 +79,7 @@ def _may_become_leading(text: str) -> bool:
     """Whether `text`, at the very start of an answer, may still grow into a leading token."""
     bare = re.sub(r"^[\s*_`\"'{\[(]+", "", _THINKING.sub("", text))
     upper = bare.upper()
-    if not bare or SILENT_TOKEN.startswith(upper) or upper.startswith("<THINK"):
+    if not bare or SILENT_TOKEN.startswith(upper) or "<THINK".startswith(upper[:6]):
         return True
     if not upper.startswith(SILENT_TOKEN):
         return False

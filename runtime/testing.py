@@ -10,6 +10,7 @@ Nothing here imports a test framework, touches the network or waits.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import itertools
 from collections import deque
@@ -142,6 +143,8 @@ class ScriptedModel:
         step = self._next_step(request)
         for start in range(0, len(step.text), self._piece_chars):
             yield TextDelta(text=step.text[start : start + self._piece_chars])
+            # A real stream waits for the network here, and others get their turn.
+            await asyncio.sleep(0)
         if step.error is not None:
             raise step.error
         yield self._message(step)

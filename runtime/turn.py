@@ -21,7 +21,6 @@ from nacre.runtime.context import changing_part, daily_logs, model_messages, sys
 from nacre.runtime.errors import ContextOverflow
 from nacre.runtime.events import ModelRetried, Warned
 from nacre.runtime.file_tools import file_tools
-from nacre.runtime.flush import broken_off
 from nacre.runtime.ids import NewId
 from nacre.runtime.inbound import Attachment, Inbound, Reply
 from nacre.runtime.loop import Ask, Emit, run_loop
@@ -166,7 +165,7 @@ class TurnConversation:
             await _recall(self._session, self._parts, self._emit)
         return ModelRequest(
             system=self._prepared.system,
-            messages=model_messages(self._session.items),
+            messages=model_messages(self._session.branch),
             tools=self._prepared.specs,
         )
 
@@ -185,9 +184,9 @@ class TurnConversation:
         if isinstance(message, AssistantMessage) and message_text(message).strip():
             self.said.append(message_text(message))
 
-    def partial(self, text: str, *, aborted: bool, problem: str) -> AssistantMessage:
-        """The message for an answer that broke off."""
-        return broken_off(text, aborted=aborted, problem=problem, timestamp_ms=self._session.now_ms())
+    def now_ms(self) -> int:
+        """The present moment in milliseconds since the epoch."""
+        return self._session.now_ms()
 
 
 def inbound_message(text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int) -> UserMessage:

@@ -6,6 +6,7 @@ Every path on which history leaves the model's view goes through `Window.compact
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -23,8 +24,9 @@ from nacre.runtime.loop import Ask, Emit
 from nacre.runtime.model import SystemPrompt, ToolSpec
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.settings import CompactionSettings
-from nacre.sessions.cut import NothingToCompact, plan_compaction
+from nacre.sessions.cut import CompactionPlan, NothingToCompact, plan_compaction
 from nacre.sessions.tokens import ContextMeasure, measure_context
+from nacre.sessions.transcript import build_transcript
 
 log = logging.getLogger(__name__)
 
@@ -64,21 +66,25 @@ class Window:
         self._parts = parts
         self._system = system
         self._emit = emit
-        self._overhead_tokens = overhead_tokens(system, tools, parts.count_tokens)
+        self._tools = tools
         self._gave_up = False
 
-    def measure(self) -> ContextMeasure:
-        """How full the window is: the provider's last usage, and an estimate for what followed."""
-        return measure_context(
-            self._session.items,
-            self._session.branch,
-            self._parts.count_tokens,
-            overhead_tokens=self._overhead_tokens,
-        )
+    async def measure(self) -> ContextMeasure:
+        """How full the window is: the provider's last usage, and an estimate for what followed.
+
+        Counting is work for the processor, so it is done on a thread.
+        """
+        count_tokens, branch = self._parts.count_tokens, self._session.branch
+
+        def measured() -> ContextMeasure:
+            overhead = overhead_tokens(self._system, self._tools, count_tokens)
+            return measure_context(build_transcript(branch), branch, count_tokens, overhead_tokens=overhead)
+
+        return await asyncio.to_thread(measured)
 
     async def keep(self) -> None:
         """Flushes and compacts when the budget says so; called before every model call."""
-        tokens = self.measure().tokens
+        tokens = (await self.measure()).tokens
         decision = self._parts.budget.decide(tokens, flushed_this_cycle=self._session.flushed_this_cycle)
         log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
         if decision.flushes:
@@ -98,15 +104,10 @@ class Window:
         session, budget = self._session, self._parts.budget
         if budget.flush_enabled and not session.flushed_this_cycle:
             await self._flush()
-        tokens_before = self.measure().tokens
-        plan = plan_compaction(
-            session.branch,
-            keep_recent_tokens=budget.keep_recent_tokens,
-            count_tokens=self._parts.count_tokens,
-            tokens_before=tokens_before,
-        )
+        tokens_before = (await self.measure()).tokens
+        plan = await asyncio.to_thread(self._plan, reason, tokens_before)
         if isinstance(plan, NothingToCompact):
-            return self._ended(reason, tokens_before, problem=plan.reason)
+            return await self._ended(reason, tokens_before, problem=plan.reason)
         try:
             summary = await summarise(
                 plan,
@@ -119,17 +120,35 @@ class Window:
                 now_ms=session.now_ms,
             )
         except ModelError as error:
-            return self._ended(reason, tokens_before, problem=str(error))
-        await session.write_compaction(
-            summary, first_kept_entry_id=plan.first_kept_entry_id, tokens_before=tokens_before
-        )
-        return self._ended(reason, tokens_before)
+            return await self._ended(reason, tokens_before, problem=str(error))
+        await session.write_compaction(summary, plan)
+        return await self._ended(reason, tokens_before)
 
-    def _ended(self, reason: CompactionReason, tokens_before: int, *, problem: str = "") -> CompactionEnded:
+    def _plan(self, reason: CompactionReason, tokens_before: int) -> CompactionPlan | NothingToCompact:
+        """Where to cut. A window that must shrink keeps less when the usual tail is all there is."""
+
+        def keeping(tail_tokens: int) -> CompactionPlan | NothingToCompact:
+            return plan_compaction(
+                self._session.branch,
+                keep_recent_tokens=tail_tokens,
+                count_tokens=self._parts.count_tokens,
+                tokens_before=tokens_before,
+            )
+
+        usual_tokens = self._parts.budget.keep_recent_tokens
+        plan = keeping(usual_tokens)
+        for tail_tokens in () if reason == "manual" else (usual_tokens // 4, 0):
+            if isinstance(plan, NothingToCompact):
+                plan = keeping(tail_tokens)
+        return plan
+
+    async def _ended(
+        self, reason: CompactionReason, tokens_before: int, *, problem: str = ""
+    ) -> CompactionEnded:
         ended = CompactionEnded(
             reason=reason,
             tokens_before=tokens_before,
-            tokens_after=self.measure().tokens,
+            tokens_after=(await self.measure()).tokens,
             problem=problem,
         )
         log.log(

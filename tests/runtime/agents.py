@@ -1,0 +1,88 @@
+"""How the tests open an agent: own folders, an empty environment, a frozen clock, counted ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from nacre import Agent, Inbound
+from nacre.runtime.events import Event
+from nacre.runtime.model import ChatModel
+from nacre.runtime.testing import Clock, CountingIds
+
+START = datetime(2026, 3, 14, 23, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+TODAY = "memory/2026-03-14.md"
+
+
+def write_settings(state_dir: Path, settings: dict[str, Any]) -> None:
+    """Puts a settings file into a state folder."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    (state_dir / "nacre.json5").write_text(json.dumps(settings), encoding="utf-8")
+
+
+def window_settings(tokens: int = 24_000, **flush: Any) -> dict[str, Any]:
+    """A small window: flush at 8,000, compact above 12,000 tokens, keep 6,000."""
+    return {"agents": {"defaults": {"contextTokens": tokens, "compaction": {"memoryFlush": flush}}}}
+
+
+@asynccontextmanager
+async def opened(
+    state_dir: Path, model: ChatModel | None, *, clock: Clock | None = None, ids: str = ""
+) -> AsyncIterator[Agent]:
+    """An open agent whose workspace is `<state_dir>/workspace`; `None` is the offline responder."""
+    agent = await Agent.open(
+        state_dir=state_dir,
+        model=model,
+        environment={"HOME": str(state_dir / "home")},
+        clock=clock or Clock(START),
+        new_id=CountingIds(ids),
+        watch=False,
+    )
+    async with agent:
+        yield agent
+
+
+def said(text: str, **changes: Any) -> Inbound:
+    """The owner's words in the terminal."""
+    return Inbound(**{"text": text, "chat_kind": "direct", "is_owner": True, **changes})
+
+
+async def events_of(agent: Agent, inbound: Inbound) -> list[Event]:
+    """All events of one turn."""
+    return [event async for event in agent.stream(inbound)]
+
+
+def transcript_file(state_dir: Path, number: int = 0) -> Path:
+    """The session files of a state folder in the order they were begun."""
+    files = sorted(
+        (state_dir / "agents" / "main" / "sessions").glob("*.jsonl"), key=lambda path: path.stat().st_ctime_ns
+    )
+    return files[number]
+
+
+def entries(file: Path) -> list[dict[str, Any]]:
+    """Every line of a transcript file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def user_texts(file: Path) -> list[str]:
+    """What people said, as it stands in a transcript file."""
+    return [
+        block["text"]
+        for entry in entries(file)
+        if entry["type"] == "message" and entry["message"]["role"] == "user"
+        for block in entry["message"]["content"]
+    ]
+
+
+def kinds(file: Path) -> list[str]:
+    """The entries by what they are: role, custom type or type."""
+    return [
+        entry["message"]["role"] if entry["type"] == "message" else entry.get("customType", entry["type"])
+        for entry in entries(file)
+    ]

@@ -1,0 +1,90 @@
+"""The silent token never shows, in whole or in part, and real text never disappears."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nacre.runtime.silence import SilenceFilter, is_silent, without_token
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NO_REPLY",
+        " no_reply\n",
+        "**NO_REPLY**",
+        "`NO_REPLY`.",
+        "<think>nothing new</think>NO_REPLY",
+        '{"NO_REPLY"}',
+    ],
+)
+def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
+    """White space, case, markup and reasoning around the token change nothing."""
+    assert is_silent(text)
+    assert without_token(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "delivered"),
+    [
+        ("Noted.\n\nNO_REPLY", "Noted."),
+        ("Noted. NO_REPLY", "Noted."),
+        ("Noted. **NO_REPLY**\n", "Noted."),
+        ("NO_REPLY\n\nHello", "Hello"),
+        ("NO_REPLYHello", "Hello"),
+    ],
+)
+def test_a_token_beside_real_text_is_cut_off(text: str, delivered: str) -> None:
+    """What a person should read is delivered without it."""
+    assert without_token(text) == delivered
+    assert not is_silent(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Answer NO_REPLY when nothing is left to say.",
+        "NO_REPLYING is a word",
+        "NO, I will reply.",
+        "NOBODY came",
+        "",
+    ],
+)
+def test_a_mention_inside_a_sentence_stays(text: str) -> None:
+    """Only a token of its own is a token."""
+    assert without_token(text) == text
+
+
+def streamed(pieces: list[str]) -> tuple[list[str], str]:
+    silence = SilenceFilter()
+    shown = [silence.feed(piece) for piece in pieces]
+    last = silence.finish()
+    return shown, "".join(shown) + last
+
+
+@pytest.mark.parametrize("text", ["NO_REPLY", "NO_REPLY\n", " **NO_REPLY**", "<think>hm</think>\nNO_REPLY"])
+def test_no_part_of_a_silent_answer_is_streamed(text: str) -> None:
+    """Not even its first letter, however it is cut."""
+    shown, whole = streamed(list(text))
+    assert whole.strip() == ""
+    assert not any(piece.strip() for piece in shown)
+
+
+def test_text_flows_while_it_cannot_be_the_token() -> None:
+    """An ordinary answer is not held back until its end."""
+    silence = SilenceFilter()
+    assert silence.feed("Hello, Nora") == "Hello, Nora"
+    assert silence.feed(". Not much") == ". Not much"
+
+
+@given(
+    text=st.text(alphabet=st.sampled_from(list("NO_REPLY no.\n*ab")), max_size=60),
+    cuts=st.lists(st.integers(0, 60), max_size=8),
+)
+def test_streaming_and_the_whole_text_agree(text: str, cuts: list[int]) -> None:
+    """However the answer is cut into pieces, what was shown is what is delivered, but for white space."""
+    edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    _, whole = streamed([text[a:b] for a, b in zip(edges, edges[1:], strict=False)])
+    assert whole.split() == without_token(text).split()
