@@ -1,6 +1,7 @@
 """Brings litellm in: late, off the event loop, quiet, and never over the network; and takes its clients down.
 
-The only file that imports litellm and sets environment variables for it. It never makes a model call.
+The only file that imports litellm, sets environment variables for it, or looks at those it reads by
+itself. It never makes a model call.
 A program that imported litellm before us keeps the settings that it gave it.
 """
 
@@ -45,6 +46,19 @@ async def load_litellm() -> Any:
     return sys.modules.get("litellm") if _is_loaded() else await asyncio.to_thread(_import_litellm)
 
 
+def quiet_arguments(module: Any) -> dict[str, Any]:
+    """Arguments for `acompletion` that keep it from doing more than one request.
+
+    Releases around 1.106 import their MCP gateway, which needs a package that does not come with them,
+    whenever a request has tools; the argument that skips it is passed only where it is known, because
+    other releases would send it on to the provider.
+    """
+    arguments: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
+    if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
+        arguments["_skip_mcp_handler"] = True
+    return arguments
+
+
 def package_folder() -> Path | None:
     """Where litellm is installed, found without importing it; `None` when it is not."""
     try:
@@ -53,6 +67,11 @@ def package_folder() -> Path | None:
         return None
     places = list(spec.submodule_search_locations or []) if spec is not None else []
     return Path(places[0]) if places else None
+
+
+def is_set(variable: str) -> bool:
+    """Whether an environment variable that litellm reads by itself has a value."""
+    return bool(os.environ.get(variable))
 
 
 def price_map_entry(model_name: str) -> Mapping[str, Any]:

@@ -116,9 +116,7 @@ class LiteLLMModel:
                     stream=True,
                     stream_options={"include_usage": True},
                     timeout=self._request_timeout_seconds,
-                    num_retries=0,
-                    max_retries=0,
-                    drop_params=True,
+                    **litellm_loading.quiet_arguments(litellm),
                     **arguments,
                 )
         except TimeoutError as error:
@@ -135,11 +133,11 @@ class LiteLLMModel:
             raise litellm_errors.stalled(model_name=self._name, seconds=seconds) from error
 
     def _key(self) -> str | None:
-        # servers on one's own machine need no key, but OpenAI's client insists on one, and a key from the
-        # environment must not go to an address that it was not made for
-        if self._api_key is None and self._api_base is not None and self._name.startswith("openai/"):
-            return "no-key"
-        return self._api_key
+        if self._api_key is not None or self._api_base is None or not self._name.startswith("openai/"):
+            return self._api_key
+        # servers on one's own machine need no key, but OpenAI's client refuses to start without one
+        variable = litellm_errors.key_variable(self._name)
+        return None if litellm_loading.is_set(variable) else "no-key"
 
     def _usage(self, wrapper: Any) -> Usage | None:
         """The provider's last count. litellm keeps it in `chunks` and estimates one when there is none."""
