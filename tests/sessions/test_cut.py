@@ -145,6 +145,16 @@ def test_the_second_compaction_begins_at_the_first_ones_tail() -> None:
     assert second.previous_summary == "Summary one."
 
 
+def test_a_compaction_without_its_kept_part_covers_all_before_it() -> None:
+    """When the first kept entry of the last compaction is not there, the next begins right behind it."""
+    branch = turns(2)
+    branch.compact("nowhere")
+    for text in ("b1", "b2", "b3"):
+        branch.say(user(text))
+        branch.say(answer("yes"))
+    assert [message_text(message) for message in plan(branch, 8).to_summarise] == ["b1", "yes", "b2", "yes"]
+
+
 def test_right_after_a_compaction_there_is_nothing_to_do() -> None:
     """With the same wanted size a second compaction in a row finds nothing; a smaller one does."""
     branch = turns(6)
