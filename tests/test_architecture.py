@@ -59,7 +59,8 @@ LIBRARIES = {
         "sessions/durable.py",
     ),
     "litellm": ("runtime/models/litellm_loading.py",),
-    "numpy": ("memory/vector_math.py",),
+    "numpy": ("memory/embedders/minilm.py", "memory/vector_math.py"),
+    "onnxruntime": ("memory/embedders/minilm.py",),
     "prompt_toolkit": ("runtime/cli/*",),
     "pydantic": (
         "memory/settings.py",
@@ -75,6 +76,7 @@ LIBRARIES = {
     "sqlite_vec": ("memory/vector_extension.py",),
     "tenacity": ("runtime/retry.py",),
     "tiktoken": ("runtime/tokenizer.py",),
+    "tokenizers": ("memory/embedders/minilm.py",),
     "tzlocal": ("runtime/clock.py",),
     "watchfiles": ("memory/watcher.py",),
 }
