@@ -19,12 +19,13 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 log = logging.getLogger(__name__)
 
-_MARK = "> "
+_MARK: StyleAndTextTuples = [("bold", "› ")]  # not ">", which begins a Markdown quote in answers
 _CONTINUATION = "  "
 
 
@@ -36,9 +37,9 @@ class Prompt:
             message=_MARK,
             multiline=True,
             prompt_continuation=_CONTINUATION,
-            key_bindings=_bindings(),
+            key_bindings=_bindings(completer := CommandCompleter(commands)),
             history=OwnerHistory(history_file),
-            completer=CommandCompleter(commands),
+            completer=completer,
             complete_while_typing=Condition(self._begins_with_slash),
             reserve_space_for_menu=len(commands),
             enable_suspend=True,
@@ -70,12 +71,16 @@ class CommandCompleter(Completer):
 
     def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
         """The commands that begin with what stands before the cursor."""
+        return self.fitting(document)
+
+    def fitting(self, document: Document) -> list[Completion]:
+        """The same as a list."""
         typed = document.text_before_cursor
-        if not typed.startswith("/"):
-            return
-        for name, meaning in self._commands.items():
-            if name.startswith(typed) and name != typed:
-                yield Completion(name, start_position=-len(typed), display_meta=meaning)
+        return [
+            Completion(name, start_position=-len(typed), display_meta=meaning)
+            for name, meaning in self._commands.items()
+            if typed.startswith("/") and name.startswith(typed) and name != typed
+        ]
 
 
 class OwnerHistory(FileHistory):
@@ -120,7 +125,7 @@ def keyboard_held_back() -> Iterator[None]:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-def _bindings() -> KeyBindings:
+def _bindings(completer: CommandCompleter) -> KeyBindings:
     bindings = KeyBindings()
 
     @bindings.add("enter", filter=has_focus(DEFAULT_BUFFER))
@@ -130,5 +135,15 @@ def _bindings() -> KeyBindings:
     @bindings.add("escape", "enter", filter=has_focus(DEFAULT_BUFFER))
     def _new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
+
+    @bindings.add("tab", filter=has_focus(DEFAULT_BUFFER))
+    def _complete(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        fitting = completer.fitting(buffer.document)
+        if len(fitting) == 1:
+            # At once: the menu comes a moment later, which a fast typist does not wait for.
+            buffer.apply_completion(fitting[0])
+        elif fitting:
+            buffer.start_completion(insert_common_part=True)
 
     return bindings

@@ -6,10 +6,12 @@ The only writer of escape sequences. Everything that is shown goes through `plai
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Literal, TextIO, TypeAlias
 
 from nacre.runtime.cli.plain import cut_to_cells, one_line, plain
+from nacre.runtime.cli.wrapping import WordWrap
 
 Tone: TypeAlias = Literal["plain", "dim", "warning", "error"]
 
@@ -17,37 +19,39 @@ _CODES: Mapping[Tone, str] = {"dim": "\x1b[2m", "warning": "\x1b[2;33m", "error"
 _RESET = "\x1b[0m"
 _CLEAR_LINE = "\r\x1b[K"
 _DEFAULT_COLUMNS = 80
+_UNBOUNDED_COLUMNS = sys.maxsize
 
 
 class Screen:
-    """One output stream. `is_live` says that a line can be taken back; `is_coloured` allows tones."""
+    """One output stream. `is_live`: a terminal, where lines can be taken back and break between words;
+    `is_coloured`: tones are shown.
+    """
 
     def __init__(self, stream: TextIO, *, is_live: bool, is_coloured: bool) -> None:
         self._stream = stream
         self._is_live = is_live
         self._is_coloured = is_coloured
         self._has_status = False
-        self._in_line = False
+        self._wrap = WordWrap()
 
     def text(self, text: str) -> None:
-        """Streams text on, from where the last text ended."""
+        """Streams text on, from where the last text ended; the last word may wait for its end."""
         self.clear_status()
-        text = plain(text)
-        if text:
-            self._in_line = not text.endswith("\n")
-            self._write(text)
+        self._write(self._wrap.feed(plain(text), self._columns()))
 
     def line(self, text: str, tone: Tone = "plain") -> None:
         """Shows whole lines, on lines of their own."""
         self.end_line()
-        self._write(self._toned(plain(text), tone) + "\n")
+        columns, wrap = self._columns(), WordWrap()
+        shown = wrap.feed(plain(text), columns) + wrap.finish(columns)
+        self._write(self._toned(shown, tone) + "\n")
 
     def end_line(self) -> None:
         """Ends a line that streamed text left open."""
         self.clear_status()
-        if self._in_line:
-            self._in_line = False
-            self._write("\n")
+        if self._wrap.is_in_line:
+            self._write(self._wrap.finish(self._columns()) + "\n")
+            self._wrap = WordWrap()
 
     def status(self, text: str) -> None:
         """Shows a dim line that the next output replaces; nothing where lines cannot be taken back."""
@@ -55,7 +59,8 @@ class Screen:
             return
         self.end_line()
         # One column less than there are: a full line would wrap, and only half of it be cleared.
-        self._write(self._toned(cut_to_cells(one_line(text), self._columns() - 1), "dim"))
+        shown = cut_to_cells(one_line(text), self._columns() - 1)
+        self._write(self._toned(shown, "dim"))
         self._has_status = True
 
     def clear_status(self) -> None:
@@ -69,14 +74,17 @@ class Screen:
         return f"{code}{text}{_RESET}" if code else text
 
     def _columns(self) -> int:
+        if not self._is_live:
+            return _UNBOUNDED_COLUMNS
         try:
             return os.get_terminal_size(self._stream.fileno()).columns or _DEFAULT_COLUMNS
         except (OSError, ValueError):
             return _DEFAULT_COLUMNS
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        if text:
+            self._stream.write(text)
+            self._stream.flush()
 
 
 def screen_on(stream: TextIO, environment: Mapping[str, str]) -> Screen:
