@@ -19,7 +19,8 @@ import aiofiles
 
 from nacre.sessions.durable import locked, read_plain, replace_file, reported, set_aside
 from nacre.sessions.errors import SessionCorrupt
-from nacre.sessions.record import SessionRecord, record_from_json, record_to_json
+from nacre.sessions.record import SessionRecord as SessionRecord
+from nacre.sessions.record import record_from_json, record_to_json
 from nacre.sessions.recovery import has_transcripts, scanned_records, with_scanned
 from nacre.sessions.worker import OrderedWorker
 
