@@ -114,6 +114,10 @@ def _sources(*folders: str, package: str) -> list[Source]:
     ]
 
 
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+
+
 HOUSE = _sources(*ROOMS, package="nacre")
 TESTS = _sources("tests", package="")
 FOLDERS = sorted({str(Path(source.path).parent) for source in HOUSE})
@@ -196,6 +200,28 @@ def test_packages_list_equals_the_tree() -> None:
         "nacre",
         *(f"nacre.{folder.replace('/', '.')}" for folder in FOLDERS),
     ]
+
+
+def test_data_files_are_installed() -> None:
+    """What is not Python and not a README comes along with an install."""
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    packaged = {
+        file
+        for package, patterns in setuptools["package-data"].items()
+        for pattern in patterns
+        for file in ROOT.joinpath(*package.split(".")[1:]).glob(pattern)
+    }
+    data = {
+        file
+        for room in ROOMS
+        for file in (ROOT / room).rglob("*")
+        if file.is_file()
+        and file.suffix not in (".py", ".pyc")
+        and file.name != "README.md"
+        and not _hidden(file)
+    }
+
+    assert sorted(data - packaged) == []
 
 
 @pytest.mark.parametrize("room", ROOMS[:4])
