@@ -10,17 +10,14 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests import house_rules as rules
+from tests.house import FOLDERS, HOUSE, OTHERS, ROOMS, ROOT, TESTS
 from tests.house_rules import Source
-
-ROOT = Path(__file__).parents[1]
-ROOMS = ("runtime", "sessions", "memory", "prompts", "workspace_template")
 
 CLOCK = ("runtime/clock.py",)
 ENVIRONMENT = {
@@ -97,33 +94,6 @@ HEAVY = {
 }
 
 
-def _module(path: Path, package: str) -> str:
-    parts = [package, *path.relative_to(ROOT).with_suffix("").parts]
-    return ".".join(part for part in parts if part and part != "__init__")
-
-
-def _sources(*folders: str, package: str) -> list[Source]:
-    return [
-        Source(
-            path=path.relative_to(ROOT).as_posix(),
-            module=_module(path, package),
-            text=path.read_text(encoding="utf-8"),
-        )
-        for folder in folders
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    ]
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(ROOT).parts)
-
-
-HOUSE = _sources(*ROOMS, package="nacre")
-TESTS = _sources("tests", package="")
-FOLDERS = sorted({str(Path(source.path).parent) for source in HOUSE})
-OTHERS = _sources("benchmarks", "examples", package="")
-
-
 def _outside(rule: Callable[[Source], list[str]], allowed: Mapping[str, str] | tuple[str, ...]) -> list[str]:
     return [complaint for source in HOUSE if source.path not in allowed for complaint in rule(source)]
 
@@ -182,46 +152,6 @@ def test_each_library_has_its_edge() -> None:
 
     assert used - named == set()
     assert named - used == set()
-
-
-def test_dependencies_are_what_is_imported() -> None:
-    """pyproject.toml asks for each imported library and for nothing else."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = {text.split(">")[0].split("[")[0].replace("-", "_") for text in project["dependencies"]}
-
-    assert asked == {library for source in HOUSE for library in rules.foreign_libraries(source)}
-
-
-def test_packages_list_equals_the_tree() -> None:
-    """Every folder with Python in it is installed, and nothing else."""
-    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-
-    assert sorted(setuptools["packages"]) == [
-        "nacre",
-        *(f"nacre.{folder.replace('/', '.')}" for folder in FOLDERS),
-    ]
-
-
-def test_data_files_are_installed() -> None:
-    """What is not Python and not a README comes along with an install."""
-    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    packaged = {
-        file
-        for package, patterns in setuptools["package-data"].items()
-        for pattern in patterns
-        for file in ROOT.joinpath(*package.split(".")[1:]).glob(pattern)
-    }
-    data = {
-        file
-        for room in ROOMS
-        for file in (ROOT / room).rglob("*")
-        if file.is_file()
-        and file.suffix not in (".py", ".pyc")
-        and file.name != "README.md"
-        and not _hidden(file)
-    }
-
-    assert sorted(data - packaged) == []
 
 
 @pytest.mark.parametrize("room", ROOMS[:4])

@@ -1,4 +1,4 @@
-"""constraints.txt names exactly what an install brings, at the versions that were tested."""
+"""What an install brings: our packages and data, the libraries that are imported, the tested versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[1]
+from tests.house import FOLDERS, HOUSE, ROOMS, ROOT
+from tests.house_rules import foreign_libraries
+
 CONSTRAINTS = ROOT / "constraints.txt"
 
 
@@ -67,3 +69,47 @@ def test_constraints_lie_within_the_bounds_of_the_project() -> None:
     assert [
         str(need) for need in direct if versions[canonicalize_name(need.name)] not in need.specifier
     ] == []
+
+
+def test_packages_list_equals_the_tree() -> None:
+    """Every folder with Python in it is installed, and nothing else."""
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+
+    assert sorted(setuptools["packages"]) == [
+        "nacre",
+        *(f"nacre.{folder.replace('/', '.')}" for folder in FOLDERS),
+    ]
+
+
+def test_data_files_are_installed() -> None:
+    """What is not Python and not a README comes along with an install."""
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    packaged = {
+        file
+        for package, patterns in setuptools["package-data"].items()
+        for pattern in patterns
+        for file in ROOT.joinpath(*package.split(".")[1:]).glob(pattern)
+    }
+    data = {
+        file
+        for room in ROOMS
+        for file in (ROOT / room).rglob("*")
+        if file.is_file()
+        and file.suffix not in (".py", ".pyc")
+        and file.name != "README.md"
+        and not _hidden(file)
+    }
+
+    assert sorted(data - packaged) == []
+
+
+def test_dependencies_are_what_is_imported() -> None:
+    """pyproject.toml asks for each imported library and for nothing else."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = {text.split(">")[0].split("[")[0].replace("-", "_") for text in project["dependencies"]}
+
+    assert asked == {library for source in HOUSE for library in foreign_libraries(source)}
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(ROOT).parts)
