@@ -50,6 +50,9 @@ class Discovery:
         return not any(place in ("", path) or path.startswith(place + "/") for place in self.unreadable)
 
 
+NOTHING = Discovery(files=(), skipped=(), unreadable=())
+
+
 @dataclass
 class _Walk:
     workspace: Path

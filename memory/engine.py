@@ -14,20 +14,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacre.memory.chunker import ChunkSizes
-from nacre.memory.errors import MemoryIndexError
+from nacre.memory.indexing import IndexPlan
 from nacre.memory.reading import read_excerpt
-from nacre.memory.records import Excerpt, MemoryStatus, SearchReport, Source, SyncProgress, SyncReport
-from nacre.memory.searching import Question, answer
+from nacre.memory.records import (
+    Excerpt,
+    MemoryStatus,
+    SearchMode,
+    SearchReport,
+    Source,
+    SyncProgress,
+    SyncReport,
+)
+from nacre.memory.searching import Answer, Question, answer
 from nacre.memory.settings import MemorySearchSettings
-from nacre.memory.single_flight import SingleFlight, SyncRun
-from nacre.memory.sqlite_store import SqliteStore
-from nacre.memory.status import Moment, describe
-from nacre.memory.store import Store
-from nacre.memory.sync_files import Corpus, FileOutcome, sync_files
+from nacre.memory.status import describe
+from nacre.memory.store import Scope
+from nacre.memory.sync_files import Corpus
+from nacre.memory.syncing import Syncing
 from nacre.memory.watcher import Watcher
 
 if TYPE_CHECKING:
     from nacre.memory.embedder import Embedder
+    from nacre.memory.transcripts import TranscriptSource
 
 FRESHNESS_WAIT_SECONDS = 0.25
 """What a search grants a pending word-only update, so that a note written a moment ago is found."""
@@ -36,26 +44,13 @@ FRESHNESS_WAIT_SECONDS = 0.25
 class MemoryEngine:
     """Search over one agent's memory. Make it with `MemoryEngine.open`; close it when done."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        corpus: Corpus,
-        settings: MemorySearchSettings,
-        embedder: Embedder | None,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._store = store
-        self._corpus = corpus
-        self._settings = settings
-        self._embedder = embedder
+    def __init__(self, plan: IndexPlan, syncing: Syncing, now: Callable[[], datetime]) -> None:
+        self._plan = plan
+        self._settings = plan.settings
+        self._syncing = syncing
         self._now = now
-        self._files = SingleFlight("memory sync", self._sync_files)
-        self._changes = 1
-        self._changes_synced = 0
-        self._last_problem = ""
         self._watcher: Watcher | None = None
-        self._interval: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     @classmethod
     async def open(
@@ -67,13 +62,17 @@ class MemoryEngine:
         embedder: Embedder | None,
         now: Callable[[], datetime],
         count_tokens: Callable[[str], int] | None = None,
+        transcripts: TranscriptSource | None = None,
     ) -> MemoryEngine:
-        """Opens the index, creating it when there is none. Reads no Markdown yet.
+        """Opens the index, creating it when there is none; a damaged one is set aside. Reads no Markdown yet.
+
+        The engine closes neither `embedder` nor `transcripts`. `count_tokens` makes chunk sizes exact and
+        indexing slower; without it sizes are estimated.
 
         Raises:
             IndexUnusable: the index cannot be opened, and no fresh one can take its place.
+            IndexBusy: another process kept the index locked.
         """
-        store = await SqliteStore.open(index_path)
         sizes = ChunkSizes(
             tokens=settings.chunking.tokens,
             overlap_tokens=settings.chunking.overlap,
@@ -82,7 +81,8 @@ class MemoryEngine:
         corpus = Corpus(
             workspace=workspace, extra_paths=settings.extra_paths, sizes=sizes, index_path=index_path
         )
-        return cls(store=store, corpus=corpus, settings=settings, embedder=embedder, now=now)
+        plan = IndexPlan(corpus=corpus, settings=settings, embedder=embedder, transcripts=transcripts)
+        return cls(plan, await Syncing.open(plan, now), now)
 
     async def search(
         self,
@@ -97,31 +97,38 @@ class MemoryEngine:
     ) -> SearchReport:
         """The places in memory that fit `query` best.
 
-        `after` and `before` are inclusive days; chunks without a date are left out when one is given.
+        `after` and `before` are inclusive days; chunks without a date are left out when one is given. A
+        source that the settings do not allow is not searched.
+
+        Raises:
+            IndexUnusable, IndexClosed: the index cannot be read, and could not be healed.
         """
         started = time.perf_counter()
-        stale = await self._freshen()
-        asked = self._settings.query
-        allowed = self._settings.sources
-        result = await answer(
-            self._store,
-            Question(
-                text=query,
-                max_results=max(1, max_results) if max_results is not None else asked.max_results,
-                min_score=min(1.0, max(0.0, min_score)) if min_score is not None else asked.min_score,
+        await self._freshen()
+        usual, allowed = self._settings.query, self._settings.sources
+        vectors, problem = await self._syncing.query_vectors()
+        question = Question(
+            text=query,
+            max_results=max(1, max_results) if max_results is not None else usual.max_results,
+            min_score=min(1.0, max(0.0, min_score)) if min_score is not None else usual.min_score,
+            scope=Scope(
+                sources=tuple(source for source in allowed if sources is None or source in sources),
                 after=after,
                 before=before,
-                sources=tuple(source for source in sources or allowed if source in allowed),
-                explain=explain,
             ),
+            explain=explain,
+            settings=usual,
+            vectors=vectors,
         )
+        result: Answer = await self._syncing.with_store(lambda store: answer(store, question))
+        embedder = self._plan.embedder
         return SearchReport(
             hits=result.hits,
             mode=result.mode,
-            degraded=result.degraded,
-            provider="none",
-            model="",
-            stale=stale,
+            degraded=result.degraded or problem,
+            provider=embedder.provider if embedder else "none",
+            model=embedder.model if embedder else "",
+            stale=self._syncing.stale,
             elapsed_ms=(time.perf_counter() - started) * 1000,
         )
 
@@ -131,13 +138,9 @@ class MemoryEngine:
         Raises:
             ReadRefused: the path is not one of memory's.
         """
+        corpus = self._plan.corpus
         return await asyncio.to_thread(
-            read_excerpt,
-            self._corpus.workspace,
-            self._corpus.extra_paths,
-            path,
-            from_line=from_line,
-            lines=lines,
+            read_excerpt, corpus.workspace, corpus.extra_paths, path, from_line=from_line, lines=lines
         )
 
     async def sync(
@@ -147,124 +150,78 @@ class MemoryEngine:
         force: bool = False,
         progress: Callable[[SyncProgress], None] | None = None,
     ) -> SyncReport:
-        """Brings the index in line with the files and waits for it. `force` reads everything again.
+        """Brings the index in line with the files and waits for it, vectors included.
+
+        `force` builds everything again behind the index that answers, also when a sync is running.
 
         Raises:
             IndexBusy, IndexUnusable: the index cannot be written now, or at all.
         """
-        started = time.perf_counter()
-        outcome = await self._files.run(reason, force=force, listener=progress)
-        return SyncReport(
-            reason=reason,
-            indexed_files=outcome.indexed_files,
-            removed_files=outcome.removed_files,
-            unchanged_files=outcome.unchanged_files,
-            indexed_chunks=outcome.indexed_chunks,
-            embedded=0,
-            reused_vectors=0,
-            pending_vectors=0,
-            failed=tuple(outcome.failed),
-            skipped=outcome.skipped,
-            rebuilt="",
-            problem=outcome.problem,
-            elapsed_seconds=time.perf_counter() - started,
+        return await self._syncing.run(reason, force=force, listener=progress)
+
+    async def status(self, *, deep: bool = False) -> MemoryStatus:
+        """What is indexed, what is not and why. `deep` also asks the embedder and reads the index through."""
+        moment = await self._syncing.moment(deep=deep, mode=self._mode(), watching=self._watching())
+        return await self._syncing.with_store(
+            lambda store: describe(store, self._plan.corpus, self._settings, moment)
         )
 
     def mark_dirty(self) -> None:
         """Says that a memory file may have changed; the next search or sync looks."""
-        self._changes += 1
-
-    async def status(self, *, deep: bool = False) -> MemoryStatus:
-        """What is indexed, what is not and why. `deep` also asks the embedder for one vector."""
-        moment = Moment(
-            provider="none",
-            model="",
-            mode="lexical",
-            syncing=self._files.busy,
-            now_seconds=self._now().timestamp(),
-            vector_engine="off",
-            vector_problem="",
-            embeddings_problem=None,
-            identity={},
-            identity_problem="",
-            last_problem=self._last_problem,
-            quarantined=(),
-            watching=self._watching(),
-        )
-        return await describe(self._store, self._corpus, self._settings, moment)
+        self._syncing.mark_dirty()
 
     async def start_watching(self) -> None:
-        """Follows the files: as they change, and every `sync.intervalMinutes`, as the settings say."""
-        if self._settings.sync.watch and self._watcher is None:
+        """Follows the files: as they change, and every `sync.intervalMinutes`, as the settings say.
+
+        Also begins to read a large index through for damage, in the background.
+        """
+        if self._background:
+            return
+        self._syncing.keep_vectors_current()
+        self._background.append(asyncio.create_task(self._syncing.heal_if_damaged(), name="memory-check"))
+        if self._settings.sync.interval_minutes:
+            self._background.append(asyncio.create_task(self._sync_at_intervals(), name="memory-interval"))
+        if self._settings.sync.watch:
             self._watcher = Watcher(
-                workspace=self._corpus.workspace,
-                extra_paths=self._corpus.extra_paths,
+                workspace=self._plan.corpus.workspace,
+                extra_paths=self._plan.corpus.extra_paths,
                 debounce_ms=self._settings.sync.watch_debounce_ms,
                 changed=self.mark_dirty,
-                settled=lambda: self._start_sync("watch"),
+                settled=self._settled,
             )
             self._watcher.start()
-        if self._settings.sync.interval_minutes and self._interval is None:
-            self._interval = asyncio.create_task(self._sync_at_intervals(), name="memory-sync-interval")
 
     async def close(self) -> None:
         """Stops watching and syncing, waits for the file in hand, and closes the index."""
         if self._watcher is not None:
             await self._watcher.close()
-        if self._interval is not None:
-            self._interval.cancel()
-            await asyncio.gather(self._interval, return_exceptions=True)
-        await self._files.close()
-        await self._store.close()
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._syncing.close()
 
-    async def _freshen(self) -> bool:
-        """Gives a pending update a moment; whether the index may still lack something."""
-        if self._changes_synced >= self._changes or not self._settings.sync.on_search:
-            return self._changes_synced < self._changes
-        task = self._files.start("search")
-        await asyncio.wait({task}, timeout=FRESHNESS_WAIT_SECONDS)
-        return self._changes_synced < self._changes
+    async def _freshen(self) -> None:
+        """Gives a pending update a moment, unless one has been running for longer already."""
+        if not self._syncing.stale or not self._settings.sync.on_search:
+            return
+        if self._syncing.running_seconds > FRESHNESS_WAIT_SECONDS:
+            return
+        await asyncio.wait({self._syncing.start("search")}, timeout=FRESHNESS_WAIT_SECONDS)
 
-    def _start_sync(self, reason: str) -> None:
-        self._files.start(reason)
+    def _settled(self) -> None:
+        self._syncing.start("watch")
 
     async def _sync_at_intervals(self) -> None:
         while True:
             await asyncio.sleep(self._settings.sync.interval_minutes * 60)
-            self._start_sync("interval")
+            self._syncing.start("interval")
+
+    def _mode(self) -> SearchMode:
+        if self._plan.embedder is None:
+            return "lexical"
+        return "hybrid" if self._settings.query.hybrid.enabled else "vector"
 
     def _watching(self) -> str:
         if self._watcher is None:
             return "off"
         return self._watcher.problem or "on"
-
-    async def _sync_files(self, run: SyncRun) -> FileOutcome:
-        changes = self._changes
-        started = time.perf_counter()
-
-        def advance(done: int, total: int) -> None:
-            elapsed = time.perf_counter() - started
-            run.tell(
-                SyncProgress(
-                    stage="index",
-                    completed=done,
-                    total=total,
-                    elapsed_seconds=elapsed,
-                    eta_seconds=elapsed / done * (total - done) if done else None,
-                )
-            )
-
-        now_seconds = self._now().timestamp()
-        try:
-            outcome = await sync_files(
-                self._store, self._corpus, now_seconds=now_seconds, force=run.force, advance=advance
-            )
-            self._last_problem = outcome.problem
-            await self._store.set_meta(
-                {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
-            )
-        except MemoryIndexError as error:
-            self._last_problem = str(error)
-            raise
-        self._changes_synced = max(self._changes_synced, changes)
-        return outcome

@@ -142,6 +142,7 @@ class SyncReport:
     indexed_chunks: int
     embedded: int
     reused_vectors: int
+    refused_texts: int
     pending_vectors: int
     failed: tuple[FailedFile, ...]
     skipped: tuple[SkippedPath, ...]

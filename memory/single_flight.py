@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -42,12 +43,18 @@ class SingleFlight(Generic[T]):
         self._work = work
         self._running: tuple[SyncRun, asyncio.Task[T]] | None = None
         self._queued: tuple[SyncRun, asyncio.Task[T]] | None = None
+        self._started = 0.0
         self._closed = False
 
     @property
     def busy(self) -> bool:
         """Whether a run is in progress."""
         return self._running is not None and not self._running[1].done()
+
+    @property
+    def running_seconds(self) -> float:
+        """For how long the present run has been running; 0 when there is none."""
+        return time.monotonic() - self._started if self.busy else 0.0
 
     async def run(self, reason: str, *, force: bool = False, listener: ProgressListener | None = None) -> T:
         """Waits for a run of its own or a shared one. Cancelling the caller does not cancel the run.
@@ -89,6 +96,7 @@ class SingleFlight(Generic[T]):
             run = SyncRun(reason=reason, force=force)
             task = asyncio.create_task(self._work(run), name=f"{self._name}-{reason}")
             self._running = (run, task)
+            self._started = time.monotonic()
             return self._running
         if self._queued is None:
             run = SyncRun(reason=reason, force=force)
@@ -100,6 +108,7 @@ class SingleFlight(Generic[T]):
     async def _after(self, before: asyncio.Task[T], run: SyncRun) -> T:
         await asyncio.wait({before})
         self._running, self._queued = self._queued, None
+        self._started = time.monotonic()
         return await self._work(run)
 
     def _log_failure(self, task: asyncio.Task[T]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date
+from typing import get_args
 
 from nacre.memory.chunker import content_hash
 from nacre.memory.lexical import FTS_WEIGHTS, MatchQuery
@@ -69,8 +70,11 @@ def scope_condition(connection: Connection, scope: Scope) -> tuple[str, tuple[st
     """A SELECT of the chunk ids that `scope` admits, with its arguments; empty when it admits everything."""
     conditions: list[str] = []
     arguments: list[str] = []
-    present = {row[0] for row in connection.execute("SELECT DISTINCT source FROM files")}
-    if not present.issubset(scope.sources):
+    others = [source for source in get_args(Source) if source not in scope.sources]
+    if any(
+        connection.execute("SELECT EXISTS (SELECT 1 FROM files WHERE source = ?)", (source,)).get
+        for source in others
+    ):
         conditions.append(f"source IN ({', '.join('?' * len(scope.sources))})")
         arguments += scope.sources
     for operator, day in ((">=", scope.after), ("<=", scope.before)):

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from filelock import FileLock, Timeout
-
 from nacre.memory.errors import IndexBusy, IndexUnusable
+from nacre.memory.index_lock import BuildingLock
 from nacre.memory.sqlite_connection import Connection, copy_database, open_connection, transaction
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def remove_database(path: Path) -> None:
 class SqliteRebuild:
     """`Rebuild` over two SQLite files. Made by `begin_rebuild`."""
 
-    def __init__(self, live: SqliteStore, hidden: SqliteStore, lock: FileLock) -> None:
+    def __init__(self, live: SqliteStore, hidden: SqliteStore, lock: BuildingLock) -> None:
         self._live = live
         self._hidden = hidden
         self._lock = lock
@@ -138,13 +137,9 @@ async def _open_unfinished(
     return None
 
 
-def _take_lock(index: Path) -> FileLock | None:
-    lock = FileLock(f"{index}.building", timeout=0, thread_local=False)
-    try:
-        lock.acquire()
-    except Timeout:
-        return None
-    return lock
+def _take_lock(index: Path) -> BuildingLock | None:
+    lock = BuildingLock(index)
+    return lock if lock.take() else None
 
 
 def _copy_vectors(connection: Connection, live: Path) -> None:

@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from filelock import FileLock, Timeout
-
 from nacre.memory import sqlite_reads as reads
 from nacre.memory import sqlite_vectors as vectors
 from nacre.memory import sqlite_writes as writes
-from nacre.memory.errors import IndexBusy
+from nacre.memory.index_lock import WriteLock
 from nacre.memory.lexical import MatchQuery
 from nacre.memory.records import Chunk, FailedFile, Source
 from nacre.memory.schema import migrate
@@ -39,8 +37,6 @@ from nacre.memory.store import (
 )
 from nacre.memory.vector_extension import add_vector_functions
 
-LOCK_TIMEOUT_SECONDS = 30.0
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -54,7 +50,7 @@ class SqliteStore:
         self.path = path
         self._extension_enabled = extension_enabled
         self._extension_path = extension_path
-        self._lock = FileLock(f"{path}.lock", timeout=LOCK_TIMEOUT_SECONDS, thread_local=False)
+        self._lock = WriteLock(path)
         self._writer = ConnectionThread("memory-writer", lambda: open_connection(path))
         self._words = ConnectionThread("memory-words", lambda: open_connection(path, read_only=True))
         self._vectors = ConnectionThread("memory-vectors", self._open_for_vectors)
@@ -178,7 +174,12 @@ class SqliteStore:
 
     async def check(self) -> str:
         """See `Store.check`."""
-        return await self._words.run(quick_check)
+        # On a thread of its own: this reads the whole file, and searches must not wait for it.
+        thread = ConnectionThread("memory-check", lambda: open_connection(self.path, read_only=True))
+        try:
+            return await thread.run(quick_check)
+        finally:
+            await thread.close()
 
     async def counts(self) -> StoreCounts:
         """See `Store.counts`."""
@@ -206,14 +207,8 @@ class SqliteStore:
         """
 
         def call(connection: Connection) -> T:
-            try:
-                with self._lock:
-                    return work(connection, *args, **kwargs)
-            except Timeout as error:
-                raise IndexBusy(
-                    f"Another process kept the lock {self._lock.lock_file} for more than "
-                    f"{LOCK_TIMEOUT_SECONDS:.0f} seconds. Try again when it is done."
-                ) from error
+            with self._lock.held():
+                return work(connection, *args, **kwargs)
 
         return await self._writer.run(call)
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nacre.memory.chunker import ChunkSizes
-from nacre.memory.discovery import FoundFile, discover
+from nacre.memory.discovery import NOTHING, Discovery, FoundFile, discover
 from nacre.memory.file_reader import ReadBatch, filesystem_now_ns, read_batch
-from nacre.memory.records import FailedFile, SkippedPath
+from nacre.memory.records import FailedFile
 from nacre.memory.store import FileState, Store
 from nacre.memory.sync_plan import batches, next_failure, plan_changes
 
@@ -41,7 +41,9 @@ class FileOutcome:
     unchanged_files: int = 0
     indexed_chunks: int = 0
     failed: list[FailedFile] = field(default_factory=list)
-    skipped: tuple[SkippedPath, ...] = ()
+    found: Discovery = NOTHING
+    rebuilt: str = ""
+    transcripts_unknown: bool = False
     problem: str = ""
 
 
@@ -50,15 +52,14 @@ async def sync_files(
     corpus: Corpus,
     *,
     now_seconds: float,
-    force: bool = False,
     advance: Callable[[int, int], None],
 ) -> FileOutcome:
     """Brings the store's `memory` source in line with the disk. `advance(done, total)` counts files."""
     found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
     stored = await store.file_states("memory")
     failed = await store.failures("memory")
-    changes = plan_changes(found, stored, failed, now_seconds=now_seconds, force=force)
-    outcome = FileOutcome(unchanged_files=changes.unchanged, skipped=found.skipped)
+    changes = plan_changes(found, stored, failed, now_seconds=now_seconds)
+    outcome = FileOutcome(unchanged_files=changes.unchanged, found=found)
     outcome.failed.extend(changes.waiting)
     if "" in found.unreadable and stored:
         outcome.problem = (

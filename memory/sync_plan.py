@@ -33,17 +33,16 @@ def plan_changes(
     failed: Mapping[str, FailedFile],
     *,
     now_seconds: float,
-    force: bool = False,
 ) -> Changes:
-    """Compares what is on disk with what is indexed. With `force` every file is read again."""
+    """Compares what is on disk with what is indexed."""
     to_read: list[FoundFile] = []
     waiting: list[FailedFile] = []
     unchanged = 0
     for file in found.files:
         failure = failed.get(file.path)
-        if failure is not None and not force and failure.retry_at_seconds > now_seconds:
+        if failure is not None and failure.retry_at_seconds > now_seconds:
             waiting.append(failure)
-        elif failure is None and not force and is_unchanged(file, stored.get(file.path)):
+        elif failure is None and is_unchanged(file, stored.get(file.path)):
             unchanged += 1
         else:
             to_read.append(file)

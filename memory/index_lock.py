@@ -1,0 +1,61 @@
+"""The locks that processes share over one index. The only file of the index that imports filelock.
+
+`<index>.lock` is held for one write; `<index>.building` for as long as a rebuild takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from nacre.memory.errors import IndexBusy
+
+LOCK_TIMEOUT_SECONDS = 30.0
+
+
+class WriteLock:
+    """One writer at a time among all processes. Not to be held by two threads at once."""
+
+    def __init__(self, index: Path) -> None:
+        self._lock = FileLock(f"{index}.lock", timeout=LOCK_TIMEOUT_SECONDS, thread_local=False)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Waits for the lock and holds it.
+
+        Raises:
+            IndexBusy: another process kept it for too long.
+        """
+        try:
+            self._lock.acquire()
+        except Timeout as error:
+            raise IndexBusy(
+                f"Another process kept the lock {self._lock.lock_file} for more than "
+                f"{LOCK_TIMEOUT_SECONDS:.0f} seconds. Try again when it is done."
+            ) from error
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+class BuildingLock:
+    """Held while an index is being rebuilt; never waited for."""
+
+    def __init__(self, index: Path) -> None:
+        self._lock = FileLock(f"{index}.building", timeout=0, thread_local=False)
+
+    def take(self) -> bool:
+        """Takes the lock if nobody has it."""
+        try:
+            self._lock.acquire()
+        except Timeout:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Lets go; harmless when it is not held."""
+        self._lock.release()

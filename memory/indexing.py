@@ -1,0 +1,161 @@
+"""One pass of bringing the index in line: which kind it must be, and the full rebuild behind the old index.
+
+Decides from the identity whether changed files are enough, vectors have to be made again, or everything. The
+published index answers throughout.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nacre.memory.errors import IndexBusy
+from nacre.memory.identity import (
+    embedder_change,
+    embedder_key,
+    stored_identity,
+    text_change,
+    wanted_identity,
+)
+from nacre.memory.lexical import lexical_fields
+from nacre.memory.records import Source
+from nacre.memory.settings import MemorySearchSettings
+from nacre.memory.store import IndexedFile, Store
+from nacre.memory.sync_files import Corpus, FileOutcome, sync_files
+from nacre.memory.sync_vectors import attach_known_vectors
+from nacre.memory.transcripts import TranscriptSource, sync_transcripts
+
+if TYPE_CHECKING:
+    from nacre.memory.embedder import Embedder
+
+log = logging.getLogger(__name__)
+
+Advance = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexPlan:
+    """Everything that decides what an index holds."""
+
+    corpus: Corpus
+    settings: MemorySearchSettings
+    embedder: Embedder | None
+    transcripts: TranscriptSource | None
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What an index made by this plan is marked with."""
+        return wanted_identity(self.corpus.sizes, self.embedder)
+
+    @property
+    def embedder_key(self) -> str:
+        """The name under which this plan's vectors are stored."""
+        return embedder_key(self.identity)
+
+
+async def index_files(
+    store: Store, plan: IndexPlan, *, now_seconds: float, force: bool, advance: Advance
+) -> FileOutcome:
+    """Brings words in line with the files, by a rebuild if the identity or `force` asks for one.
+
+    Raises:
+        IndexBusy, IndexUnusable: the index cannot be written now, or at all.
+    """
+    stored = stored_identity(await store.meta())
+    reason = "it was asked for" if force else text_change(stored, plan.identity)
+    if not reason and await store.has_unfinished_rebuild(plan.identity):
+        reason = "the last rebuild was cut off"
+    if reason:
+        try:
+            return await _rebuild(store, plan, reason, now_seconds=now_seconds, advance=advance)
+        except IndexBusy as error:
+            log.info("no rebuild now: %s", error)
+            outcome = await _index_changes(store, plan, now_seconds=now_seconds, advance=advance)
+            outcome.problem = outcome.problem or str(error)
+            return outcome
+    if not stored:
+        await store.set_meta(plan.identity)
+    elif change := embedder_change(stored, plan.identity):
+        log.info("vectors are made again, because %s", change)
+        await store.detach_vectors()
+        await store.set_meta(plan.identity)
+    return await _index_changes(store, plan, now_seconds=now_seconds, advance=advance)
+
+
+async def _index_changes(
+    store: Store, plan: IndexPlan, *, now_seconds: float, advance: Advance, force: bool = False
+) -> FileOutcome:
+    outcome = await sync_files(store, plan.corpus, now_seconds=now_seconds, advance=advance)
+    if "sessions" not in plan.settings.sources:
+        indexed = await store.file_states("sessions")
+        if indexed:
+            await store.remove_files("sessions", sorted(indexed))
+            outcome.removed_files += len(indexed)
+    elif plan.transcripts is None:
+        outcome.transcripts_unknown = True
+    else:
+        try:
+            files, removed, chunks = await sync_transcripts(
+                store, plan.transcripts, plan.corpus.sizes, plan.settings.sync.sessions, force=force
+            )
+        except OSError as error:
+            outcome.transcripts_unknown = True
+            outcome.problem = f"The transcripts cannot be listed ({error}); what was indexed is kept."
+        else:
+            outcome.indexed_files += files
+            outcome.removed_files += removed
+            outcome.indexed_chunks += chunks
+    return outcome
+
+
+async def _rebuild(
+    store: Store, plan: IndexPlan, reason: str, *, now_seconds: float, advance: Advance
+) -> FileOutcome:
+    """Fills a hidden index, brings over what could not be looked at, and publishes it."""
+    log.info("rebuilding the memory index, because %s", reason)
+    rebuild = await store.begin_rebuild(plan.identity)
+    try:
+        hidden = rebuild.store
+        await rebuild.copy_vectors()
+        outcome = await _index_changes(hidden, plan, now_seconds=now_seconds, advance=advance, force=True)
+        await _carry_over(store, hidden, outcome)
+        if plan.embedder is not None:
+            await attach_known_vectors(hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds))
+        await hidden.set_meta(_kept_meta(await store.meta()) | plan.identity)
+        await rebuild.publish()
+    except BaseException:
+        await rebuild.leave()
+        raise
+    # What changed on disk since the files were read, and what another process wrote to the old index.
+    later = await _index_changes(store, plan, now_seconds=now_seconds, advance=lambda _done, _total: None)
+    outcome.indexed_files += later.indexed_files
+    outcome.removed_files += later.removed_files
+    outcome.rebuilt = reason
+    return outcome
+
+
+async def _carry_over(live: Store, hidden: Store, outcome: FileOutcome) -> None:
+    """Keeps what the old index knows of files that could not be read or listed now."""
+    failed = {failure.path for failure in outcome.failed}
+    sources: tuple[Source, ...] = ("memory", "sessions")
+    for source in sources:
+        there = await hidden.file_states(source)
+        for path in await live.file_states(source):
+            if path in there or not _unknown_fate(source, path, failed, outcome):
+                continue
+            if (stored := await live.stored_file(source, path)) is not None:
+                state, chunks = stored
+                fields = [lexical_fields(chunk) for chunk in chunks]
+                await hidden.replace_files([IndexedFile(state=state, chunks=chunks, fields=fields)])
+
+
+def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutcome) -> bool:
+    if source == "sessions":
+        return outcome.transcripts_unknown
+    return path in failed or not outcome.found.may_be_deleted(path)
+
+
+def _kept_meta(meta: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in meta.items() if key.startswith("last_sync")}

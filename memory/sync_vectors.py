@@ -1,0 +1,138 @@
+"""The vector half of a sync: chunks without vectors get them. Words are searchable all the while.
+
+Every answer of the embedder is stored before the next question, so that nothing paid for is lost. What the
+embedder refuses is noted and never asked again; a failure stops the pass and is told, not raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nacre.memory.embedder import EmbeddingFailed, TextRefused, embedding_texts
+from nacre.memory.records import Chunk
+from nacre.memory.store import Piece, Store, Vector
+
+if TYPE_CHECKING:
+    from nacre.memory.embedder import Embedder
+
+GROUP_CHUNKS = 256
+CONCURRENT_CALLS = 4
+HASH_BYTES = 16
+
+
+@dataclass
+class VectorOutcome:
+    """What a pass over the chunks without vectors did; `problem` is why it stopped early, as a sentence."""
+
+    embedded: int = 0
+    reused: int = 0
+    refused: int = 0
+    pending_chunks: int = 0
+    problem: str = ""
+
+
+async def embed_pending(
+    store: Store,
+    embedder: Embedder,
+    embedder_key: str,
+    *,
+    now_seconds: int,
+    advance: Callable[[int, int], None],
+) -> VectorOutcome:
+    """Gives every chunk its vectors, from the store if they are known, else from the embedder."""
+    outcome = VectorOutcome()
+    total = (await store.counts()).pending_chunks
+    done = above_id = 0
+    while rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS):
+        pieces, texts = pieces_of(rows, embedder.piece_tokens)
+        unknown = await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
+        outcome.reused += len(texts) - len(unknown)
+        if unknown:
+            call = _Calls(store, embedder, embedder_key, now_seconds, outcome)
+            await call.embed({text_hash: texts[text_hash] for text_hash in texts if text_hash in unknown})
+            await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
+            if outcome.problem:
+                break
+        above_id = rows[-1][0]
+        done += len(rows)
+        advance(done, max(total, done))
+    outcome.pending_chunks = (await store.counts()).pending_chunks
+    return outcome
+
+
+async def attach_known_vectors(
+    store: Store, embedder: Embedder, embedder_key: str, *, now_seconds: int
+) -> None:
+    """Attaches whatever vectors are stored already; asks no embedder."""
+    above_id = 0
+    while rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS):
+        pieces, _ = pieces_of(rows, embedder.piece_tokens)
+        await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
+        above_id = rows[-1][0]
+
+
+def pieces_of(
+    rows: Sequence[tuple[int, Chunk]], piece_tokens: int | None
+) -> tuple[list[Piece], dict[bytes, str]]:
+    """The pieces of chunks, and the text behind each hash."""
+    pieces: list[Piece] = []
+    texts: dict[bytes, str] = {}
+    for chunk_id, chunk in rows:
+        for number, text in enumerate(embedding_texts(chunk, piece_tokens)):
+            text_hash = hashlib.sha256(text.encode()).digest()[:HASH_BYTES]
+            pieces.append(Piece(chunk_id=chunk_id, piece=number, text_hash=text_hash))
+            texts[text_hash] = text
+    return pieces, texts
+
+
+@dataclass(frozen=True)
+class _Calls:
+    store: Store
+    embedder: Embedder
+    key: str
+    now_seconds: int
+    outcome: VectorOutcome
+
+    async def embed(self, texts: Mapping[bytes, str]) -> None:
+        """Asks in batches, a few at a time; stores each answer as it comes."""
+        hashes = list(texts)
+        size = max(1, self.embedder.batch_texts)
+        gate = asyncio.Semaphore(CONCURRENT_CALLS)
+
+        async def one(batch: Sequence[bytes]) -> None:
+            async with gate:
+                if self.outcome.problem:
+                    return
+                try:
+                    await self._batch([(text_hash, texts[text_hash]) for text_hash in batch])
+                except EmbeddingFailed as error:
+                    self.outcome.problem = str(error)
+
+        batches = [hashes[start : start + size] for start in range(0, len(hashes), size)]
+        await asyncio.gather(*(one(batch) for batch in batches))
+
+    async def _batch(self, batch: Sequence[tuple[bytes, str]]) -> None:
+        """One call; when a text in it is refused, the two halves are tried by themselves."""
+        try:
+            vectors: Sequence[Vector | None] = await self.embedder.embed_documents(
+                [text for _, text in batch]
+            )
+        except TextRefused:
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                await self._batch(batch[:middle])
+                await self._batch(batch[middle:])
+                return
+            vectors = [None]
+            self.outcome.refused += 1
+        if len(vectors) != len(batch):
+            raise EmbeddingFailed(
+                f"{self.embedder.provider} gave {len(vectors)} vectors for {len(batch)} texts; none is used."
+            )
+        found = {text_hash: vector for (text_hash, _), vector in zip(batch, vectors, strict=True)}
+        await self.store.put_vectors(self.key, found, now_seconds=self.now_seconds)
+        self.outcome.embedded += sum(vector is not None for vector in vectors)

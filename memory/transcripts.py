@@ -1,0 +1,130 @@
+"""The source `sessions`: transcripts that the runtime hands in as text. Opens no transcript file itself.
+
+A transcript is indexed when it has grown by enough, or when its session is over; it is forgotten when its
+session is deleted. Line numbers of chunks point into the transcript file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Protocol
+
+from nacre.memory.chunker import ChunkSizes, Document, chunk_document
+from nacre.memory.lexical import lexical_fields
+from nacre.memory.settings import SessionSyncSettings
+from nacre.memory.store import FileState, IndexedFile, Store
+
+PREFIX = "sessions/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranscriptInfo:
+    """One transcript: its file name, how large it is, and whether its session is over."""
+
+    name: str
+    size_bytes: int
+    messages: int
+    modified_ns: int
+    ended: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranscriptText:
+    """What was said, one message to a line (`User: …`, `Assistant: …`).
+
+    `line_numbers` are the lines of the file (from 1), `days` the days, of each line here.
+    """
+
+    lines: Sequence[str]
+    line_numbers: Sequence[int]
+    days: Sequence[date | None]
+
+
+class TranscriptSource(Protocol):
+    """Where the engine gets an agent's transcripts from; only those it may search."""
+
+    async def transcripts(self) -> Sequence[TranscriptInfo]:
+        """All transcripts that exist now.
+
+        Raises:
+            OSError: they cannot be listed; nothing is then taken for deleted.
+        """
+
+    async def text(self, name: str) -> TranscriptText | None:
+        """What one of them says; `None` when it is gone."""
+
+
+async def sync_transcripts(
+    store: Store,
+    source: TranscriptSource,
+    sizes: ChunkSizes,
+    settings: SessionSyncSettings,
+    *,
+    force: bool,
+) -> tuple[int, int, int]:
+    """Brings the store's `sessions` in line; returns files indexed, files removed, chunks indexed.
+
+    Raises:
+        OSError: the transcripts cannot be listed.
+    """
+    infos = await source.transcripts()
+    stored = await store.file_states("sessions")
+    gone = sorted(set(stored) - {PREFIX + info.name for info in infos})
+    if gone:
+        await store.remove_files("sessions", gone)
+    files = chunks = 0
+    for info in infos:
+        state = stored.get(PREFIX + info.name)
+        if not force and not is_due(info, state, settings):
+            continue
+        text = await source.text(info.name)
+        if text is None:
+            continue
+        file = indexed_transcript(info, text, sizes)
+        if state is not None and state.content_hash == file.state.content_hash:
+            await store.touch_files([file.state])
+            continue
+        await store.replace_files([file])
+        files += 1
+        chunks += len(file.chunks)
+    return files, len(gone), chunks
+
+
+def is_due(info: TranscriptInfo, state: FileState | None, settings: SessionSyncSettings) -> bool:
+    """Whether a transcript has changed by enough since it was indexed."""
+    indexed_bytes, indexed_messages = (state.size, state.inode) if state else (0, 0)
+    new_bytes, new_messages = info.size_bytes - indexed_bytes, info.messages - indexed_messages
+    if new_bytes == 0 and new_messages == 0:
+        return False
+    if info.ended or new_bytes < 0:
+        return True
+    return new_bytes >= settings.delta_bytes or new_messages >= settings.delta_messages
+
+
+def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkSizes) -> IndexedFile:
+    """Chunks of a transcript with line numbers of its file. `state.inode` holds the number of messages."""
+    document = Document(source="sessions", path=PREFIX + info.name, lines=text.lines, day=None)
+    chunks = [
+        replace(
+            chunk,
+            start_line=text.line_numbers[chunk.start_line - 1],
+            end_line=text.line_numbers[chunk.end_line - 1],
+            date=text.days[chunk.start_line - 1],
+            heading_path=(),
+        )
+        for chunk in chunk_document(document, sizes)
+    ]
+    digest = hashlib.sha256("\n".join(text.lines).encode("utf-8", "replace")).hexdigest()
+    state = FileState(
+        source="sessions",
+        path=PREFIX + info.name,
+        content_hash=digest,
+        size=info.size_bytes,
+        mtime_ns=info.modified_ns,
+        inode=info.messages,
+        read_at_ns=info.modified_ns,
+    )
+    return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])
