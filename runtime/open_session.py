@@ -67,22 +67,25 @@ class OpenSession:
         return next((entry for entry in flushes if isinstance(entry, CustomEntry)), None)
 
     @property
-    def flushed_this_cycle(self) -> bool:
-        """Whether a flush was tried since the latest compaction."""
+    def flush_is_spent(self) -> bool:
+        """Whether this cycle has had its flush, or nothing was said since the last one.
+
+        A compaction begins a new cycle, but what it kept was flushed with what it took away.
+        """
         for entry in reversed(self.branch):
-            if isinstance(entry, CompactionEntry):
-                return False
             if is_flush(entry):
                 return True
-        return False
+            if isinstance(entry, CompactionEntry):
+                return not self.has_unflushed_messages
+        return not self.has_messages
 
     @property
     def has_unflushed_messages(self) -> bool:
-        """Whether a person said something after the latest flush."""
+        """Whether anything was said after the latest flush."""
         for entry in reversed(self.branch):
             if is_flush(entry):
                 return False
-            if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage):
+            if isinstance(entry, MessageEntry):
                 return True
         return False
 
@@ -153,25 +156,26 @@ class OpenSession:
     async def settle(self, answer: AssistantMessage, *, window_tokens: int) -> None:
         """Mirrors the last call's usage into the index, for listings and other tools."""
         usage = answer.usage
-        self.record = await self._updated(
-            lambda record: replace(
+
+        def settled(record: SessionRecord) -> SessionRecord:
+            record = replace(
                 record,
                 model_provider=answer.provider,
                 model=answer.model,
                 context_tokens=window_tokens,
                 aborted_last_run=False,
-                **(
-                    {
-                        "input_tokens": usage.input_tokens,
-                        "output_tokens": usage.output_tokens,
-                        "total_tokens": usage.context_tokens,
-                        "total_tokens_fresh": True,
-                    }
-                    if usage is not None
-                    else {}
-                ),
             )
-        )
+            if usage is None:
+                return record
+            return replace(
+                record,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                total_tokens=usage.context_tokens,
+                total_tokens_fresh=True,
+            )
+
+        self.record = await self._updated(settled)
 
     async def mark_aborted(self) -> None:
         """Notes in the index that the last turn was broken off."""

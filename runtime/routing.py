@@ -28,7 +28,7 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
         nacre.sessions.SessionKeyInvalid: the named key cannot be a key.
     """
     key = _key(inbound, agent_id=agent_id, settings=settings)
-    private_key = is_private_key(key)
+    private_key = is_private_key(key, main_key=settings.main_key)
     policy = ChatPolicy(
         chat_kind=inbound.chat_kind if inbound.chat_kind in CHAT_KINDS else "group",
         is_owner=inbound.is_owner,

@@ -85,7 +85,7 @@ class Window:
     async def keep(self) -> None:
         """Flushes and compacts when the budget says so; called before every model call."""
         tokens = (await self.measure()).tokens
-        decision = self._parts.budget.decide(tokens, flushed_this_cycle=self._session.flushed_this_cycle)
+        decision = self._parts.budget.decide(tokens, flushed_this_cycle=self._session.flush_is_spent)
         log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
         if decision.flushes:
             await self._flush()
@@ -102,7 +102,7 @@ class Window:
     async def compact(self, reason: CompactionReason, *, focus: str = "") -> CompactionEnded:
         """Replaces old history by a summary; on any failure the history stays whole."""
         session, budget = self._session, self._parts.budget
-        if budget.flush_enabled and not session.flushed_this_cycle:
+        if budget.flush_enabled and not session.flush_is_spent:
             await self._flush()
         tokens_before = (await self.measure()).tokens
         plan = await asyncio.to_thread(self._plan, reason, tokens_before)

@@ -56,21 +56,24 @@ def conversation(tell: int) -> ScriptedModel:
         return Usage(input_tokens=tokens, output_tokens=10)
 
     return ScriptedModel(
-        calls(("append", {"path": "memory/2026-03-14.md", "text": "- tea"}), check=told),
+        calls(("append", {"path": "memory/2026-03-14.md", "text": "- tea"}), check=told, purpose="turn"),
         says("noted", usage=used(3_000)),
-        says("two", usage=used(9_500), check=told),
+        says("two", usage=used(9_500), check=told, purpose="turn"),
         calls(("append", {"path": "x", "text": "- flushed"}), purpose="flush"),
         says("NO_REPLY", purpose="flush"),
         says("## Goal\nBees", purpose="compaction"),
-        says("three", usage=used(5_000), check=told),
+        says("## Original Request\nSugar", purpose="compaction"),
+        says("three", usage=used(5_000), check=told, purpose="turn"),
     )
 
 
 async def talk(state_dir: Path, tell: int) -> None:
     """The conversation that is killed."""
-    async with opened(state_dir, conversation(tell)) as agent:
+    agent_model = conversation(tell)
+    async with opened(state_dir, agent_model) as agent:
         for number in range(3):
             await agent.respond(said(f"{number}: {LONG}"))
+    agent_model.assert_complete()
 
 
 async def reopened(state_dir: Path, told: list[str]) -> str:
