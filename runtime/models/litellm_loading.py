@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import sys
+import warnings
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,12 +48,15 @@ async def load_litellm() -> Any:
 
 
 def quiet_arguments(module: Any) -> dict[str, Any]:
-    """Arguments for `acompletion` that keep it from doing more than one request.
+    """Arguments for `acompletion` that keep it to one request; silences its own deprecation warnings.
 
     Releases around 1.106 import their MCP gateway, which needs a package that does not come with them,
     whenever a request has tools; the argument that skips it is passed only where it is known, because
     other releases would send it on to the provider.
     """
+    # litellm uses deprecated corners of pydantic and silences that once, on import; a filter set since
+    # (warnings as errors in a test suite, for one) would turn its habit into failed requests
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\.")
     arguments: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
     if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
         arguments["_skip_mcp_handler"] = True
