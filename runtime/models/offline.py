@@ -64,7 +64,7 @@ class OfflineModel:
             for place, call in enumerate(answer.calls)
         )
         stop_reason: StopReason = "toolUse" if calls else "length" if text != answer.text else "stop"
-        written = "\n".join([text, *(_call_text(call) for call in calls)])
+        written = "\n".join([*([text] if text else []), *(_call_text(call) for call in calls)])
         return AssistantMessage(
             content=(*((Text(text=text),) if text else ()), *calls),
             api=PROVIDER,

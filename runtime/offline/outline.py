@@ -21,12 +21,17 @@ _NOTHING = re.compile(r"\W*(?:none|nothing|n/a)\W*", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One heading of a summary. `under` is a heading above it that has no lines of its own."""
+    """One heading of a summary.
+
+    `under` is a heading above it that has no lines of its own. With `repeats` its lines may stand
+    in another section as well: a request can hold a decision.
+    """
 
     title: str
     marker: Marker = "- "
     under: str = ""
     newest_first: bool = False
+    repeats: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +73,20 @@ def chosen_within(
     something shorter.
     """
     chosen: dict[str, list[Item]] = {section.title: [] for section in sections}
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     left_tokens = budget_tokens - count_tokens(written(sections, {}))
     queues = [(section, iter(candidates.get(section.title, ()))) for section in sections]
     while queues and left_tokens > 0:
         remaining: list[tuple[Section, Iterator[Item]]] = []
         for section, queue in queues:
-            item = next((item for item in queue if folded(item.text) not in seen), None)
+            scope = section.title if section.repeats else ""
+            item = next((item for item in queue if (scope, folded(item.text)) not in seen), None)
             if item is None:
                 continue
             remaining.append((section, queue))
             tokens = count_tokens(f"{section.marker}{item.text}\n") + 1
             if tokens <= left_tokens:
-                seen.add(folded(item.text))
+                seen.add((scope, folded(item.text)))
                 chosen[section.title].append(item)
                 left_tokens -= tokens
         queues = remaining

@@ -184,30 +184,28 @@ def tool_named(request: ModelRequest, name: str) -> ToolSpec | None:
 
 def appended_texts(messages: Sequence[Message]) -> list[str]:
     """What `append` calls of this conversation wrote, failed ones left out."""
-    failed = {
-        message.tool_call_id
-        for message in messages
-        if isinstance(message, ToolResultMessage) and message.is_error
-    }
     return [
         str(value)
-        for message in messages
-        if isinstance(message, AssistantMessage)
-        for call in message.tool_calls
-        if call.name == "append" and call.id not in failed
-        for name, value in call.arguments.items()
+        for done in _finished(messages)
+        if done.call.name == "append" and (done.result is None or not done.result.is_error)
+        for name, value in done.call.arguments.items()
         if name != "path"
     ]
 
 
 def _finished(messages: Sequence[Message]) -> tuple[Finished, ...]:
-    results = {
-        message.tool_call_id: message for message in messages if isinstance(message, ToolResultMessage)
-    }
-    calls = [
-        call for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
-    ]
-    return tuple(Finished(call=call, result=results.get(call.id)) for call in calls)
+    """Calls with the results that follow them; ids are unique within a message, but not further."""
+    finished: list[Finished] = []
+    calls: tuple[ToolCall, ...] = ()
+    results: dict[str, ToolResultMessage] = {}
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            results.setdefault(message.tool_call_id, message)
+        elif isinstance(message, AssistantMessage):
+            finished.extend(Finished(call=call, result=results.get(call.id)) for call in calls)
+            calls, results = message.tool_calls, {}
+    finished.extend(Finished(call=call, result=results.get(call.id)) for call in calls)
+    return tuple(finished)
 
 
 def _call_text(call: ToolCall) -> str:

@@ -20,7 +20,7 @@ from nacre.runtime.offline.sentences import clipped, sentences, shared, squeezed
 SUMMARY_TOKENS = 1_500
 """The longest summary, whatever more the request allows: summaries of summaries must not grow."""
 
-GOAL = Section(title="Goal", newest_first=True)
+GOAL = Section(title="Goal", newest_first=True, repeats=True)
 CONSTRAINTS = Section(title="Constraints & Preferences")
 DONE = Section(title="Done", marker="- [x] ", under="Progress")
 IN_PROGRESS = Section(title="In Progress", marker="- [ ] ", under="Progress")
@@ -30,7 +30,7 @@ NEXT_STEPS = Section(title="Next Steps", marker="1. ")
 CONTEXT = Section(title="Critical Context")
 SECTIONS = (GOAL, CONSTRAINTS, DONE, IN_PROGRESS, BLOCKED, DECISIONS, NEXT_STEPS, CONTEXT)
 
-ORIGINAL_REQUEST = Section(title="Original Request", marker="")
+ORIGINAL_REQUEST = Section(title="Original Request", marker="", repeats=True)
 EARLY_PROGRESS = Section(title="Early Progress")
 SUFFIX_CONTEXT = Section(title="Context for Suffix")
 PREFIX_SECTIONS = (ORIGINAL_REQUEST, EARLY_PROGRESS, SUFFIX_CONTEXT)
