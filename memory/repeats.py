@@ -46,7 +46,11 @@ def without_repeats(existing: str, text: str) -> NewText:
     """
     existing_parts = list(_parts(existing))
     last_heading = existing_parts[-1].heading if existing_parts else ""
-    known = {part.key for part in existing_parts} | {("", _normalised(part.text)) for part in existing_parts}
+    known = {
+        key
+        for part in existing_parts
+        for key in (part.key, ("", _normalised(part.text)), (_normalised(part.heading), ""))
+    }
     parts = list(_parts(text))
     new = [part for part in parts if part.key not in known]
     skipped = len(parts) - len(new)

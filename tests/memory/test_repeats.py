@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nacre.memory.repeats import NewText, without_repeats
@@ -48,6 +48,7 @@ def test_parts_that_stand_there_are_left_out(existing: str, text: str, new: str,
 
 
 @given(existing=NOTES, text=NOTES)
+@example(existing="# Log", text="- port 8443\n# Log\n#### ")
 def test_what_was_appended_is_known_afterwards(existing: str, text: str) -> None:
     """After one append the same text has nothing new, whatever stood there before."""
     first = without_repeats(existing, text)
