@@ -49,8 +49,7 @@ LIBRARIES = {
     "apsw": ("memory/sqlite_connection.py",),
     "click": ("runtime/cli/*",),
     "filelock": (
-        "memory/sqlite_rebuild.py",
-        "memory/sqlite_store.py",
+        "memory/index_lock.py",
         "memory/workspace_files.py",
         "runtime/lanes.py",
         "sessions/durable.py",
