@@ -40,10 +40,14 @@ class AppendArguments(ToolArguments):
 
 
 class NotesFile:
-    """Today's log as a flush may touch it: append only, and never the same block twice."""
+    """Today's log as a flush may touch it: append only, and never the same block twice.
 
-    def __init__(self, workspace: Path, path: str, *, lock_dir: Path) -> None:
+    `origin` names the session in a heading above the notes when others than the owner speak in it.
+    """
+
+    def __init__(self, workspace: Path, path: str, *, lock_dir: Path, origin: str = "") -> None:
         self.path = path
+        self._origin = origin
         self.wrote = False
         self._workspace = workspace
         self._lock_dir = lock_dir
@@ -58,7 +62,10 @@ class NotesFile:
         )
 
     async def _append(self, arguments: AppendArguments) -> ToolOutput:
-        outcome = await append_to_file(self._workspace, self.path, arguments.text, lock_dir=self._lock_dir)
+        heading = f"## Notes from {self._origin}\n\n" if self._origin and arguments.text.strip() else ""
+        outcome = await append_to_file(
+            self._workspace, self.path, heading + arguments.text, lock_dir=self._lock_dir
+        )
         if not outcome.written:
             return ToolOutput(text=f"Nothing new: all of it already stands in {self.path}.")
         self.wrote = True

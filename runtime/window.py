@@ -168,6 +168,7 @@ class Window:
             self._parts.workspace,
             daily_log_path(self._parts.now().date()),
             lock_dir=self._parts.lock_dir,
+            origin="" if self._session.policy.is_private else self._session.key,
         )
         ended = await run_flush(
             self._session,

@@ -118,7 +118,8 @@ def main(root: Path) -> None:
     """Every write of the conversation, one after the other, until a child ends by itself."""
     for kill_before in range(1, MOST_WRITES):
         outcome = attempt(root / f"state-{kill_before}", kill_before)
-        print(json.dumps(outcome), flush=True)
+        sys.stdout.write(json.dumps(outcome) + "\n")
+        sys.stdout.flush()
         if not outcome["killed"]:
             return
 

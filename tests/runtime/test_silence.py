@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,5 +88,5 @@ def test_text_flows_while_it_cannot_be_the_token() -> None:
 def test_streaming_and_the_whole_text_agree(text: str, cuts: list[int]) -> None:
     """However the answer is cut into pieces, what was shown is what is delivered, but for white space."""
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    _, whole = streamed([text[a:b] for a, b in zip(edges, edges[1:], strict=False)])
+    _, whole = streamed([text[a:b] for a, b in pairwise(edges)])
     assert whole.split() == without_token(text).split()
