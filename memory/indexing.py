@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TIDY_AFTER_CHUNKS = 200
+
 Advance = Callable[[int, int], None]
 
 
@@ -88,6 +90,8 @@ async def _index_changes(
     store: Store, plan: IndexPlan, *, now_seconds: float, advance: Advance, force: bool = False
 ) -> FileOutcome:
     outcome = await sync_files(store, plan.corpus, now_seconds=now_seconds, advance=advance)
+    if outcome.indexed_chunks >= TIDY_AFTER_CHUNKS:
+        await store.tidy()
     if "sessions" not in plan.settings.sources:
         indexed = await store.file_states("sessions")
         if indexed:

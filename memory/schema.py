@@ -36,6 +36,7 @@ CREATE TABLE chunks (
     end_line INTEGER NOT NULL,
     heading_path TEXT NOT NULL,
     day TEXT,
+    content_hash TEXT NOT NULL,
     text TEXT NOT NULL
 ) STRICT;
 CREATE INDEX chunks_file ON chunks (file_id);

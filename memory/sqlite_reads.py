@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import get_args
 
-from nacre.memory.chunker import content_hash
 from nacre.memory.lexical import FTS_WEIGHTS, MatchQuery
 from nacre.memory.records import Chunk, FailedFile, Source, SourceCount
 from nacre.memory.sqlite_connection import Connection
@@ -15,7 +14,7 @@ from nacre.memory.store import FileState, Scope, Scored, StoreCounts
 
 _BM25 = f"bm25({', '.join(str(weight) for weight in FTS_WEIGHTS)})"
 CHUNK_COLUMNS = """
-SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, text
+SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, chunks.content_hash, text
 FROM chunks JOIN files ON files.id = chunks.file_id
 """
 
@@ -142,17 +141,17 @@ def counts(connection: Connection) -> StoreCounts:
     )
 
 
-def chunk_from_row(row: tuple[int, Source, str, int, int, int, str, str | None, str]) -> Chunk:
+def chunk_from_row(row: tuple[int, Source, str, int, int, int, str, str | None, str, str]) -> Chunk:
     """A row of `CHUNK_COLUMNS` as a chunk."""
-    _, source, path, ordinal, start_line, end_line, heading_path, day, text = row
+    _, source, path, ordinal, start_line, end_line, heading_path, day, digest, text = row
     return Chunk(
         source=source,
         path=path,
         start_line=start_line,
         end_line=end_line,
         text=text,
-        heading_path=tuple(json.loads(heading_path)),
+        heading_path=tuple(json.loads(heading_path)) if heading_path != "[]" else (),
         date=date.fromisoformat(day) if day else None,
-        content_hash=content_hash(text),
+        content_hash=digest,
         ordinal=ordinal,
     )

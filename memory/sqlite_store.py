@@ -94,14 +94,19 @@ class SqliteStore:
         return await self._words.run(reads.file_states, source)
 
     async def replace_files(self, files: Sequence[IndexedFile]) -> None:
-        """See `Store.replace_files`: one transaction for each file, the lock once for all."""
+        """See `Store.replace_files`: one transaction, since each costs the full-text index a segment."""
 
         def replace(connection: Connection) -> None:
             for file in files:
-                with transaction(connection):
-                    writes.replace_file(connection, file)
+                writes.replace_file(connection, file)
 
-        await self.write_with(replace)
+        await self._write(replace)
+
+    async def tidy(self) -> None:
+        """See `Store.tidy`: merges the full-text index in steps, each with the lock to itself."""
+        first = True
+        while await self._write(writes.merge_words, first=first):
+            first = False
 
     async def touch_files(self, states: Sequence[FileState]) -> None:
         """See `Store.touch_files`."""

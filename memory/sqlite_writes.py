@@ -10,9 +10,12 @@ from nacre.memory.records import Chunk, FailedFile, Source
 from nacre.memory.sqlite_connection import Connection
 from nacre.memory.store import FileState, IndexedFile
 
+MERGE_PAGES = 1_000
+"""Pages that one step of a merge writes: some milliseconds of the write lock."""
+
 _INSERT_CHUNK = """
-INSERT INTO chunks (id, file_id, ordinal, start_line, end_line, heading_path, day, text)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO chunks (id, file_id, ordinal, start_line, end_line, heading_path, day, content_hash, text)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _INSERT_FTS = f"INSERT INTO chunks_fts (rowid, {', '.join(FTS_COLUMNS)}) VALUES (?{', ?' * len(FTS_COLUMNS)})"
 _UPSERT_FILE = """
@@ -41,6 +44,14 @@ def replace_file(connection: Connection, file: IndexedFile) -> None:
     connection.execute(
         "DELETE FROM failures WHERE source = ? AND path = ?", (file.state.source, file.state.path)
     )
+
+
+def merge_words(connection: Connection, *, first: bool) -> bool:
+    """One step of merging the full-text index, which makes queries faster; whether more is left."""
+    before = connection.total_changes()
+    pages = -MERGE_PAGES if first else MERGE_PAGES
+    connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('merge', ?)", (pages,))
+    return connection.total_changes() - before >= 2
 
 
 def touch_files(connection: Connection, states: Sequence[FileState]) -> None:
@@ -112,5 +123,6 @@ def _chunk_row(chunk_id: int, file_id: int, chunk: Chunk) -> tuple[str | int | N
         chunk.end_line,
         json.dumps(chunk.heading_path, ensure_ascii=False) if chunk.heading_path else "[]",
         chunk.date.isoformat() if chunk.date else None,
+        chunk.content_hash,
         chunk.text,
     )

@@ -130,7 +130,10 @@ class Store(Protocol):
         """Every indexed file of a source, by stored path."""
 
     async def replace_files(self, files: Sequence[IndexedFile]) -> None:
-        """Each file's chunks take the place of what was stored for it: one file is all or nothing."""
+        """Each file's chunks take the place of what was stored for it: a file is all or nothing."""
+
+    async def tidy(self) -> None:
+        """Makes searching fast again after many changes; others can write in between."""
 
     async def touch_files(self, states: Sequence[FileState]) -> None:
         """New stat values for files whose content did not change."""
