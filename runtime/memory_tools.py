@@ -58,48 +58,6 @@ class GetArguments(ToolArguments):
 
 def memory_tools(engine: MemoryEngine, *, cites: bool) -> tuple[Tool, ...]:
     """The two tools over an engine; `cites` adds a `Source:` line to each snippet."""
-
-    async def search(arguments: SearchArguments) -> ToolOutput:
-        if not arguments.query.strip():
-            raise ToolFailed("query required: say in a few words what to look for.")
-        try:
-            report = await engine.search(
-                arguments.query,
-                max_results=arguments.max_results,
-                min_score=arguments.min_score,
-                after=arguments.after,
-                before=arguments.before,
-                sources=None if arguments.source is None else (arguments.source,),
-            )
-        except MemoryIndexError as error:
-            return _disabled({"results": []}, error)
-        found = len(report.hits)
-        return ToolOutput(
-            text=json.dumps(search_result(report, cites=cites), ensure_ascii=False, indent=1),
-            summary=f"{found} {'passage' if found == 1 else 'passages'} for {arguments.query.strip()[:60]!r}",
-        )
-
-    async def get(arguments: GetArguments) -> ToolOutput:
-        if not arguments.path.strip():
-            raise ToolFailed("path required: name a file from a search result.")
-        try:
-            excerpt = await engine.read(arguments.path, from_line=arguments.from_line, lines=arguments.lines)
-        except MemoryIndexError as error:
-            return _disabled({"path": arguments.path, "text": ""}, error)
-        result: dict[str, Any] = {"path": excerpt.path, "text": excerpt.text}
-        if excerpt.text:
-            result |= {
-                "startLine": excerpt.start_line,
-                "endLine": excerpt.end_line,
-                "totalLines": excerpt.total_lines,
-            }
-        if excerpt.truncated:
-            result["truncated"] = True
-        return ToolOutput(
-            text=json.dumps(result, ensure_ascii=False, indent=1),
-            summary=f"{excerpt.path}, nothing there yet" if excerpt.missing else excerpt.path,
-        )
-
     return (
         Tool(
             name="memory_search",
@@ -108,14 +66,57 @@ def memory_tools(engine: MemoryEngine, *, cites: bool) -> tuple[Tool, ...]:
                 "dates, people, preferences or todos."
             ),
             arguments=SearchArguments,
-            run=search,
+            run=lambda arguments: _search(engine, arguments, cites=cites),
         ),
         Tool(
             name="memory_get",
             description="Read lines of a memory file that a search found. Missing files give empty text.",
             arguments=GetArguments,
-            run=get,
+            run=lambda arguments: _get(engine, arguments),
         ),
+    )
+
+
+async def _search(engine: MemoryEngine, arguments: SearchArguments, *, cites: bool) -> ToolOutput:
+    if not arguments.query.strip():
+        raise ToolFailed("query required: say in a few words what to look for.")
+    try:
+        report = await engine.search(
+            arguments.query,
+            max_results=arguments.max_results,
+            min_score=arguments.min_score,
+            after=arguments.after,
+            before=arguments.before,
+            sources=None if arguments.source is None else (arguments.source,),
+        )
+    except MemoryIndexError as error:
+        return _disabled({"results": []}, error)
+    found = len(report.hits)
+    return ToolOutput(
+        text=json.dumps(search_result(report, cites=cites), ensure_ascii=False, indent=1),
+        summary=f"{found} {'passage' if found == 1 else 'passages'} for {arguments.query.strip()[:60]!r}",
+    )
+
+
+async def _get(engine: MemoryEngine, arguments: GetArguments) -> ToolOutput:
+    if not arguments.path.strip():
+        raise ToolFailed("path required: name a file from a search result.")
+    try:
+        excerpt = await engine.read(arguments.path, from_line=arguments.from_line, lines=arguments.lines)
+    except MemoryIndexError as error:
+        return _disabled({"path": arguments.path, "text": ""}, error)
+    result: dict[str, Any] = {"path": excerpt.path, "text": excerpt.text}
+    if excerpt.text:
+        result |= {
+            "startLine": excerpt.start_line,
+            "endLine": excerpt.end_line,
+            "totalLines": excerpt.total_lines,
+        }
+    if excerpt.truncated:
+        result["truncated"] = True
+    return ToolOutput(
+        text=json.dumps(result, ensure_ascii=False, indent=1),
+        summary=f"{excerpt.path}, nothing there yet" if excerpt.missing else excerpt.path,
     )
 
 
