@@ -29,8 +29,11 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     # otherwise it loads a `.env` from the working directory, wherever the owner happens to stand
     "LITELLM_MODE": "PRODUCTION",
+    # its aiohttp sessions, made on import, warn when a loop ends before they do; httpx closes with its client
+    "DISABLE_AIOHTTP_TRANSPORT": "True",
 }
 _LOGGERS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Proxy.stdout", "LiteLLM Router")
+_PYDANTIC_ABOUT_LITELLM = (r".*`ReadOnly` qualifier", r".*conflict with protected namespace")
 _PRICE_MAP = "model_prices_and_context_window_backup.json"
 
 # How many models are open on each event loop. litellm keeps one cache of HTTP clients for the whole
@@ -48,15 +51,13 @@ async def load_litellm() -> Any:
 
 
 def quiet_arguments(module: Any) -> dict[str, Any]:
-    """Arguments for `acompletion` that keep it to one request; silences its own deprecation warnings.
+    """Arguments for `acompletion` that keep it to one request; silences warnings about litellm's own code.
 
     Releases around 1.106 import their MCP gateway, which needs a package that does not come with them,
     whenever a request has tools; the argument that skips it is passed only where it is known, because
     other releases would send it on to the provider.
     """
-    # litellm uses deprecated corners of pydantic and silences that once, on import; a filter set since
-    # (warnings as errors in a test suite, for one) would turn its habit into failed requests
-    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\.")
+    _silence_warnings()
     arguments: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
     if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
         arguments["_skip_mcp_handler"] = True
@@ -128,6 +129,10 @@ def _is_loaded() -> bool:
 
 def _import_litellm() -> Any:
     theirs = "litellm" in sys.modules
+    if not theirs and "LITELLM_LOG" not in os.environ:
+        for name in _LOGGERS:
+            # it logs failures that we raise anyway, with parts of the request in them
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
@@ -147,12 +152,14 @@ def _tame(module: Any) -> None:
     module.suppress_debug_info = True
     # a history with tool calls is refused by some providers when a request (a summary) offers no tools
     module.modify_params = True
-    # its aiohttp sessions warn when a loop ends before their clean-up; httpx closes with its client
-    module.disable_aiohttp_transport = True
-    if "LITELLM_LOG" not in os.environ:
-        for name in _LOGGERS:
-            # it logs failures that we raise anyway, with parts of the request in them
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def _silence_warnings() -> None:
+    # litellm silences what pydantic says about its classes once, on import; a filter set since (warnings as
+    # errors in a test suite, for one) would turn its habits into failed requests
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\.")
+    for message in _PYDANTIC_ABOUT_LITELLM:
+        warnings.filterwarnings("ignore", message=message, category=UserWarning, module=r"pydantic\.")
 
 
 async def _close(client: Any) -> None:

@@ -1,0 +1,126 @@
+"""How a conversation is written for a provider."""
+
+from __future__ import annotations
+
+from nacre.runtime.model import ModelRequest, SystemPrompt
+from nacre.runtime.models.litellm_messages import completion_arguments, provider_call_id, takes_cache_marks
+from nacre.sessions.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    user_message,
+)
+
+PNG = Image(data="aGk=", mime_type="image/png")
+DATA_URI = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+
+
+def assistant(*content: Text | Thinking | ToolCall) -> AssistantMessage:
+    """An answer with these blocks."""
+    return AssistantMessage(
+        content=content, api="", provider="", model="", usage=None, stop_reason="stop", timestamp_ms=1
+    )
+
+
+def result(call_id: str, *content: Text | Image) -> ToolResultMessage:
+    """The result of the tool `look`."""
+    return ToolResultMessage(
+        tool_call_id=call_id, tool_name="look", content=content, is_error=False, timestamp_ms=1
+    )
+
+
+def sent(*messages: Message, model_name: str = "openai/gpt-4o") -> list[dict[str, object]]:
+    """The messages as they are sent, without a system prompt."""
+    request = ModelRequest(system=SystemPrompt(stable=""), messages=messages)
+    sent: list[dict[str, object]] = completion_arguments(request, model_name=model_name)["messages"]
+    return sent
+
+
+def test_thinking_is_not_sent_and_calls_are() -> None:
+    """An answer goes back as text and calls; its thinking stays here."""
+    call = ToolCall(id="c1", name="look", arguments={"where": "hier: ö"})
+    assert sent(assistant(Thinking(thinking="secret"), Text(text="Well"), call)) == [
+        {
+            "role": "assistant",
+            "content": "Well",
+            "tool_calls": [
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "look", "arguments": '{"where": "hier: ö"}'},
+                }
+            ],
+        }
+    ]
+
+
+def test_answers_without_content_are_left_out() -> None:
+    """Providers refuse empty assistant messages, so an answer of thinking alone is not sent."""
+    assert sent(assistant(), assistant(Thinking(thinking="hm"))) == []
+
+
+def test_images_of_a_person_and_of_a_tool() -> None:
+    """A person's image stands in the message; a tool's follows all results, in a user message."""
+    messages = sent(
+        UserMessage(content=(Text(text="Look"), PNG), timestamp_ms=1),
+        assistant(ToolCall(id="a", name="look"), ToolCall(id="b", name="look")),
+        result("a", PNG),
+        result("b", Text(text="nothing")),
+        user_message("And?", timestamp_ms=2),
+    )
+    assert messages[0]["content"] == [{"type": "text", "text": "Look"}, DATA_URI]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "user", "user"]
+    images = messages[4]["content"]
+    assert isinstance(images, list)
+    assert images[1:] == [DATA_URI]
+
+
+def test_an_empty_result_says_so() -> None:
+    """A tool that returned nothing still has a result with words in it."""
+    assert sent(result("a"))[0]["content"] == "(no output)"
+
+
+def test_arguments_that_were_broken_are_not_sent_again() -> None:
+    """The call stays, with an empty object in place of what no provider would take."""
+    call = ToolCall(id="a", name="look", invalid_arguments='{"where')
+    sent_calls = sent(assistant(call))[0]["tool_calls"]
+    assert isinstance(sent_calls, list)
+    assert sent_calls[0]["function"]["arguments"] == "{}"
+
+
+def test_foreign_call_ids_fit_every_provider() -> None:
+    """Ids are kept where they fit; others are made to, and stay different and paired with their result."""
+    assert provider_call_id("call_1-A") == "call_1-A"
+    long_ids = [provider_call_id(f"call|{'x' * 100}{number}") for number in range(2)]
+    assert len(set(long_ids)) == 2
+    assert all(len(call_id) <= 64 and "|" not in call_id for call_id in long_ids)
+    call, answer = sent(assistant(ToolCall(id="a|b", name="look")), result("a|b", Text(text="x")))
+    calls = call["tool_calls"]
+    assert isinstance(calls, list)
+    assert calls[0]["id"] == answer["tool_call_id"]
+
+
+def test_only_claude_gets_cache_marks() -> None:
+    """Marks go to Anthropic's models, wherever they are sold, and to nobody else."""
+    marked = ["anthropic/claude-sonnet-4-5", "claude-3-5-haiku", "openrouter/anthropic/claude-sonnet-4"]
+    plain = ["openai/gpt-4o", "openai/claude-like", "openrouter/openai/gpt-4o", "gpt-4o"]
+    assert all(takes_cache_marks(name) for name in marked)
+    assert not any(takes_cache_marks(name) for name in plain)
+
+
+def test_the_mark_does_not_change_the_request_it_came_from() -> None:
+    """Marking twice gives the same: the translation keeps nothing."""
+    messages = (
+        user_message("one", timestamp_ms=1),
+        assistant(Text(text="two")),
+        user_message("three", timestamp_ms=2),
+    )
+    first = sent(*messages, model_name="anthropic/claude-sonnet-4-5")
+    assert first == sent(*messages, model_name="anthropic/claude-sonnet-4-5")
+    assert first[0]["content"] == "one"
+    assert "cache_control" in str(first[2]["content"])
