@@ -59,13 +59,15 @@ CREATE INDEX chunk_vectors_vector ON chunk_vectors (vector_id);
 
 -- Also the embedding cache: a row that no chunk_vectors row points to is kept in case its text comes back.
 -- `embedding` is float32, little-endian, of length one; NULL says that the provider refuses this text.
+CREATE TABLE embedders (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+
 CREATE TABLE vectors (
     id INTEGER PRIMARY KEY,
-    embedder TEXT NOT NULL,
+    embedder_id INTEGER NOT NULL,
     text_hash BLOB NOT NULL,
-    embedding BLOB,
     used_at INTEGER NOT NULL,
-    UNIQUE (embedder, text_hash)
+    embedding BLOB,
+    UNIQUE (embedder_id, text_hash)
 ) STRICT;
 
 CREATE TABLE failures (

@@ -12,7 +12,7 @@ from nacre.memory.records import Chunk, FailedFile, Source, SourceCount
 from nacre.memory.sqlite_connection import Connection
 from nacre.memory.store import FileState, Scope, Scored, StoreCounts
 
-_BM25 = f"bm25({', '.join(str(weight) for weight in FTS_WEIGHTS)})"
+_BM25 = f"bm25(chunks_fts, {', '.join(str(weight) for weight in FTS_WEIGHTS)})"
 CHUNK_COLUMNS = """
 SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, chunks.content_hash, text
 FROM chunks JOIN files ON files.id = chunks.file_id
@@ -57,12 +57,13 @@ def file_states(connection: Connection, source: Source) -> dict[str, FileState]:
 def lexical(connection: Connection, query: MatchQuery, limit: int, scope: Scope) -> list[Scored]:
     """The best chunks by BM25."""
     where, arguments = scope_condition(connection, scope)
+    # `ORDER BY rank` would let FTS5 prepare and run a query of its own for each search, which takes longer.
     rows = connection.execute(
-        f"SELECT rowid, rank FROM chunks_fts WHERE chunks_fts MATCH ? AND rank MATCH '{_BM25}'"
-        f"{f' AND rowid IN ({where})' if where else ''} ORDER BY rank LIMIT ?",
+        f"SELECT rowid, {_BM25} AS score FROM chunks_fts WHERE chunks_fts MATCH ?"
+        f"{f' AND rowid IN ({where})' if where else ''} ORDER BY score LIMIT ?",
         (query.expression, *arguments, limit),
     )
-    return [Scored(chunk_id=chunk_id, score=-rank) for chunk_id, rank in rows]
+    return [Scored(chunk_id=chunk_id, score=-bm25) for chunk_id, bm25 in rows]
 
 
 def scope_condition(connection: Connection, scope: Scope) -> tuple[str, tuple[str, ...]]:

@@ -146,6 +146,8 @@ def _copy_vectors(connection: Connection, live: Path) -> None:
     """Copies vectors in runs, so that no transaction grows with the index."""
     connection.execute("ATTACH ? AS live", (str(live),))
     try:
+        with transaction(connection):
+            connection.execute("INSERT OR IGNORE INTO main.embedders (name) SELECT name FROM live.embedders")
         last = 0
         while True:
             end = connection.execute(
@@ -156,9 +158,10 @@ def _copy_vectors(connection: Connection, live: Path) -> None:
                 return
             with transaction(connection):
                 connection.execute(
-                    "INSERT OR IGNORE INTO main.vectors (embedder, text_hash, embedding, used_at)"
-                    " SELECT embedder, text_hash, embedding, used_at FROM live.vectors"
-                    " WHERE id > ? AND id <= ?",
+                    "INSERT OR IGNORE INTO main.vectors (embedder_id, text_hash, used_at, embedding)"
+                    " SELECT main.embedders.id, text_hash, used_at, embedding FROM live.vectors"
+                    " JOIN live.embedders ON live.embedders.id = embedder_id"
+                    " JOIN main.embedders USING (name) WHERE live.vectors.id > ? AND live.vectors.id <= ?",
                     (last, end),
                 )
             last = end

@@ -20,6 +20,7 @@ from nacre.memory.schema import migrate
 from nacre.memory.sqlite_connection import (
     Connection,
     ConnectionThread,
+    give_back_space,
     open_connection,
     quick_check,
     transaction,
@@ -107,6 +108,7 @@ class SqliteStore:
         first = True
         while await self._write(writes.merge_words, first=first):
             first = False
+        await self.write_with(give_back_space)
 
     async def touch_files(self, states: Sequence[FileState]) -> None:
         """See `Store.touch_files`."""

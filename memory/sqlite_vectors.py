@@ -40,12 +40,13 @@ def attach_known(
     by_chunk: dict[int, list[Piece]] = defaultdict(list)
     for piece in pieces:
         by_chunk[piece.chunk_id].append(piece)
+    embedder_id = _embedder_id(connection, embedder)
     known: dict[bytes, tuple[int, bytes | None]] = {}
     unknown: set[bytes] = set()
     for text_hash in {piece.text_hash for piece in pieces}:
         row = connection.execute(
-            "UPDATE vectors SET used_at = ? WHERE embedder = ? AND text_hash = ? RETURNING id, embedding",
-            (now_seconds, embedder, text_hash),
+            "UPDATE vectors SET used_at = ? WHERE embedder_id = ? AND text_hash = ? RETURNING id, embedding",
+            (now_seconds, embedder_id, text_hash),
         ).fetchone()
         if row is None:
             unknown.add(text_hash)
@@ -69,13 +70,20 @@ def put_vectors(
     connection: Connection, embedder: str, vectors: Mapping[bytes, Vector | None], now_seconds: int
 ) -> None:
     """Stores vectors by text hash; a zero vector is stored as refused, for nothing can be near it."""
+    embedder_id = _embedder_id(connection, embedder)
     rows = []
     for text_hash, vector in vectors.items():
         blob = None if vector is None else to_blob(vector)
-        rows.append((embedder, text_hash, None if blob is None or is_zero(blob) else blob, now_seconds))
+        rows.append((embedder_id, text_hash, now_seconds, None if blob is None or is_zero(blob) else blob))
     connection.executemany(
-        "INSERT OR REPLACE INTO vectors (embedder, text_hash, embedding, used_at) VALUES (?, ?, ?, ?)", rows
+        "INSERT OR REPLACE INTO vectors (embedder_id, text_hash, used_at, embedding) VALUES (?, ?, ?, ?)",
+        rows,
     )
+
+
+def _embedder_id(connection: Connection, name: str) -> int:
+    connection.execute("INSERT OR IGNORE INTO embedders (name) VALUES (?)", (name,))
+    return cast("int", connection.execute("SELECT id FROM embedders WHERE name = ?", (name,)).get)
 
 
 def detach_vectors(connection: Connection) -> None:
