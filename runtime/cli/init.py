@@ -38,7 +38,7 @@ def command(context: click.Context, as_json: bool) -> int:
         )
     except OSError as error:
         raise TurnBroken(
-            f"The folders could not be made: {error}. Choose others with --state-dir."
+            f"The folders could not be made: {error}. Choose others with --state-dir or --workspace."
         ) from error
     if as_json:
         sys.stdout.write(json_text(_facts(invocation, report)) + "\n")
