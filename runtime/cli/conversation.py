@@ -30,6 +30,11 @@ async def converse(invocation: Invocation, session_key: str) -> int:
         AgentError: the agent could not be opened.
     """
     screen = screen_on(sys.stdout, invocation.environment)
+    with keyboard_held_back():
+        return await _converse(invocation, session_key, screen)
+
+
+async def _converse(invocation: Invocation, session_key: str, screen: Screen) -> int:
     async with await Agent.open(environment=invocation.environment) as agent:
         _greet(agent, invocation, screen)
         meanings = {usage.split()[0]: meaning for usage, meaning in COMMANDS.items()}
@@ -59,7 +64,7 @@ async def _next_message(prompt: Prompt, screen: Screen) -> str | None:
 async def _turn(agent: Agent, inbound: Inbound, screen: Screen) -> None:
     view = TurnView(screen)
     try:
-        with keyboard_held_back(), on_interrupt(lambda: agent.stop(inbound)):
+        with on_interrupt(lambda: agent.stop(inbound)):
             async with aclosing(agent.stream(inbound)) as events:
                 async for event in events:
                     view.show(event)

@@ -112,12 +112,16 @@ class OwnerHistory(FileHistory):
 
 @contextlib.contextmanager
 def keyboard_held_back() -> Iterator[None]:
-    """While this is open, typed characters do not show; they wait for the next prompt."""
+    """While this is open, keys that are pressed between two prompts do not show, and wait for the next.
+
+    Ctrl-C still interrupts. Line editing by the kernel is off: it would swallow a Ctrl-D.
+    """
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    quiet = termios.tcgetattr(descriptor)
-    quiet[3] &= ~termios.ECHO
-    termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+    held = termios.tcgetattr(descriptor)
+    held[0] &= ~termios.ICRNL
+    held[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(descriptor, termios.TCSANOW, held)
     try:
         yield
     finally:
