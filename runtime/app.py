@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from nacre.memory.engine import MemoryEngine
-from nacre.memory.settings import index_path
 from nacre.memory.workspace import WorkspaceReport, ensure_workspace
 from nacre.runtime.budget import TIGHT_WINDOW_TOKENS, ContextBudget, resolve_budget
 from nacre.runtime.clock import Clock, epoch_ms, owner_zone, system_clock
-from nacre.runtime.config import Config
+from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.ids import NewId
 from nacre.runtime.lanes import Lanes
 from nacre.runtime.model import ChatModel
 from nacre.runtime.models.litellm_model import LiteLLMModel
 from nacre.runtime.models.offline import OfflineModel
+from nacre.runtime.open_memory import open_memory
 from nacre.runtime.settings import AgentSettings
 from nacre.runtime.tokenizer import count_tokens_for
 from nacre.runtime.turn import TurnParts
 from nacre.sessions.index import SessionIndex
 
-AGENT_ID = "main"
 LANE_WAIT_SECONDS = 600.0
 
 
@@ -52,7 +50,9 @@ async def assemble(
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
     chat_model = model or _model(config, now, offline)
     budget = _budget(settings.agent, chat_model)
-    memory = await _memory(config, now, watch=watch)
+    memory = await open_memory(config, now)
+    if memory is not None and watch and settings.agent.memory_search.sync.watch:
+        await memory.start_watching()
     sessions_dir = config.state_dir / "agents" / AGENT_ID / "sessions"
     turn = TurnParts(
         settings=settings,
@@ -112,22 +112,6 @@ def _budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
         flush_enabled=compaction.memory_flush.enabled,
         compaction_enabled=compaction.enabled,
     )
-
-
-async def _memory(config: Config, now: Clock, *, watch: bool) -> MemoryEngine | None:
-    settings = config.settings.agent.memory_search
-    if not settings.enabled:
-        return None
-    engine = await MemoryEngine.open(
-        workspace=config.workspace,
-        index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
-        settings=settings,
-        embedder=None,
-        now=now,
-    )
-    if watch and settings.sync.watch:
-        await engine.start_watching()
-    return engine
 
 
 def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:

@@ -17,6 +17,9 @@ from nacre.runtime.errors import ConfigError
 from nacre.runtime.settings import Settings, unread_keys
 
 SETTINGS_FILE = "nacre.json5"
+AGENT_ID = "main"
+"""The one agent of a state folder."""
+
 STATE_DIR_VARIABLE = "NACRE_STATE_DIR"
 WORKSPACE_VARIABLE = "NACRE_WORKSPACE"
 MODEL_VARIABLE = "NACRE_MODEL"
