@@ -51,7 +51,7 @@ async def assemble(
     chat_model = model or _model(config, now, offline)
     budget = _budget(settings.agent, chat_model)
     memory = await open_memory(config, now)
-    if memory is not None and watch and settings.agent.memory_search.sync.watch:
+    if memory is not None and watch:
         await memory.start_watching()
     sessions_dir = config.state_dir / "agents" / AGENT_ID / "sessions"
     turn = TurnParts(
