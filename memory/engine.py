@@ -119,6 +119,8 @@ class MemoryEngine:
             explain=explain,
             settings=usual,
             vectors=vectors,
+            scale=self._syncing.cosine_scale,
+            now=self._now(),
         )
         result: Answer = await self._syncing.with_store(lambda store: answer(store, question))
         embedder = self._plan.embedder

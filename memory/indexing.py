@@ -24,7 +24,7 @@ from nacre.memory.records import Source
 from nacre.memory.settings import MemorySearchSettings
 from nacre.memory.store import IndexedFile, Store
 from nacre.memory.sync_files import Corpus, FileOutcome, sync_files
-from nacre.memory.sync_vectors import attach_known_vectors
+from nacre.memory.sync_vectors import SCALE_ROW, attach_known_vectors
 from nacre.memory.transcripts import TranscriptSource, sync_transcripts
 
 if TYPE_CHECKING:
@@ -162,4 +162,4 @@ def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutc
 
 
 def _kept_meta(meta: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in meta.items() if key.startswith("last_sync")}
+    return {key: value for key, value in meta.items() if key.startswith(("last_sync", SCALE_ROW))}

@@ -23,7 +23,7 @@ _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
-_INTERESTING = frozenset("#`~|-*+=0123456789 \t")
+_INTERESTING = frozenset(["", *"#`~|-*+=0123456789 \t"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,6 +58,10 @@ class QueryVectors:
             return None
         return task.result() or None
 
+    def legible(self, text: str) -> float:
+        """The share of `text` in scripts that the embedder can read."""
+        return self._embedder.reads(text)
+
     async def close(self) -> None:
         """Gives up on answers that are still on their way."""
         tasks = list(self._asked.values())

@@ -1,4 +1,4 @@
-"""From a query to hits: candidates from the store, ranked, explained, cut to snippets. Reads only.
+"""From a query to hits: candidates from the store, ranked, cut to snippets. Reads only.
 
 Nothing here waits for a sync; a list that fails leaves the other one's hits and a sentence in `degraded`.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from nacre.memory.cosine_scale import CosineScale
 from nacre.memory.lexical import MatchQuery, match_query
 from nacre.memory.query_vectors import QueryVectors
-from nacre.memory.records import Chunk, HitExplanation, SearchHit, SearchMode, citation
+from nacre.memory.ranking import Candidates, Ranked, Wanted, rank, snippets
+from nacre.memory.records import SearchHit, SearchMode, citation
 from nacre.memory.settings import QuerySettings
 from nacre.memory.store import Scope, Scored, Store
 
@@ -31,6 +34,8 @@ class Question:
     explain: bool
     settings: QuerySettings
     vectors: QueryVectors | None
+    scale: CosineScale
+    now: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,19 +44,14 @@ class Answer:
 
     hits: tuple[SearchHit, ...]
     mode: SearchMode
-    degraded: str
+    degraded: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidates:
-    """What both lists found: chunks by id, −bm25 and cosine of those that have one."""
-
+class _Lists:
     words: Sequence[Scored]
     nearest: Sequence[Scored]
-    cosines: Mapping[int, float]
-    chunks: Mapping[int, Chunk]
-    had_vector: bool = False
-    missing: bool = False
+    vector: Sequence[float] | None
 
 
 async def answer(store: Store, question: Question) -> Answer:
@@ -61,57 +61,73 @@ async def answer(store: Store, question: Question) -> Answer:
         IndexUnusable, IndexClosed: the store cannot be read.
     """
     text = " ".join(question.text.split())[:MAX_QUERY_CHARS]
-    query = match_query(text)
     if not text or not question.scope.sources:
-        return Answer(hits=(), mode="none", degraded="")
-    found = await _candidates(store, question, text, query)
-    if found.missing:
+        return Answer(hits=(), mode="none")
+    query = match_query(text)
+    lists = await _lists(store, question, text, query)
+    found = await _candidates(store, question, lists)
+    if len(found.chunks) < len({item.chunk_id for item in (*lists.words, *lists.nearest)}):
         # A rebuild was published between the lists and the chunks.
-        found = await _candidates(store, question, text, query)
-    degraded = ""
-    if question.vectors is not None and not found.had_vector:
-        degraded = f"Only words were searched. {question.vectors.problem}".strip()
-    mode: SearchMode = "lexical"
-    if found.had_vector:
-        mode = "hybrid" if question.settings.hybrid.enabled else "vector"
-    return Answer(hits=tuple(_hits(found, question)), mode=mode, degraded=degraded)
+        lists = await _lists(store, question, text, query)
+        found = await _candidates(store, question, lists)
+    wanted = Wanted(
+        text=text,
+        query=query,
+        today=question.now.date(),
+        legible=question.vectors.legible(text) if question.vectors else 1.0,
+        scale=question.scale,
+        max_results=question.max_results,
+        min_score=question.min_score,
+    )
+    ranked = rank(found, wanted, question.settings.hybrid)
+    shown = snippets(ranked, found, query)
+    hits = [_hit(item, snippet, question) for item, snippet in zip(ranked, shown, strict=True)]
+    return Answer(hits=tuple(hits), mode=_mode(question, lists), degraded=_degraded(question, lists))
 
 
-async def _candidates(store: Store, question: Question, text: str, query: MatchQuery | None) -> Candidates:
-    words, (nearest, cosines_of) = await asyncio.gather(
+async def _lists(store: Store, question: Question, text: str, query: MatchQuery | None) -> _Lists:
+    words, (nearest, vector) = await asyncio.gather(
         _by_words(store, question, query), _by_vector(store, question, text)
     )
-    if nearest and not question.settings.hybrid.enabled:
+    if vector is not None and not question.settings.hybrid.enabled:
         words = []
-    ids = list(dict.fromkeys([item.chunk_id for item in (*words, *nearest)]))
-    known = {item.chunk_id: item.score for item in nearest}
-    others = [chunk_id for chunk_id in ids if chunk_id not in known]
-    chunks, more = await asyncio.gather(store.chunks(ids), _cosines(store, cosines_of, others))
-    return Candidates(
-        words=words,
-        nearest=nearest,
-        cosines=known | dict(more),
-        chunks=chunks,
-        had_vector=cosines_of is not None,
-        missing=len(chunks) < len(ids),
-    )
+    return _Lists(words=words, nearest=nearest, vector=vector)
 
 
 async def _by_words(store: Store, question: Question, query: MatchQuery | None) -> Sequence[Scored]:
     if query is None:
         return []
-    return await store.lexical(query, limit=POOL, scope=question.scope)
+    return await store.lexical(query, limit=_pool(question), scope=question.scope)
 
 
 async def _by_vector(
     store: Store, question: Question, text: str
 ) -> tuple[Sequence[Scored], Sequence[float] | None]:
-    if question.vectors is None:
-        return [], None
-    vector = await question.vectors.vector(text)
+    vector = await question.vectors.vector(text) if question.vectors is not None else None
     if vector is None:
         return [], None
-    return await store.nearest(vector, limit=POOL, scope=question.scope), vector
+    return await store.nearest(vector, limit=_pool(question), scope=question.scope), vector
+
+
+async def _candidates(store: Store, question: Question, lists: _Lists) -> Candidates:
+    ids = list(dict.fromkeys(item.chunk_id for item in (*lists.words, *lists.nearest)))
+    known = {item.chunk_id: item.score for item in lists.nearest}
+    literal = question.settings.hybrid.fusion == "seed"
+    unscored = [] if literal else [chunk_id for chunk_id in ids if chunk_id not in known]
+    chunks, more, count, ages = await asyncio.gather(
+        store.chunks(ids),
+        _cosines(store, lists.vector, unscored),
+        store.chunk_count(),
+        _ages(store, question, ids),
+    )
+    return Candidates(
+        words=lists.words,
+        nearest=lists.nearest,
+        cosines={**known, **more},
+        chunks=chunks,
+        chunk_count=count,
+        ages=ages,
+    )
 
 
 async def _cosines(
@@ -122,46 +138,42 @@ async def _cosines(
     return await store.cosines(vector, chunk_ids)
 
 
-def _hits(found: Candidates, question: Question) -> list[SearchHit]:
-    best_words = max((item.score for item in found.words), default=0.0)
-    best_cosine = max(found.cosines.values(), default=0.0)
-    words = {item.chunk_id: (rank, item.score) for rank, item in enumerate(found.words, start=1)}
-    nearest = {item.chunk_id: rank for rank, item in enumerate(found.nearest, start=1)}
-    hits = []
-    for chunk_id, chunk in found.chunks.items():
-        rank, score = words.get(chunk_id, (None, None))
-        cosine = found.cosines.get(chunk_id)
-        parts = []
-        if found.words:
-            parts.append(score / best_words if score and best_words > 0 else 0.0)
-        if found.had_vector:
-            parts.append(max(0.0, cosine) / best_cosine if cosine and best_cosine > 0 else 0.0)
-        final = sum(parts) / len(parts) if parts else 0.0
-        if final < question.min_score:
-            continue
-        explanation = HitExplanation(
-            lexical_rank=rank,
-            lexical_score=score,
-            vector_rank=nearest.get(chunk_id),
-            cosine=cosine,
-            fused=final,
-            decay_factor=1.0,
-            mmr_rank=None,
-            final=final,
-        )
-        hits.append(_hit(chunk, final, explanation if question.explain else None))
-    hits.sort(key=lambda hit: (-hit.score, hit.path, hit.start_line))
-    return hits[: question.max_results]
+async def _ages(store: Store, question: Question, chunk_ids: Sequence[int]) -> Mapping[int, float]:
+    if not question.settings.hybrid.temporal_decay.enabled:
+        return {}
+    now_seconds = question.now.timestamp()
+    changed = await store.modified_ns(chunk_ids)
+    return {chunk_id: now_seconds - at / 1e9 for chunk_id, at in changed.items()}
 
 
-def _hit(chunk: Chunk, score: float, explanation: HitExplanation | None) -> SearchHit:
+def _pool(question: Question) -> int:
+    hybrid = question.settings.hybrid
+    if hybrid.fusion == "seed":
+        return min(200, max(1, question.max_results * hybrid.candidate_multiplier))
+    return max(POOL, question.max_results)
+
+
+def _mode(question: Question, lists: _Lists) -> SearchMode:
+    if lists.vector is None:
+        return "lexical"
+    return "hybrid" if question.settings.hybrid.enabled else "vector"
+
+
+def _degraded(question: Question, lists: _Lists) -> str:
+    if question.vectors is None or lists.vector is not None:
+        return ""
+    return f"Only words were searched. {question.vectors.problem}".strip()
+
+
+def _hit(item: Ranked, snippet: str, question: Question) -> SearchHit:
+    chunk = item.chunk
     return SearchHit(
         path=chunk.path,
         start_line=chunk.start_line,
         end_line=chunk.end_line,
-        score=score,
-        snippet=chunk.text[:700],
+        score=item.explanation.final,
+        snippet=snippet,
         source=chunk.source,
         citation=citation(chunk.path, chunk.start_line, chunk.end_line),
-        explain=explanation,
+        explain=item.explanation if question.explain else None,
     )

@@ -98,6 +98,32 @@ def chunks(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, Chunk]
     return {row[0]: chunk_from_row(row) for row in rows}
 
 
+def modified_ns(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, int]:
+    """When the files of chunks were last changed."""
+    rows = connection.execute(
+        "SELECT chunks.id, mtime_ns FROM chunks JOIN files ON files.id = file_id"
+        " WHERE chunks.id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(chunk_ids)),),
+    )
+    return {int(chunk_id): int(changed_ns) for chunk_id, changed_ns in rows}
+
+
+class ChunkCounter:
+    """Counts chunks again only after somebody wrote. For one reader connection."""
+
+    def __init__(self) -> None:
+        self._data_version = -1
+        self._count = 0
+
+    def count(self, connection: Connection) -> int:
+        """How many chunks there are."""
+        version = connection.pragma("data_version")
+        if version != self._data_version:
+            self._count = connection.execute("SELECT count(*) FROM chunks").get
+            self._data_version = version
+        return self._count
+
+
 def failures(connection: Connection, source: Source) -> dict[str, FailedFile]:
     """Files that could not be indexed."""
     rows = connection.execute(

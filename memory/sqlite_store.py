@@ -55,6 +55,7 @@ class SqliteStore:
         self._writer = ConnectionThread("memory-writer", lambda: open_connection(path))
         self._words = ConnectionThread("memory-words", lambda: open_connection(path, read_only=True))
         self._vectors = ConnectionThread("memory-vectors", self._open_for_vectors)
+        self._counter = reads.ChunkCounter()
         self._vector_reader = vectors.VectorReader()
         self._engine = VectorEngine(name="off")
 
@@ -133,6 +134,14 @@ class SqliteStore:
     async def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
         """See `Store.chunks`."""
         return await self._words.run(reads.chunks, chunk_ids)
+
+    async def chunk_count(self) -> int:
+        """See `Store.chunk_count`."""
+        return await self._words.run(self._counter.count)
+
+    async def modified_ns(self, chunk_ids: Sequence[int]) -> Mapping[int, int]:
+        """See `Store.modified_ns`."""
+        return await self._words.run(reads.modified_ns, chunk_ids)
 
     async def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
         """See `Store.without_vectors`."""

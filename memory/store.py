@@ -153,6 +153,12 @@ class Store(Protocol):
     async def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
         """Chunks by id; unknown ids are left out."""
 
+    async def chunk_count(self) -> int:
+        """How many chunks there are; quick enough for every search."""
+
+    async def modified_ns(self, chunk_ids: Sequence[int]) -> Mapping[int, int]:
+        """When the files of these chunks were last changed, in nanoseconds since the epoch."""
+
     async def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
         """The next chunks, by id, that have no vectors attached."""
 

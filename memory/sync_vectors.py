@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nacre.memory.cosine_scale import DEFAULT_SCALE, CosineScale, measured_scale
 from nacre.memory.embedder import EmbeddingFailed, TextRefused, embedding_texts
 from nacre.memory.records import Chunk
 from nacre.memory.store import Piece, Store, Vector
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 GROUP_CHUNKS = 256
 CONCURRENT_CALLS = 4
 HASH_BYTES = 16
+SCALE_ROW = "cosine_scale"
 
 
 @dataclass
@@ -73,6 +76,27 @@ async def attach_known_vectors(
         pieces, _ = pieces_of(rows, embedder.piece_tokens)
         await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
         above_id = rows[-1][0]
+
+
+async def keep_scale(store: Store, embedder: Embedder, embedder_key: str) -> None:
+    """Measures what this embedder's cosines mean, once, and keeps it with the index."""
+    kept = json.loads((await store.meta()).get(SCALE_ROW, "{}"))
+    if kept.get("embedder") == embedder_key:
+        return
+    try:
+        scale = await measured_scale(embedder)
+    except EmbeddingFailed:
+        return
+    row = {"embedder": embedder_key, "unrelated": scale.unrelated, "related": scale.related}
+    await store.set_meta({SCALE_ROW: json.dumps(row)})
+
+
+def stored_scale(meta: Mapping[str, str], embedder_key: str) -> CosineScale:
+    """The scale that `keep_scale` kept for this embedder, or the usual one."""
+    kept = json.loads(meta.get(SCALE_ROW, "{}"))
+    if kept.get("embedder") != embedder_key:
+        return DEFAULT_SCALE
+    return CosineScale(unrelated=kept["unrelated"], related=kept["related"])
 
 
 def pieces_of(

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
 
+from nacre.memory.cosine_scale import DEFAULT_SCALE
 from nacre.memory.embedder import EmbeddingFailed
 from nacre.memory.errors import IndexClosed, IndexDamaged, MemoryIndexError
 from nacre.memory.identity import embedder_change, identity_problem, stored_identity
@@ -25,7 +26,7 @@ from nacre.memory.sqlite_store import SqliteStore
 from nacre.memory.status import Moment
 from nacre.memory.store import Store
 from nacre.memory.sync_files import FileOutcome
-from nacre.memory.sync_vectors import VectorOutcome, embed_pending
+from nacre.memory.sync_vectors import VectorOutcome, embed_pending, keep_scale, stored_scale
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,8 @@ class Syncing:
         self._files_problem = self._vector_problem = ""
         self._questions = QueryVectors(plan.embedder) if plan.embedder else None
         self._closed = False
+        self.cosine_scale = DEFAULT_SCALE
+        """What the embedder's cosines mean; measured once for each embedder and kept with the index."""
 
     @classmethod
     async def open(cls, plan: IndexPlan, now: Callable[[], datetime]) -> Syncing:
@@ -125,7 +128,9 @@ class Syncing:
         """What embeds questions, unless the stored vectors are another embedder's: then why not."""
         if self._questions is None:
             return None, ""
-        stored = stored_identity(await self.with_store(lambda store: store.meta()))
+        meta = await self.with_store(lambda store: store.meta())
+        self.cosine_scale = stored_scale(meta, self._plan.embedder_key)
+        stored = stored_identity(meta)
         if stored and (change := embedder_change(stored, self._plan.identity)):
             return None, f"Only words were searched, because {change} and new vectors are not made yet."
         return self._questions, ""
@@ -199,6 +204,7 @@ class Syncing:
         if embedder is None:
             return VectorOutcome()
         now_seconds, cache = int(self._now().timestamp()), self._plan.settings.cache
+        await self.with_store(lambda store: keep_scale(store, embedder, self._plan.embedder_key))
         outcome = await self.with_store(
             lambda store: embed_pending(
                 store,

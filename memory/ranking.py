@@ -1,0 +1,156 @@
+"""From candidates to an ordered, explained list: fusion, threshold, decay, diversity. Pure decisions.
+
+The order of these is a decision: the least score is applied before decay, so that an old exact hit can sink
+but not vanish, and neither depends on how many results were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from nacre.memory.cosine_scale import DEFAULT_SCALE, CosineScale
+from nacre.memory.decay import chunk_decay
+from nacre.memory.diversity import mmr_order
+from nacre.memory.evidence import Finder, rarity
+from nacre.memory.fusion import Asked, Candidate, fuse, look_at, seed_scores
+from nacre.memory.lexical import MatchQuery
+from nacre.memory.query_dates import named_days
+from nacre.memory.records import Chunk, HitExplanation
+from nacre.memory.settings import HybridSettings
+from nacre.memory.snippet import cut_snippet
+from nacre.memory.store import Scored
+
+DIVERSE_POOL = 60
+"""How many of the best candidates diversity chooses from."""
+
+_WEIGHING_POOL = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """What both lists found, and what the chunks say. `ages` are seconds since the file last changed."""
+
+    words: Sequence[Scored]
+    nearest: Sequence[Scored]
+    cosines: Mapping[int, float]
+    chunks: Mapping[int, Chunk]
+    chunk_count: int
+    ages: Mapping[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the list is made for."""
+
+    text: str
+    query: MatchQuery | None
+    today: date
+    legible: float = 1.0
+    scale: CosineScale = DEFAULT_SCALE
+    max_results: int
+    min_score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A chunk in its place, with its score and how it came about."""
+
+    chunk: Chunk
+    explanation: HitExplanation
+
+
+def rank(found: Candidates, wanted: Wanted, settings: HybridSettings) -> list[Ranked]:
+    """The best chunks, at most `max_results`, highest score first."""
+    candidates = list(_candidates(found))
+    asked = Asked(
+        query=wanted.query,
+        days=named_days(wanted.text, wanted.today),
+        chunk_count=found.chunk_count,
+        legible=wanted.legible,
+        scale=wanted.scale,
+        vector_weight=settings.vector_weight,
+        text_weight=settings.text_weight,
+    )
+    fused = (seed_scores if settings.fusion == "seed" else fuse)(candidates, asked)
+    ranked = [
+        Ranked(chunk=item.chunk, explanation=_explained(item, fused[item.chunk_id], found, wanted, settings))
+        for item in candidates
+        if fused[item.chunk_id] >= wanted.min_score
+    ]
+    ranked.sort(key=_best_first)
+    if settings.mmr.enabled:
+        ranked = _diverse(ranked[:DIVERSE_POOL], settings.mmr.lambda_, wanted.max_results)
+    return ranked[: wanted.max_results]
+
+
+def snippets(ranked: Sequence[Ranked], found: Candidates, query: MatchQuery | None) -> list[str]:
+    """What to show of each chunk."""
+    if query is None:
+        return [cut_snippet(item.chunk.text, None, ()) for item in ranked]
+    finder = Finder(query)
+    first = [item for item in _candidates(found) if (item.lexical_rank or _WEIGHING_POOL) < _WEIGHING_POOL]
+    weights = rarity(list(look_at(first, query).values()), len(finder.terms))
+    return [cut_snippet(item.chunk.text, finder, weights) for item in ranked]
+
+
+def _candidates(found: Candidates) -> list[Candidate]:
+    words = {item.chunk_id: (place, item.score) for place, item in enumerate(found.words, start=1)}
+    nearest = {item.chunk_id: place for place, item in enumerate(found.nearest, start=1)}
+    result = []
+    for chunk_id in dict.fromkeys((*words, *nearest)):
+        chunk = found.chunks.get(chunk_id)
+        if chunk is None:
+            continue
+        lexical_rank, lexical_score = words.get(chunk_id, (None, None))
+        result.append(
+            Candidate(
+                chunk_id=chunk_id,
+                chunk=chunk,
+                lexical_rank=lexical_rank,
+                lexical_score=lexical_score,
+                vector_rank=nearest.get(chunk_id),
+                cosine=found.cosines.get(chunk_id),
+            )
+        )
+    return result
+
+
+def _explained(
+    item: Candidate, score: float, found: Candidates, wanted: Wanted, settings: HybridSettings
+) -> HitExplanation:
+    factor = 1.0
+    if settings.temporal_decay.enabled:
+        factor = chunk_decay(
+            item.chunk,
+            today=wanted.today,
+            half_life_days=settings.temporal_decay.half_life_days,
+            modified_seconds_ago=found.ages.get(item.chunk_id),
+        )
+    return HitExplanation(
+        lexical_rank=item.lexical_rank,
+        lexical_score=item.lexical_score,
+        vector_rank=item.vector_rank,
+        cosine=item.cosine,
+        fused=score,
+        decay_factor=factor,
+        mmr_rank=None,
+        final=score * factor,
+    )
+
+
+def _diverse(ranked: Sequence[Ranked], lambda_: float, max_results: int) -> list[Ranked]:
+    """The first `max_results` that diversity picks, again by score, as the published example shows them."""
+    order = mmr_order(
+        [item.chunk.text for item in ranked], [item.explanation.final for item in ranked], lambda_
+    )
+    picked = [
+        replace(ranked[at], explanation=replace(ranked[at].explanation, mmr_rank=place))
+        for place, at in enumerate(order[:max_results], start=1)
+    ]
+    return sorted(picked, key=_best_first)
+
+
+def _best_first(item: Ranked) -> tuple[float, str, int]:
+    return (-item.explanation.final, item.chunk.path, item.chunk.ordinal)

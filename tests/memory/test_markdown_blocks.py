@@ -1,0 +1,49 @@
+"""Seams and headings of Markdown lines."""
+
+from __future__ import annotations
+
+from nacre.memory.markdown_blocks import SEAM_BLOCK, SEAM_HEADING, SEAM_ITEM, SEAM_NEVER, outline
+
+
+def test_heading_paths_follow_the_levels() -> None:
+    """A heading closes those of its level and below; what lines have in common is the path over them."""
+    lines = ["# A", "x", "## B", "x", "### C", "x", "## D", "x", "# E", "x"]
+    headings = outline(lines).headings
+
+    assert headings.path_over(1, 1) == ("A",)
+    assert headings.path_over(5, 5) == ("A", "B", "C")
+    assert headings.path_over(5, 7) == ("A",)
+    assert headings.path_over(7, 9) == ()
+    assert headings.path_over(9, 9) == ("E",)
+
+
+def test_underlined_headings_count_and_rules_do_not() -> None:
+    """`Title` over `===` or `---` is a heading; `---` after a blank line or a list is not."""
+    lines = ["Title", "=====", "x", "", "Part", "---", "x", "", "---", "- item", "---"]
+
+    assert outline(lines).headings.paths == (("Title",), ("Title", "Part"))
+
+
+def test_closing_hashes_are_not_part_of_a_heading() -> None:
+    """`## B ##` is the heading B, and `#hashtag` is none."""
+    assert outline(["## B ##", "#hashtag"]).headings.paths == (("B",),)
+
+
+def test_seams_rank_headings_over_blocks_over_items_over_lines() -> None:
+    """The higher the seam, the better the place to cut."""
+    lines = ["# A", "x", "", "para", "goes on", "- item", "  on", "- item", "## B", "x"]
+    seams = outline(lines).seams
+
+    assert seams[8] > seams[3] > seams[7] > seams[4] > SEAM_NEVER
+    assert seams[8] >= SEAM_HEADING
+    assert (seams[3], seams[7]) == (SEAM_BLOCK, SEAM_ITEM)
+    assert seams[1] == SEAM_NEVER
+
+
+def test_a_fence_ends_only_with_its_own_kind() -> None:
+    """Tildes do not close backticks, and an unclosed fence reaches to the end."""
+    closed = outline(["```", "~~~", "# no", "```", "# yes"])
+    unclosed = outline(["```", "# no"])
+
+    assert closed.headings.paths == (("yes",),)
+    assert unclosed.headings.paths == ()

@@ -1,0 +1,85 @@
+"""What a listing means for the index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nacre.memory.discovery import Discovery, FoundFile
+from nacre.memory.records import FailedFile
+from nacre.memory.store import FileState
+from nacre.memory.sync_plan import RACY_NS, batches, next_failure, plan_changes
+
+READ_AT = 10 * RACY_NS
+
+
+def _found(path: str, *, size: int = 5, mtime_ns: int = 1, inode: int = 7) -> FoundFile:
+    return FoundFile(path=path, absolute=Path("/w") / path, size=size, mtime_ns=mtime_ns, inode=inode)
+
+
+def _stored(path: str, *, mtime_ns: int = 1) -> FileState:
+    return FileState(
+        source="memory", path=path, content_hash="h", size=5, mtime_ns=mtime_ns, inode=7, read_at_ns=READ_AT
+    )
+
+
+def _listing(*files: FoundFile, unreadable: tuple[str, ...] = ()) -> Discovery:
+    return Discovery(files=files, skipped=(), unreadable=unreadable)
+
+
+def test_a_file_with_the_same_stat_is_not_read() -> None:
+    """Size, time stamp and inode together prove that nothing changed."""
+    changes = plan_changes(_listing(_found("a.md")), {"a.md": _stored("a.md")}, {}, now_seconds=0)
+
+    assert (changes.to_read, changes.unchanged) == ((), 1)
+
+
+def test_any_difference_of_the_stat_has_the_file_read() -> None:
+    """A new size, time or inode means that the file may have changed."""
+    for file in (_found("a.md", size=6), _found("a.md", mtime_ns=2), _found("a.md", inode=8)):
+        assert plan_changes(_listing(file), {"a.md": _stored("a.md")}, {}, now_seconds=0).to_read == (file,)
+
+
+def test_a_file_changed_just_before_it_was_read_is_read_again() -> None:
+    """Its next change might get the same time stamp."""
+    racy = READ_AT - RACY_NS // 2
+    file = _found("a.md", mtime_ns=racy)
+
+    changes = plan_changes(_listing(file), {"a.md": _stored("a.md", mtime_ns=racy)}, {}, now_seconds=0)
+
+    assert changes.to_read == (file,)
+
+
+def test_files_that_are_gone_are_removed_unless_nobody_could_look() -> None:
+    """A path under a folder that could not be read is kept."""
+    stored = {path: _stored(path) for path in ("gone.md", "drive/kept.md")}
+
+    changes = plan_changes(_listing(unreadable=("drive",)), stored, {}, now_seconds=0)
+
+    assert changes.to_remove == ("gone.md",)
+
+
+def test_a_failed_file_waits_until_its_next_try_is_due() -> None:
+    """Each failure in a row doubles the wait, up to an hour; when it is due, the file is read."""
+    first = next_failure("a.md", "no", None, now_seconds=100)
+    second = next_failure("a.md", "no", first, now_seconds=100)
+    late = next_failure(
+        "a.md",
+        "no",
+        FailedFile(path="a.md", problem="no", attempts=50, retry_at_seconds=0),
+        now_seconds=100,
+    )
+
+    assert (first.retry_at_seconds, second.retry_at_seconds, late.retry_at_seconds) == (130, 160, 3700)
+    waiting = plan_changes(_listing(_found("a.md")), {}, {"a.md": first}, now_seconds=129)
+    due = plan_changes(_listing(_found("a.md")), {}, {"a.md": first}, now_seconds=130)
+    assert (waiting.to_read, waiting.waiting) == ((), (first,))
+    assert len(due.to_read) == 1
+
+
+def test_batches_are_bounded_by_bytes_and_number() -> None:
+    """No batch is over either bound, except for one file that is larger by itself; order is kept."""
+    files = [_found(f"{number}.md", size=size) for number, size in enumerate([4, 4, 4, 50, 1, 1, 1])]
+
+    runs = batches(files, max_bytes=10, max_files=2)
+
+    assert [[file.size for file in run] for run in runs] == [[4, 4], [4], [50], [1, 1], [1]]
