@@ -32,6 +32,8 @@ def event_line(event: Event) -> Line | None:
             return f"· {one_line(event.tool_name)}: {one_line(event.summary)}", "dim"
         case FlushEnded():
             return _flush_line(event)
+        case CompactionEnded(reason="manual"):
+            return None  # the reply to /compact says it
         case CompactionEnded(problem=""):
             before, after = short_count(event.tokens_before), short_count(event.tokens_after)
             return f"· history compacted {before} → {after} tokens", "dim"

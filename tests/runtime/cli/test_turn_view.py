@@ -110,7 +110,7 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
             "· history compacted 31.2k → 9.8k tokens",
         ),
         (
-            CompactionEnded(reason="manual", tokens_before=9, tokens_after=9, problem="Too short."),
+            CompactionEnded(reason="overflow", tokens_before=9, tokens_after=9, problem="Too short."),
             "· history was not compacted: Too short.",
         ),
         (ModelRetried(attempt=1, delay_seconds=2.0, problem="Busy."), "· Busy. Attempt 2 in 2 s."),
@@ -121,6 +121,12 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
 def test_each_event_is_one_line(event: Event, line: str) -> None:
     """Notes, compactions, retries, warnings and failed tools say in one line what happened."""
     assert raw(event) == f"{line}\n"
+
+
+def test_what_the_owner_asked_for_is_said_once() -> None:
+    """The reply to /compact tells how it went; the event adds no second line."""
+    done = CompactionEnded(reason="manual", tokens_before=31_200, tokens_after=9_800)
+    assert raw(done, reply("⚙️ Compacted", is_command=True)) == "⚙️ Compacted\n"
 
 
 def test_a_failure_is_a_sentence_in_red() -> None:
