@@ -198,7 +198,7 @@ class Agent:
             for notice in (*parts.turn.index.notices[self._told_notices :], *session.journal.notices):
                 emit(Warned(message=notice))
             self._told_notices = len(parts.turn.index.notices)
-            command = parse_command(inbound.text) if inbound.is_owner else None
+            command = parse_command(inbound.text) if session.policy.is_owner else None
             if command is not None:
                 reply = await run_command(
                     command,

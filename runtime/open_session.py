@@ -31,10 +31,17 @@ class OpenSession:
     """One session of an agent, open for one turn. Made by `open_session`."""
 
     def __init__(
-        self, route: Route, *, journal: Journal, record: SessionRecord, index: SessionIndex, now: Clock
+        self,
+        key: str,
+        *,
+        policy: ChatPolicy,
+        journal: Journal,
+        record: SessionRecord,
+        index: SessionIndex,
+        now: Clock,
     ) -> None:
-        self.key = route.key
-        self.policy: ChatPolicy = route.policy
+        self.key = key
+        self.policy = policy
         self.journal = journal
         self.record = record
         self._index = index
@@ -199,7 +206,49 @@ async def open_session(
     """Opens the session of a route, or begins one; `fresh` begins a new one under the same key.
 
     The index learns of a new session before its file exists, so a file is never without a key.
+
+    A session is the owner's alone from its first turn on, or never. One in which others have spoken
+    shows the owner no private memory, because they read its answers; and whoever comes with a
+    private session's key and is not the owner gets a fresh session instead of its transcript.
     """
+
+    async def opened(*, fresh: bool) -> tuple[SessionRecord, Journal]:
+        record = await _record(route, index=index, now=now, new_id=new_id, fresh=fresh)
+        path = index.transcript_path(record)
+        journal = await Journal.open(
+            path, session_id=record.session_id, cwd=workspace, now=now, new_id=new_id
+        )
+        return record, journal
+
+    record, journal = await opened(fresh=fresh)
+    policy = route.policy
+    begun_private = _begun_private(journal.entries)
+    if begun_private and not policy.is_private:
+        record, journal = await opened(fresh=True)
+        begun_private = None
+    if begun_private is None:
+        await journal.append_custom(
+            SESSION_ENTRY, {"key": route.key, "chatKind": policy.chat_kind, "private": policy.is_private}
+        )
+    elif not begun_private:
+        policy = replace(policy, session_key_is_private=False)
+    return OpenSession(route.key, policy=policy, journal=journal, record=record, index=index, now=now)
+
+
+def _begun_private(entries: Sequence[Entry]) -> bool | None:
+    """Whether a session was begun by its owner in private; `None` when it does not say."""
+    for entry in entries:
+        if isinstance(entry, CustomEntry) and entry.custom_type == SESSION_ENTRY:
+            told = entry.data.get("private") if isinstance(entry.data, dict) else None
+            if isinstance(told, bool):
+                return told
+    return None
+
+
+async def _record(
+    route: Route, *, index: SessionIndex, now: Clock, new_id: NewId, fresh: bool
+) -> SessionRecord:
+    """The key's line in the index, a new one where there is none or a fresh session is wanted."""
 
     def begun(record: SessionRecord | None) -> SessionRecord:
         if record is not None and not fresh:
@@ -211,14 +260,10 @@ async def open_session(
             session_started_at_ms=at_ms,
             chat_type=route.policy.chat_kind,
             compaction_count=0,
+            previous_session_ids=(*record.previous_session_ids, record.session_id) if record else (),
         )
 
     record = await index.update(route.key, begun)
     if record is None:
         raise RuntimeError(f"the index gave no record for {route.key!r} although one was written")
-    journal = await Journal.open(
-        index.transcript_path(record), session_id=record.session_id, cwd=workspace, now=now, new_id=new_id
-    )
-    if not journal.entries:
-        await journal.append_custom(SESSION_ENTRY, {"key": route.key, "chatKind": route.policy.chat_kind})
-    return OpenSession(route, journal=journal, record=record, index=index, now=now)
+    return record

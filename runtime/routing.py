@@ -31,13 +31,13 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
     private_key = is_private_key(key, main_key=settings.main_key)
     policy = ChatPolicy(
         chat_kind=inbound.chat_kind if inbound.chat_kind in CHAT_KINDS else "group",
-        is_owner=inbound.is_owner,
+        is_owner=_is_owner(inbound),
         session_key_is_private=private_key,
     )
     if inbound.session_key and private_key and not policy.is_private:
         raise PrivacyError(
             f"A {inbound.chat_kind} message"
-            f"{'' if inbound.is_owner else ' that is not the owner’s'} named the private session {key!r}. "
+            f"{'' if policy.is_owner else ' that is not the owner’s'} named the private session {key!r}. "
             "Leave session_key empty, or name a group session."
         )
     return Route(key=key, policy=policy)
@@ -57,5 +57,10 @@ def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
         dm_scope=settings.dm_scope,
         main_key=settings.main_key,
         identity_links=settings.identity_links,
-        is_owner=inbound.is_owner,
+        is_owner=_is_owner(inbound),
     )
+
+
+def _is_owner(inbound: Inbound) -> bool:
+    # A bridge that hands in the text "false" must not make everybody the owner.
+    return inbound.is_owner is True
