@@ -36,7 +36,6 @@ OPENERS = {
     "memory/workspace_files.py": "workspace files: bounded reads, appends, replacements",
     "prompts/rendering.py": "the packaged prompts",
     "runtime/cli/logs.py": "the log file",
-    "runtime/cli/main.py": "sends stray output of a finished process to the null device",
     "runtime/cli/prompt.py": "the line history",
     "runtime/config.py": "nacre.json5",
     "runtime/models/litellm_loading.py": "litellm's packaged price map",

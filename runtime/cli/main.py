@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 128 + n ended by signal
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -83,10 +82,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has left; Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     except ConfigError as error:
         return _failed(error, 2)
     except AgentError as error:

@@ -16,6 +16,7 @@ from nacre.runtime.cli.screen import screen_on
 from nacre.runtime.events import ReplyReady, TurnFailed
 
 _READ_BYTES = 65_536
+_READS_AHEAD = 4
 
 
 async def answer_lines(invocation: Invocation, session_key: str) -> int:
@@ -45,12 +46,14 @@ async def input_lines(descriptor: int) -> AsyncIterator[str]:
     """Lines of a file, pipe or terminal as they come, UTF-8, bad bytes replaced, without line ends."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(_READS_AHEAD)
 
     def read() -> None:
         # A thread of its own that the exit does not wait for: nothing can interrupt a blocked read,
         # not every input can be polled, and sys.stdin's lock must not be held at shutdown.
         piece = b"more"
         while piece:
+            room.acquire()
             try:
                 piece = os.read(descriptor, _READ_BYTES)
             except OSError:
@@ -64,6 +67,7 @@ async def input_lines(descriptor: int) -> AsyncIterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     waiting = ""
     while piece := await pieces.get():
+        room.release()
         *lines, waiting = (waiting + decoder.decode(piece)).split("\n")
         for line in lines:
             yield line.removesuffix("\r")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from nacre.runtime.cli.piped_chat import input_lines
 from tests.provider_server import ProviderServer
-from tests.runtime.cli.program import Terminal, run_nacre
+from tests.runtime.cli.program import WAIT_SECONDS, Terminal, environment, run_nacre
 from tests.runtime.cli.test_send import PROVIDER, write_provider
 
 
@@ -80,6 +82,23 @@ def test_without_a_terminal_each_line_is_a_message(tmp_path: Path) -> None:
     assert run.stdout.index("Halcyon") < run.stdout.index("🧵 Session: ") < run.stdout.index("#L1")
     assert "\x1b" not in run.stdout + run.stderr
     assert run.stderr.splitlines()[-1].startswith("· memory_search: 1 passage")
+
+
+def test_a_reader_that_leaves_ends_the_chat_quietly(tmp_path: Path) -> None:
+    """In `yes /help | nacre | head -1` the program ends when head does, without a trace."""
+    command = f"yes /help | {sys.executable} -m nacre | head -1"
+
+    run = subprocess.run(
+        ["sh", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        timeout=WAIT_SECONDS,
+    )
+
+    assert run.stdout.startswith("/new")
+    assert run.stderr == ""
 
 
 async def test_input_lines_survive_any_cut() -> None:
