@@ -212,6 +212,7 @@ class Agent:
                 reply = await run_turn(session, inbound, inbound.text, parts.turn, emit)
             else:
                 reply = None
+            parts.turn.on_said()
             if reply is None:
                 emit(Silence(session_key=session.key, session_id=session.session_id))
             else:

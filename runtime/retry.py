@@ -1,13 +1,14 @@
-"""Asks a model again when it failed in a way that passes. Pure policy around a stream; `sleep` is handed in.
+"""Asks a model again when it failed in a way that passes. Pure policy around a call; `sleep` is handed in.
 
-Only rate limits and unavailability are tried again, and only before anything of the answer was shown:
-text that a person has read is never taken back or repeated.
+Only rate limits and unavailability are tried again, a stream only before anything of the answer was
+shown: text that a person has read is never taken back or repeated.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
@@ -18,6 +19,8 @@ from nacre.sessions.messages import AssistantMessage
 FIRST_DELAY_SECONDS = 2.0
 MAX_DELAY_SECONDS = 60.0
 _JITTER = 0.25
+
+T = TypeVar("T")
 
 
 async def stream_with_retries(
@@ -40,11 +43,7 @@ async def stream_with_retries(
     shown = False
 
     def passes(error: BaseException) -> bool:
-        return (
-            not shown
-            and isinstance(error, RateLimited | ModelUnavailable)
-            and _wish(error) <= MAX_DELAY_SECONDS
-        )
+        return not shown and _passes(error)
 
     def tell(state: RetryCallState) -> None:
         delay_seconds = state.next_action.sleep if state.next_action is not None else 0.0
@@ -73,6 +72,28 @@ async def stream_with_retries(
         if _wish(error) <= MAX_DELAY_SECONDS:
             raise
         raise _too_long(error) from error
+
+
+async def call_with_retries(
+    call: Callable[[], Awaitable[T]], *, sleep: Callable[[float], Awaitable[None]], max_retries: int = 3
+) -> T:
+    """What `call` gives, repeated like `stream_with_retries` for a call that answers at once.
+
+    Raises:
+        ModelError: the last failure; at once where asking again does not mend it or the wait is too long.
+    """
+    attempts = AsyncRetrying(
+        sleep=sleep,
+        stop=stop_after_attempt(max_retries + 1),
+        wait=_delay_seconds,
+        retry=retry_if_exception(_passes),
+        reraise=True,
+    )
+    return await attempts(call)
+
+
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, RateLimited | ModelUnavailable) and _wish(error) <= MAX_DELAY_SECONDS
 
 
 def _delay_seconds(state: RetryCallState) -> float:

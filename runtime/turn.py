@@ -82,6 +82,11 @@ class TurnParts:
         if self.memory is not None:
             self.memory.mark_dirty()
 
+    def on_said(self) -> None:
+        """A turn is over: where conversations are searched, the next search looks how far they have grown."""
+        if self.memory is not None and "sessions" in self.settings.agent.memory_search.sources:
+            self.memory.mark_dirty()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:

@@ -79,6 +79,11 @@ def is_set(variable: str) -> bool:
     return bool(os.environ.get(variable))
 
 
+def key_in_environment(*variables: str) -> str | None:
+    """The provider's key in the first of these variables that has a value."""
+    return next((value for name in variables if (value := os.environ.get(name, "").strip())), None)
+
+
 def price_map_entry(model_name: str) -> Mapping[str, Any]:
     """What litellm's own price map says about `provider/model`: window, prices, abilities; empty if nothing.
 
@@ -152,6 +157,8 @@ def _tame(module: Any) -> None:
     module.suppress_debug_info = True
     # a history with tool calls is refused by some providers when a request (a summary) offers no tools
     module.modify_params = True
+    # embeddings take it in place of a `max_retries` of 0; whoever asks decides about asking again
+    module.DEFAULT_MAX_RETRIES = 0
 
 
 def _silence_warnings() -> None:
