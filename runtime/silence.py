@@ -11,17 +11,23 @@ import re
 SILENT_TOKEN = "NO_REPLY"
 
 _WRAP = r"[\s*_`\"'{}\[\]().!:-]*"
-_EXACT = re.compile(rf"{_WRAP}{SILENT_TOKEN}{_WRAP}", re.IGNORECASE)
-_TRAILING = re.compile(rf"(?:\s+|(?<=[.!?。！？]))[*_`\"(\[]*{SILENT_TOKEN}[*_`\")\].!]*\s*$")
-_LEADING_LINE = re.compile(rf"^\s*[*_`]*{SILENT_TOKEN}[*_`.!]*[ \t]*\n+")
-_LEADING_GLUED = re.compile(rf"^\s*{SILENT_TOKEN}(?=[A-Z][a-z])")
+_EXACT = re.compile(rf"(?:{_WRAP}{SILENT_TOKEN})+{_WRAP}", re.IGNORECASE)
+_BEGINNING = re.compile(rf"(?:{_WRAP}{SILENT_TOKEN})*{_WRAP}", re.IGNORECASE)
+_LEADING_LINES = re.compile(rf"(?:\s*[*_`]*{SILENT_TOKEN}[*_`.!]*[ \t]*\n+)+")
+_LEADING_GLUED = re.compile(rf"\s*{SILENT_TOKEN}(?=[A-Z][a-z])")
 _THINKING = re.compile(r"<think(?:ing)?\b[^>]*>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_OPEN_TAIL = re.compile(r"(?:\s|[*_`\"(\[])+$")
+_BEFORE = ' \t\r\n\f\v*_`"(['
+_AFTER = ' \t\r\n\f\v*_`")].!'
+_SENTENCE_END = (".", "!", "?", "。", "！", "？")
+_TOKENS_TO_THE_END = re.compile(
+    rf"(?:{SILENT_TOKEN}[\s*_`\"()\[\].!]*)*"
+    rf"(?:{'|'.join(SILENT_TOKEN[:chars] for chars in range(len(SILENT_TOKEN) - 1, 0, -1))})?\Z"
+)
 
 
 def is_silent(text: str) -> bool:
     """Whether the whole answer, apart from reasoning, white space and markup, is the token."""
-    return bool(_EXACT.fullmatch(_THINKING.sub("", text)))
+    return bool(_EXACT.fullmatch(_THINKING.sub(" ", text)))
 
 
 def without_token(text: str) -> str:
@@ -32,11 +38,7 @@ def without_token(text: str) -> str:
     >>> without_token("Answer NO_REPLY when nothing is left to say.")
     'Answer NO_REPLY when nothing is left to say.'
     """
-    if is_silent(text):
-        return ""
-    text = _LEADING_LINE.sub("", text)
-    text = _LEADING_GLUED.sub("", text)
-    return _TRAILING.sub("", text)
+    return "" if is_silent(text) else _without_trailing(_without_leading(text))
 
 
 class SilenceFilter:
@@ -48,50 +50,61 @@ class SilenceFilter:
 
     def __init__(self) -> None:
         self._held = ""
-        self._shown_any = False
+        self._last_shown = ""
+        self._has_begun = False
 
     def feed(self, delta: str) -> str:
         """Takes the next characters; returns those that are safe to show now."""
         self._held += delta
-        safe_chars = self._safe_chars()
+        if not self._has_begun:
+            if _may_become_leading(self._held):
+                return ""
+            self._held = _without_leading(self._held)
+            self._has_begun = True
+        safe_chars = _safe_chars(self._held)
         shown, self._held = self._held[:safe_chars], self._held[safe_chars:]
-        self._shown_any = self._shown_any or bool(shown)
+        self._last_shown = shown[-1:] or self._last_shown
         return shown
 
     def finish(self) -> str:
         """The answer is complete: returns what was held back and is to be shown."""
-        if not self._shown_any:
+        if not self._has_begun:
             return without_token(self._held)
-        # The held tail begins with the white space or markup before a possible token; a sentence
-        # end that was already shown stands for itself.
-        return _TRAILING.sub("", "." + self._held)[1:]
+        return _without_trailing(self._last_shown + self._held)[len(self._last_shown) :]
 
-    def _safe_chars(self) -> int:
-        if not self._shown_any and _may_become_leading(self._held):
-            return 0
-        start = _possible_token_start(self._held)
-        head = self._held[:start]
-        tail = _OPEN_TAIL.search(head)
-        return tail.start() if tail else start
+
+def _without_leading(text: str) -> str:
+    lines = _LEADING_LINES.match(text)
+    text = text[lines.end() :] if lines else text
+    glued = _LEADING_GLUED.match(text)
+    return text[glued.end() :] if glued else text
+
+
+def _without_trailing(text: str) -> str:
+    # No regular expression: a model that loops writes white space by the page, and backtracking
+    # through that would stop every conversation.
+    while (head := text.rstrip(_AFTER)).endswith(SILENT_TOKEN):
+        before = head.removesuffix(SILENT_TOKEN).rstrip(_BEFORE.strip())
+        if before == before.rstrip() and not before.endswith(_SENTENCE_END):
+            break
+        text = before.rstrip()
+    return text
 
 
 def _may_become_leading(text: str) -> bool:
-    """Whether `text`, at the very start of an answer, may still grow into a leading token."""
-    bare = re.sub(r"^[\s*_`\"'{\[(]+", "", _THINKING.sub("", text))
-    upper = bare.upper()
-    if not bare or SILENT_TOKEN.startswith(upper) or "<THINK".startswith(upper[:6]):
+    """Whether `text`, at the very start of an answer, may still be silence or grow a leading token."""
+    bare = _THINKING.sub(" ", text)
+    beginning = _BEGINNING.match(bare)
+    has_token = beginning is not None and SILENT_TOKEN in beginning[0].upper()
+    rest = bare[beginning.end() if beginning else 0 :].upper()
+    if SILENT_TOKEN.startswith(rest) or "<THINK".startswith(rest[:6]):
         return True
-    if not upper.startswith(SILENT_TOKEN):
-        return False
-    # After the token: held until a second line or enough of a sentence says what it is.
-    rest = bare[len(SILENT_TOKEN) :]
-    return len(rest.strip()) < 2
+    # Two characters tell a word that is glued to the token from the end of a line.
+    return has_token and len(rest) < 2
 
 
-def _possible_token_start(text: str) -> int:
-    """Index of the first place from which the rest of `text` may be a token that ends the answer."""
-    for match in re.finditer(r"N", text):
-        rest = text[match.start() :]
-        if SILENT_TOKEN.startswith(rest) or re.fullmatch(rf"{SILENT_TOKEN}[*_`\")\].!]*\s*", rest):
-            return match.start()
-    return len(text)
+def _safe_chars(text: str) -> int:
+    """How much of `text` can be shown: all before the white space and tokens that may end the answer."""
+    places = (match.start() for match in re.finditer(SILENT_TOKEN[0], text))
+    start = next((place for place in places if _TOKENS_TO_THE_END.match(text, place)), len(text))
+    return len(text[:start].rstrip(_BEFORE))

@@ -20,6 +20,8 @@ from nacre.runtime.silence import SilenceFilter, is_silent, without_token
         "`NO_REPLY`.",
         "<think>nothing new</think>NO_REPLY",
         '{"NO_REPLY"}',
+        "NO_REPLY\nNO_REPLY",
+        "NO_REPLY\n\n---",
     ],
 )
 def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
@@ -36,6 +38,7 @@ def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
         ("Noted. **NO_REPLY**\n", "Noted."),
         ("NO_REPLY\n\nHello", "Hello"),
         ("NO_REPLYHello", "Hello"),
+        ("Noted.\nNO_REPLY\nNO_REPLY", "Noted."),
     ],
 )
 def test_a_token_beside_real_text_is_cut_off(text: str, delivered: str) -> None:
@@ -66,7 +69,10 @@ def streamed(pieces: list[str]) -> tuple[list[str], str]:
     return shown, "".join(shown) + last
 
 
-@pytest.mark.parametrize("text", ["NO_REPLY", "NO_REPLY\n", " **NO_REPLY**", "<think>hm</think>\nNO_REPLY"])
+@pytest.mark.parametrize(
+    "text",
+    ["NO_REPLY", "NO_REPLY\n", " **NO_REPLY**", "<think>hm</think>\nNO_REPLY", "NO_REPLY\n---\nNO_REPLY"],
+)
 def test_no_part_of_a_silent_answer_is_streamed(text: str) -> None:
     """Not even its first letter, however it is cut."""
     shown, whole = streamed(list(text))
@@ -81,8 +87,34 @@ def test_text_flows_while_it_cannot_be_the_token() -> None:
     assert silence.feed(". Not much") == ". Not much"
 
 
+@pytest.mark.parametrize(
+    ("text", "delivered"),
+    [
+        ("NO_REPLY\n\nHello, Nora.", "Hello, Nora."),
+        ("NO_REPLYHello", "Hello"),
+        ("Noted.\n\nNO_REPLY", "Noted."),
+        ("Noted. NO_REPLY\nNO_REPLY\n", "Noted."),
+    ],
+)
+def test_a_token_beside_real_text_is_not_streamed(text: str, delivered: str) -> None:
+    """A person who watches the answer grow sees what is delivered in the end, and no token."""
+    for cut in range(len(text)):
+        assert streamed([text[:cut], text[cut:]])[1] == delivered
+    assert streamed(list(text))[1] == delivered
+
+
+def test_pages_of_white_space_are_no_work() -> None:
+    """A model that loops on line feeds does not stop the conversation of everybody else."""
+    pages = " \n" * 200_000
+    assert without_token(f"Hello{pages}x") == f"Hello{pages}x"
+    assert without_token(f"Hello{pages}NO_REPLY") == "Hello"
+
+
+PIECES = ["NO_REPLY", "NO_", "N", "no", ".", "\n", " ", "*", "-", "Hello", "<think>a</think>", "x"]
+
+
 @given(
-    text=st.text(alphabet=st.sampled_from(list("NO_REPLY no.\n*ab")), max_size=60),
+    text=st.lists(st.sampled_from(PIECES), max_size=9).map("".join),
     cuts=st.lists(st.integers(0, 60), max_size=8),
 )
 def test_streaming_and_the_whole_text_agree(text: str, cuts: list[int]) -> None:
