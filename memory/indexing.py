@@ -136,6 +136,7 @@ async def _rebuild(
     later = await _index_changes(store, plan, now_seconds=now_seconds, advance=lambda _done, _total: None)
     outcome.indexed_files += later.indexed_files
     outcome.removed_files += later.removed_files
+    outcome.problem = outcome.problem or later.problem
     outcome.rebuilt = reason
     return outcome
 
