@@ -12,13 +12,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from nacre.memory.date_words import DAY_WORDS
 from nacre.memory.stop_words import JAPANESE_OR_CHINESE, stop_words_for
 
 if TYPE_CHECKING:
+    from nacre.memory.query_dates import DayRange
     from nacre.memory.records import Chunk
 
 LEXICAL_VERSION = "1"
@@ -27,7 +31,7 @@ LEXICAL_VERSION = "1"
 # Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
 FTS_TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
 FTS_COLUMNS: tuple[str, ...] = ("text", "title", "parts")
-FTS_WEIGHTS: tuple[float, ...] = (1.0, 1.0, 1.0)
+FTS_WEIGHTS: tuple[float, ...] = (1.0, 1.0, 0.5)
 
 WHOLE = "\ue000"
 MAX_TERMS = 96
@@ -39,13 +43,13 @@ _NGRAM_RANGES = (
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff\u3005\u3007"
 )
 _NGRAM_RUN = re.compile(f"[{_NGRAM_RANGES}]+")
-_HAS_NGRAM = re.compile(f"[{_NGRAM_RANGES}]")
 # Letters and digits, with the vowel signs and accents that Python's \w leaves out.
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)?")
 _CODE_WORD = re.compile(r"[#@$]?\w+(?:(?:[-./:@\\]|::|->)\w+)*")
+_JOINT = re.compile(r"(?<=\w)(?:[-_./:\\@]|->)(?=\w)")
 _ISSUE = re.compile(r"(?<![\w&])#(\d+)\b")
-_HEX = re.compile(r"(?=[0-9a-f]*\d)(?=[0-9]*[a-f])[0-9a-f]{6,40}", re.IGNORECASE)
+HEX = re.compile(r"(?=[0-9a-f]*\d)(?=[0-9]*[a-f])[0-9a-f]{6,40}", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+")
 _INNER_CASE = re.compile(r"\b[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*\b|\b[A-Za-z]{2,}\d+[A-Za-z0-9]*\b")
 _CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -56,7 +60,10 @@ _FOLDS = str.maketrans(
     {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}
 )
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_MONTHS = ("january february march april may june july august september october november december").split()
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +82,7 @@ class MatchQuery:
 
 
 def normalise(text: str) -> str:
-    """Compatibility forms folded (full-width letters, ligatures), letters that have no accent form replaced."""
+    """Compatibility forms (full-width letters, ligatures) folded, letters without an accent form replaced."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFKC", text).translate(_FOLDS)
@@ -129,48 +136,55 @@ def _case_parts(word: str) -> Iterator[str]:
 
 
 def _bigrams(run: str) -> Iterator[str]:
-    for left, right in zip(run, run[1:], strict=False):
+    for left, right in pairwise(run):
         yield left + right
 
 
-def match_query(text: str) -> MatchQuery | None:
+def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     """What to ask the index for `text`, any of the terms being enough; `None` when nothing can match.
 
-    The expression is legal FTS5 for every input: each term is a quoted string without control
-    characters or lone surrogates.
+    Chunks of the named `days` match too. The expression is legal FTS5 for every input: each term is a quoted
+    string without control characters or lone surrogates.
     """
-    text = normalise(
-        "".join(char for char in text if not unicodedata.category(char).startswith("C") or char in "\n\t")
-    )
-    phrases = tuple(
-        phrase
-        for groups in _QUOTED.findall(text)
-        if len(_WORD.findall(phrase := "".join(groups).strip())) > 1
-    )
-    identifiers = _unique(word for word in _CODE_WORD.findall(text) if _is_identifier(word))
+    text = normalise("".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C"))
+    quoted = ("".join(groups).strip() for groups in _QUOTED.findall(text))
+    phrases = _unique(phrase for phrase in quoted if len(_WORD.findall(phrase)) > 1)
+    names = _unique(word for word in _CODE_WORD.findall(text) if _is_compound(word))
     words = _plain_words(text)
-    atoms = [_quote(phrase) for phrase in phrases]
-    for identifier in identifiers:
-        atoms += _identifier_atoms(identifier)
-    atoms += [_quote(word) for word in words]
-    grams: list[str] = []
-    for run in _NGRAM_RUN.findall(text):
-        grams += _run_grams(run)
-    atoms += [f"parts : {_quote(gram)}" for gram in grams]
-    atoms += [f"parts : {_quote(WHOLE + w[:_STEM_LETTERS])}" for w in _LONG_INFLECTED.findall(text.lower())]
-    atoms = list(_unique(atoms))[:MAX_TERMS]
+    grams = _unique(gram for run in _NGRAM_RUN.findall(text) for gram in _run_grams(run))
+    stems = [WHOLE + word[:_STEM_LETTERS] for word in _LONG_INFLECTED.findall(text.lower())]
+    atoms = _unique(
+        [
+            *(f"title : {_quote(day)}" for day in _day_phrases(days)),
+            *map(_quote, phrases),
+            *(atom for name in names for atom in _name_atoms(name)),
+            *map(_quote, words),
+            *(f"parts : {_quote(part)}" for part in (*grams, *stems)),
+        ]
+    )
     if not atoms:
         return None
     return MatchQuery(
-        expression=" OR ".join(atoms),
-        terms=_unique([*words, *(gram for gram in grams if len(gram) > 1)]),
+        expression=" OR ".join(atoms[:MAX_TERMS]),
+        terms=_unique(
+            [*(word for word in words if word not in DAY_WORDS), *(g for g in grams if len(g) > 1)]
+        ),
         phrases=phrases,
-        identifiers=identifiers,
+        identifiers=_unique(name for name in names if _is_identifier(name)),
     )
 
 
+def _day_phrases(days: Sequence[DayRange]) -> Iterator[str]:
+    """ISO dates as titles have them: each day of a week, the month of a month, the year of a year."""
+    for span in days:
+        if span.days <= 7:
+            yield from ((span.first + timedelta(days=at)).isoformat() for at in range(span.days))
+        else:
+            yield span.first.isoformat()[: 7 if span.days <= 31 else 4]
+
+
 def _plain_words(text: str) -> tuple[str, ...]:
-    """Words outside the n-gram scripts, lower-case, possessives cut; stop words out unless nothing else is left."""
+    """Words outside the n-gram scripts, lower-case; stop words only when there is nothing else."""
     found = [word.lower() for word in _WORD.findall(_NGRAM_RUN.sub(" ", text))]
     found = [re.sub(r"['’]s$", "", word) for word in found]
     pieces = [piece for word in found for piece in re.split(r"['’]", word) if piece]
@@ -178,22 +192,27 @@ def _plain_words(text: str) -> tuple[str, ...]:
     return _unique(piece for piece in pieces if piece not in stop_words) or _unique(pieces)
 
 
-def _is_identifier(word: str) -> bool:
-    """Code names, hashes, issue numbers, versions and paths; not plain words, years or hyphenated English."""
+def _is_compound(word: str) -> bool:
+    """Words that the tokenizer would cut: hyphenated, dotted, with inner capitals, hashes, issue numbers."""
     if word.startswith("#"):
         return word[1:].isdigit()
-    if _HEX.fullmatch(word):
+    return bool(HEX.fullmatch(word) or _INNER_CASE.fullmatch(word) or _JOINT.search(word))
+
+
+def _is_identifier(word: str) -> bool:
+    """Names that nobody writes by accident; not "self-care", "and/or" or "e.g"."""
+    if word.startswith("#") or HEX.fullmatch(word) or _INNER_CASE.fullmatch(word):
         return True
-    return bool(
-        re.search(r"\w[_./:\\@]\w|\w->\w", word) or _INNER_CASE.fullmatch(word) or re.search(r"\w-\w", word)
-    )
+    if any(char.isdigit() for char in word) and any(char.isalpha() for char in word):
+        return True
+    return bool(re.search(r"_|::|->|@|\w\w\.\w\w", word)) or len(_JOINT.findall(word)) > 1
 
 
-def _identifier_atoms(identifier: str) -> Iterator[str]:
+def _name_atoms(identifier: str) -> Iterator[str]:
     if identifier.startswith("#"):
         yield f"parts : {_quote(WHOLE + identifier[1:])}"
         return
-    if _HEX.fullmatch(identifier):
+    if HEX.fullmatch(identifier):
         yield f"{_quote(identifier)} *"
         yield from (_quote(identifier[:cut]) for cut in (7, 8, 10, 12) if cut < len(identifier))
         return

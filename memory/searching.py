@@ -12,6 +12,7 @@ from datetime import datetime
 
 from nacre.memory.cosine_scale import CosineScale
 from nacre.memory.lexical import MatchQuery, match_query
+from nacre.memory.query_dates import named_days
 from nacre.memory.query_vectors import QueryVectors
 from nacre.memory.ranking import Candidates, Ranked, Wanted, rank, snippets
 from nacre.memory.records import SearchHit, SearchMode, citation
@@ -63,7 +64,7 @@ async def answer(store: Store, question: Question) -> Answer:
     text = " ".join(question.text.split())[:MAX_QUERY_CHARS]
     if not text or not question.scope.sources:
         return Answer(hits=(), mode="none")
-    query = match_query(text)
+    query = match_query(text, named_days(text, question.now.date()))
     lists = await _lists(store, question, text, query)
     found = await _candidates(store, question, lists)
     if len(found.chunks) < len({item.chunk_id for item in (*lists.words, *lists.nearest)}):

@@ -1,0 +1,111 @@
+"""The part of a chunk that a search shows: at most 700 characters around what was asked for.
+
+Whole lines, or whole sentences of long lines, in their order; a gap is an ellipsis on a line of its own.
+Pure text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from nacre.memory.evidence import Finder, share
+
+SNIPPET_CHARS = 700
+GAP = "…"
+_LONG_LINE = 240
+_NEIGHBOUR = 0.6
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Segment:
+    """A line or a sentence of a long line; `starts_line` is false for later sentences of a line."""
+
+    text: str
+    starts_line: bool
+
+
+def cut_snippet(
+    text: str, finder: Finder | None, weights: Sequence[float], limit: int = SNIPPET_CHARS
+) -> str:
+    """The segments of `text` that carry most of the query, with what stands around them.
+
+    `weights` is the rarity of the finder's terms. Without a finder, or without a match, it is the beginning.
+    """
+    text = text.strip("\n")
+    if len(text) <= limit:
+        return text
+    segments = list(_segments(text, limit))
+    chosen = _chosen(segments, _worth(segments, finder, weights), limit)
+    return _joined([segments[at] for at in chosen], chosen)
+
+
+def _segments(text: str, limit: int) -> Iterator[_Segment]:
+    for line in text.split("\n"):
+        if len(line) <= _LONG_LINE:
+            yield _Segment(text=line, starts_line=True)
+            continue
+        first = True
+        for sentence in _sentences(line):
+            for part in _fitting(sentence, limit):
+                yield _Segment(text=part, starts_line=first)
+                first = False
+
+
+def _sentences(line: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(line):
+        if end.end() > start:
+            yield line[start : end.end()]
+            start = end.end()
+    if start < len(line):
+        yield line[start:]
+
+
+def _fitting(sentence: str, limit: int) -> Iterator[str]:
+    """A sentence that is longer than a snippet, in parts that end between words where they can."""
+    room = limit // 2
+    while len(sentence) > limit:
+        cut = sentence.rfind(" ", room // 2, room) + 1 or room
+        yield sentence[:cut]
+        sentence = sentence[cut:]
+    yield sentence
+
+
+def _worth(segments: Sequence[_Segment], finder: Finder | None, weights: Sequence[float]) -> list[float]:
+    """What each segment says about the query, with a part of what its neighbours say."""
+    if finder is None:
+        return [0.0] * len(segments)
+    own = [share(finder.look(segment.text).terms, weights) for segment in segments]
+    return [
+        value + _NEIGHBOUR * max(own[at - 1] if at else 0.0, own[at + 1] if at + 1 < len(own) else 0.0)
+        for at, value in enumerate(own)
+    ]
+
+
+def _chosen(segments: Sequence[_Segment], worth: Sequence[float], limit: int) -> list[int]:
+    """The numbers of the segments to show: best first while they fit, then in reading order."""
+    order = sorted(range(len(segments)), key=lambda at: (-worth[at], at))
+    taken: set[int] = set()
+    for at in order:
+        if segments[at].text.strip() and _length(segments, taken | {at}) <= limit:
+            taken.add(at)
+    return sorted(taken)
+
+
+def _length(segments: Sequence[_Segment], taken: set[int]) -> int:
+    numbers = sorted(taken)
+    return len(_joined([segments[at] for at in numbers], numbers))
+
+
+def _joined(segments: Sequence[_Segment], numbers: Sequence[int]) -> str:
+    pieces: list[str] = []
+    for place, segment in enumerate(segments):
+        if place and numbers[place] != numbers[place - 1] + 1:
+            pieces.append(f"\n{GAP}\n")
+        elif place and segment.starts_line:
+            pieces.append("\n")
+        pieces.append(segment.text)
+    return "".join(pieces).strip()
