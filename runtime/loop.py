@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from nacre.runtime.errors import BadModelReply, ContextOverflow, ModelError
@@ -19,6 +20,8 @@ from nacre.sessions.messages import (
     ToolCall,
     ToolResultMessage,
 )
+
+log = logging.getLogger(__name__)
 
 Emit: TypeAlias = Callable[[Event], None]
 Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[TextDelta | AssistantMessage]]
@@ -46,6 +49,38 @@ class Conversation(Protocol):
     def now_ms(self) -> int:
         """The present moment in milliseconds since the epoch."""
         ...
+
+
+async def held_to_contract(
+    items: AsyncIterator[TextDelta | AssistantMessage], *, model_name: str
+) -> AsyncIterator[TextDelta | AssistantMessage]:
+    """A model's answer up to its final message; whatever else a model does becomes a `ModelError`.
+
+    A bot author's model that breaks the contract must cost neither the person's words nor the notes
+    that a flush would write. The stream is closed behind the final message.
+
+    Raises:
+        ModelError: the model's own, or `BadModelReply` for what the contract does not know.
+    """
+    try:
+        async for item in items:
+            if not isinstance(item, TextDelta | AssistantMessage):
+                raise BadModelReply(f"The model {model_name!r} answered with a {type(item).__name__}.")
+            yield item
+            if isinstance(item, AssistantMessage):
+                return
+    except ModelError:
+        raise
+    except Exception as error:
+        log.exception("the model %s broke its contract", model_name)
+        raise BadModelReply(
+            f"The model {model_name!r} failed with {type(error).__name__}, which is no model error. "
+            "The log has the trace.",
+            detail=str(error),
+        ) from error
+    finally:
+        if isinstance(items, AsyncGenerator):
+            await items.aclose()
 
 
 async def run_loop(
@@ -93,14 +128,16 @@ async def _answer(
 ) -> AssistantMessage:
     silence = SilenceFilter()
     said: list[str] = []
+    answer: AssistantMessage | None = None
     try:
         async for item in ask(request):
             if isinstance(item, AssistantMessage):
-                _emit_text(emit, silence.finish())
-                return item
-            said.append(item.text)
-            _emit_text(emit, silence.feed(item.text))
-        raise BadModelReply("The model's answer ended without a final message. Ask again.")
+                answer = item
+            else:
+                said.append(item.text)
+                _emit_text(emit, silence.feed(item.text))
+        if answer is None:
+            raise BadModelReply("The model's answer ended without a final message. Ask again.")
     except asyncio.CancelledError:
         if said:
             await conversation.record(_broken_off(conversation, said, "aborted", "cancelled"))
@@ -110,6 +147,8 @@ async def _answer(
     except ModelError as error:
         await conversation.record(_broken_off(conversation, said, "error", str(error)))
         raise
+    _emit_text(emit, silence.finish())
+    return answer
 
 
 def _broken_off(

@@ -23,7 +23,7 @@ from nacre.runtime.events import ModelRetried, Warned
 from nacre.runtime.file_tools import file_tools
 from nacre.runtime.ids import NewId
 from nacre.runtime.inbound import Attachment, Inbound, Reply
-from nacre.runtime.loop import Ask, Emit, run_loop
+from nacre.runtime.loop import Ask, Emit, held_to_contract, run_loop
 from nacre.runtime.memory_tools import memory_tools
 from nacre.runtime.model import ChatModel, ModelRequest, SystemPrompt, ToolSpec
 from nacre.runtime.open_session import OpenSession
@@ -69,7 +69,10 @@ class TurnParts:
         def on_retry(attempt: int, delay_seconds: float, problem: str) -> None:
             emit(ModelRetried(attempt=attempt, delay_seconds=delay_seconds, problem=problem))
 
-        return lambda request: stream_with_retries(self.model, request, sleep=self.sleep, on_retry=on_retry)
+        return lambda request: held_to_contract(
+            stream_with_retries(self.model, request, sleep=self.sleep, on_retry=on_retry),
+            model_name=self.model.name,
+        )
 
     def cites(self, policy: ChatPolicy) -> bool:
         """Whether search results name their source in this chat."""
