@@ -21,6 +21,7 @@ from tests.house_rules import Source
 
 CLOCK = ("runtime/clock.py",)
 ENVIRONMENT = {
+    "memory/embedders/minilm.py": "onnxruntime's telemetry is switched off through the environment only",
     "runtime/config.py": "the settings' environment variables",
     "runtime/models/litellm_loading.py": "litellm reads its switches from the environment on import",
     "runtime/tokenizer.py": "tiktoken takes the folder of its tables from the environment only",

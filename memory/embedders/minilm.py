@@ -7,6 +7,7 @@ English; other Latin scripts half-way; `reads` says so, and ranking then leans o
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,6 +76,8 @@ class MiniLmEmbedder:
         return vector
 
     def _load(self) -> tuple[Tokenizer, InferenceSession]:
+        # Builds for Linux and macOS report to their maker unless told otherwise before the library is loaded.
+        os.environ.update(ORT_DISABLE_TELEMETRY="1", ORT_TELEMETRY_DISABLED="1")
         try:
             from onnxruntime import InferenceSession, SessionOptions
             from tokenizers import Tokenizer
