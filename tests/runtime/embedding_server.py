@@ -1,0 +1,123 @@
+"""A loopback server for embeddings, as OpenAI and as Gemini speak them, with scripted answers.
+
+Beside the ordinary answers (hashed words, see `tests.provider_wire`) a test can queue any status and body,
+and one answer that never comes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+from tests import provider_wire as wire
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A scripted answer; `body` is sent as JSON."""
+
+    body: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    hangs: bool = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it came; header names are lower case."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+
+
+class EmbeddingServer:
+    """Use it with `with`; point a provider at `url` (OpenAI's `/v1` or Gemini's `/v1beta` behind it)."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.answers: deque[Answer] = deque()
+        self._released = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The address without a version."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def fail(self, status: int, message: str, **headers: str) -> None:
+        """Queues an error; `retry_after` becomes `Retry-After`."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.answers.append(Answer({"error": {"message": message}}, status, named))
+
+    def give(self, *vectors: Any, indices: list[int | None] | None = None) -> None:
+        """Queues an answer of these vectors; `indices` in place of 0, 1, 2 …"""
+        numbers = indices if indices is not None else list(range(len(vectors)))
+        data = [
+            {"object": "embedding", "embedding": vector, **({} if number is None else {"index": number})}
+            for vector, number in zip(vectors, numbers, strict=True)
+        ]
+        self.answers.append(Answer({"object": "list", "data": data, "model": "m", "usage": USAGE}))
+
+    def hang(self) -> None:
+        """Queues an answer that comes only when the server ends."""
+        self.answers.append(Answer({}, hangs=True))
+
+    def __enter__(self) -> EmbeddingServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._released.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(10)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                outer.asked.append(Asked(self.path, headers, body))
+                answer = outer.answers.popleft() if outer.answers else Answer(_ordinary(self.path, body))
+                if answer.hangs:
+                    outer._released.wait(30)
+                    self.close_connection = True
+                    return
+                data = json.dumps(answer.body).encode()
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        return Handler
+
+
+USAGE = {"prompt_tokens": 1, "total_tokens": 1}
+
+
+def _ordinary(path: str, body: Mapping[str, Any]) -> Any:
+    if path.endswith(":batchEmbedContents"):
+        texts = [request["content"]["parts"][0]["text"] for request in body["requests"]]
+        return {"embeddings": [{"values": wire.embedding(text)} for text in texts]}
+    return wire.embeddings(body)
