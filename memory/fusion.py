@@ -17,7 +17,7 @@ from nacre.memory.lexical import MatchQuery
 from nacre.memory.query_dates import DayRange, closeness
 from nacre.memory.records import Chunk
 
-EVIDENCE_POOL = 40
+EVIDENCE_POOL = 20
 """How many of the best lexical candidates are read line by line."""
 EXACT_FLOOR = 0.6
 """The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""
@@ -62,7 +62,7 @@ def fuse(candidates: Sequence[Candidate], asked: Asked) -> dict[int, float]:
     if not candidates:
         return {}
     evidence = look_at(candidates, asked.query)
-    weights = rarity(list(evidence.values()), _term_count(asked.query))
+    weights = rarity(list(evidence.values()), len(Finder(asked.query).terms) if asked.query else 0)
     top = max((item.lexical_score or 0.0 for item in candidates), default=0.0)
     covered = max((share(item.terms, weights) for item in list(evidence.values())[:6]), default=0.0)
     related = {
@@ -160,10 +160,6 @@ def seed_scores(candidates: Sequence[Candidate], asked: Asked) -> dict[int, floa
 def seed_text_score(bm25: float) -> float:
     """`1 / (1 + max(0, bm25))`; a number that is not finite counts as 999."""
     return 1 / (1 + max(0.0, bm25 if math.isfinite(bm25) else 999.0))
-
-
-def _term_count(query: MatchQuery | None) -> int:
-    return len(Finder(query).terms) if query is not None else 0
 
 
 def _logistic(value: float) -> float:

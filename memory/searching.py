@@ -20,7 +20,7 @@ from nacre.memory.settings import QuerySettings
 from nacre.memory.store import Scope, Scored, Store
 
 MAX_QUERY_CHARS = 2_000
-POOL = 100
+POOL = 60
 """Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
 
 
