@@ -17,7 +17,7 @@ LOCK_TIMEOUT_SECONDS = 30.0
 
 
 class WriteLock:
-    """One writer at a time among all processes. Not to be held by two threads at once."""
+    """One writer at a time among all processes; the threads of one holder are its own business."""
 
     def __init__(self, index: Path) -> None:
         self._lock = FileLock(f"{index}.lock", timeout=LOCK_TIMEOUT_SECONDS, thread_local=False)
@@ -29,6 +29,18 @@ class WriteLock:
         Raises:
             IndexBusy: another process kept it for too long.
         """
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def acquire(self) -> None:
+        """Waits for the lock; a holder may take it again, and must let go as often.
+
+        Raises:
+            IndexBusy: another process kept it for too long.
+        """
         try:
             self._lock.acquire()
         except Timeout as error:
@@ -36,10 +48,10 @@ class WriteLock:
                 f"Another process kept the lock {self._lock.lock_file} for more than "
                 f"{LOCK_TIMEOUT_SECONDS:.0f} seconds. Try again when it is done."
             ) from error
-        try:
-            yield
-        finally:
-            self._lock.release()
+
+    def release(self) -> None:
+        """Lets go once."""
+        self._lock.release()
 
 
 class BuildingLock:

@@ -124,21 +124,32 @@ async def _rebuild(
         hidden = rebuild.store
         await rebuild.copy_vectors()
         outcome = await _index_changes(hidden, plan, now_seconds=now_seconds, advance=advance, force=True)
-        await _carry_over(store, hidden, outcome)
         if plan.embedder is not None:
             await attach_known_vectors(hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds))
-        await hidden.set_meta(_kept_meta(await store.meta()) | plan.identity)
-        await rebuild.publish()
+        await hidden.tidy()
+        async with rebuild.alone():
+            # What was written since the files were read, also by other processes, which wait now.
+            await _index_changes(hidden, plan, now_seconds=now_seconds, advance=_untold)
+            await _carry_over(store, hidden, outcome)
+            if plan.embedder is not None:
+                await attach_known_vectors(
+                    hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds)
+                )
+            await hidden.set_meta(_kept_meta(await store.meta()) | plan.identity)
+            await rebuild.publish()
     except BaseException:
         await rebuild.leave()
         raise
-    # What changed on disk since the files were read, and what another process wrote to the old index.
-    later = await _index_changes(store, plan, now_seconds=now_seconds, advance=lambda _done, _total: None)
+    later = await _index_changes(store, plan, now_seconds=now_seconds, advance=_untold)
     outcome.indexed_files += later.indexed_files
     outcome.removed_files += later.removed_files
     outcome.problem = outcome.problem or later.problem
     outcome.rebuilt = reason
     return outcome
+
+
+def _untold(_done: int, _total: int) -> None:
+    """Progress that nobody needs to hear of."""
 
 
 async def _carry_over(live: Store, hidden: Store, outcome: FileOutcome) -> None:

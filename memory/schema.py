@@ -97,9 +97,9 @@ def migrate(connection: Connection, *, between: Callable[[int], None] | None = N
         IndexUnusable: the file was written by a newer Nacre, or is another program's database.
     """
     steps = 0
-    while _version(connection) < SCHEMA_VERSION:
+    while version_of(connection) < SCHEMA_VERSION:
         with transaction(connection):
-            version = _version(connection)
+            version = version_of(connection)
             if version >= SCHEMA_VERSION:
                 break
             connection.execute(MIGRATIONS[version])
@@ -108,7 +108,7 @@ def migrate(connection: Connection, *, between: Callable[[int], None] | None = N
             if between is not None:
                 between(version + 1)
         steps += 1
-    if (version := _version(connection)) > SCHEMA_VERSION:
+    if (version := version_of(connection)) > SCHEMA_VERSION:
         raise IndexUnusable(
             f"The index has version {version}, this Nacre knows {SCHEMA_VERSION}. "
             "Use the newer Nacre, or delete the index: it is rebuilt from the Markdown files."
@@ -116,7 +116,12 @@ def migrate(connection: Connection, *, between: Callable[[int], None] | None = N
     return steps
 
 
-def _version(connection: Connection) -> int:
+def version_of(connection: Connection) -> int:
+    """The version of an index; 0 for an empty file.
+
+    Raises:
+        IndexUnusable: the file is another program's database.
+    """
     application_id = connection.pragma("application_id")
     version = int(connection.pragma("user_version"))
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get

@@ -28,8 +28,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def open_connection(path: Path, *, read_only: bool = False) -> Connection:
+def open_connection(
+    path: Path, *, read_only: bool = False, inspect: Callable[[Connection], object] | None = None
+) -> Connection:
     """Opens an index file in write-ahead mode, creating it unless `read_only`.
+
+    `inspect` is called before anything is changed in the file, and may raise to leave it alone.
 
     Raises:
         IndexUnusable: the file is not a database, is damaged at its head, or cannot be opened.
@@ -39,6 +43,8 @@ def open_connection(path: Path, *, read_only: bool = False) -> Connection:
         connection = apsw.Connection(str(path), flags=flags)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         if not read_only:
+            if inspect is not None:
+                inspect(connection)
             # Both count only for a file that is still empty, and must come before write-ahead mode.
             connection.pragma("page_size", PAGE_BYTES)
             connection.pragma("auto_vacuum", "incremental")

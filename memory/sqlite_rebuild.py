@@ -7,8 +7,10 @@ keep the old content until the commit, and a kill at any byte leaves either the 
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -59,14 +61,21 @@ class SqliteRebuild:
         """See `Rebuild.copy_vectors`."""
         await self._hidden.write_with(_copy_vectors, self._live.path)
 
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """See `Rebuild.alone`."""
+        lock = self._live.write_lock
+        await asyncio.to_thread(lock.acquire)
+        try:
+            yield
+        finally:
+            lock.release()
+
     async def publish(self) -> None:
         """See `Rebuild.publish`."""
-        await self._hidden.write_with(_optimise)
         await self._hidden.close()
-        try:
-            await self._live.write_with(_replace_content, self._live.path, self._hidden.path)
-        finally:
-            self._lock.release()
+        await self._live.write_with(_replace_content, self._live.path, self._hidden.path)
+        self._lock.release()
 
     async def leave(self) -> None:
         """See `Rebuild.leave`."""
@@ -167,11 +176,6 @@ def _copy_vectors(connection: Connection, live: Path) -> None:
             last = end
     finally:
         connection.execute("DETACH live")
-
-
-def _optimise(connection: Connection) -> None:
-    with transaction(connection):
-        connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")
 
 
 def _replace_content(connection: Connection, live: Path, hidden: Path) -> None:

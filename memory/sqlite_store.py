@@ -16,7 +16,7 @@ from nacre.memory import sqlite_writes as writes
 from nacre.memory.index_lock import WriteLock
 from nacre.memory.lexical import MatchQuery
 from nacre.memory.records import Chunk, FailedFile, Source
-from nacre.memory.schema import migrate
+from nacre.memory.schema import migrate, version_of
 from nacre.memory.sqlite_connection import (
     Connection,
     ConnectionThread,
@@ -51,8 +51,8 @@ class SqliteStore:
         self.path = path
         self._extension_enabled = extension_enabled
         self._extension_path = extension_path
-        self._lock = WriteLock(path)
-        self._writer = ConnectionThread("memory-writer", lambda: open_connection(path))
+        self.write_lock = WriteLock(path)
+        self._writer = ConnectionThread("memory-writer", lambda: open_connection(path, inspect=version_of))
         self._words = ConnectionThread("memory-words", lambda: open_connection(path, read_only=True))
         self._vectors = ConnectionThread("memory-vectors", self._open_for_vectors)
         self._counter = reads.ChunkCounter()
@@ -223,7 +223,7 @@ class SqliteStore:
         """
 
         def call(connection: Connection) -> T:
-            with self._lock.held():
+            with self.write_lock.held():
                 return work(connection, *args, **kwargs)
 
         return await self._writer.run(call)

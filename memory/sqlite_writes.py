@@ -27,7 +27,14 @@ RETURNING id
 
 
 def replace_file(connection: Connection, file: IndexedFile) -> None:
-    """Puts a file's chunks in the place of what was stored for it."""
+    """Puts a file's chunks in the place of what was stored for it, unless that was read later."""
+    state = file.state
+    newer = connection.execute(
+        "SELECT 1 FROM files WHERE source = ? AND path = ? AND (read_at_ns, mtime_ns) > (?, ?)",
+        (state.source, state.path, state.read_at_ns, state.mtime_ns),
+    ).get
+    if newer:
+        return
     file_id = connection.execute(_UPSERT_FILE, _state_row(file.state)).get
     _remove_chunks(connection, file_id)
     first_id = connection.execute(
@@ -55,8 +62,18 @@ def merge_words(connection: Connection, *, first: bool) -> bool:
 
 
 def touch_files(connection: Connection, states: Sequence[FileState]) -> None:
-    """Stores new stat values."""
-    connection.executemany(_UPSERT_FILE, (_state_row(state) for state in states))
+    """Stores new stat values of files whose stored content is still the one that was read."""
+    connection.executemany(
+        "UPDATE files SET size = ?, mtime_ns = ?, inode = ?, read_at_ns = ?"
+        " WHERE source = ? AND path = ? AND content_hash = ? AND read_at_ns <= ?",
+        (
+            (
+                *(state.size, state.mtime_ns, state.inode, state.read_at_ns),
+                *(state.source, state.path, state.content_hash, state.read_at_ns),
+            )
+            for state in states
+        ),
+    )
 
 
 def remove_files(connection: Connection, source: Source, paths: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ found, a vector a sequence of floats. All methods are coroutines; a reader never
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import date
 from typing import Protocol, TypeAlias
@@ -107,6 +108,13 @@ class Rebuild(Protocol):
     async def copy_vectors(self) -> None:
         """Brings in every vector that the published index has, so that nothing is embedded twice."""
 
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """Inside, no other process changes the published index: time for a last look, then `publish`.
+
+        Raises:
+            IndexBusy: another process kept the index locked.
+        """
+
     async def publish(self) -> None:
         """Puts this index in the place of the published one, at once and for all readers."""
 
@@ -130,7 +138,10 @@ class Store(Protocol):
         """Every indexed file of a source, by stored path."""
 
     async def replace_files(self, files: Sequence[IndexedFile]) -> None:
-        """Each file's chunks take the place of what was stored for it: a file is all or nothing."""
+        """Each file's chunks take the place of what was stored for it: a file is all or nothing.
+
+        What another process stored from a later reading of the file stays.
+        """
 
     async def tidy(self) -> None:
         """Makes searching fast again after many changes; others can write in between."""

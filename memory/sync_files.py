@@ -55,8 +55,9 @@ async def sync_files(
     advance: Callable[[int, int], None],
 ) -> FileOutcome:
     """Brings the store's `memory` source in line with the disk. `advance(done, total)` counts files."""
-    found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
+    # In this order: a file that another process adds in between must not look deleted.
     stored = await store.file_states("memory")
+    found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
     failed = await store.failures("memory")
     changes = plan_changes(found, stored, failed, now_seconds=now_seconds)
     outcome = FileOutcome(unchanged_files=changes.unchanged, found=found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from nacre.memory.errors import IndexBusy
@@ -88,3 +90,17 @@ class RebuildContract:
 
         assert await store.chunks(sorted(before)) == {}
         assert set(await ids_by_text(store)) == {"rebuilt"}
+
+    async def test_others_wait_while_the_last_look_is_taken(self, open_store: OpenStore) -> None:
+        """Inside `alone`, another writer waits; after it, its change lands in the new index."""
+        store, other = await open_store(), await open_store()
+        rebuild = await store.begin_rebuild(IDENTITY)
+        async with rebuild.alone():
+            writing = asyncio.create_task(other.replace_files([indexed(chunk("late words"))]))
+            done, _ = await asyncio.wait({writing}, timeout=0.2)
+            assert not done
+            await rebuild.store.replace_files([indexed(chunk("new words", path="memory/b.md"))])
+            await rebuild.publish()
+        await writing
+
+        assert sorted(await found(store, "words")) == ["late words", "new words"]

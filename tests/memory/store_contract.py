@@ -6,6 +6,7 @@ Nothing here may name a database: the next members are Postgres and LanceDB.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -88,6 +89,18 @@ class StoreContract:
         counts = await store.counts()
         assert [(item.source, item.files, item.chunks) for item in counts.sources] == [("memory", 2, 3)]
         assert await store.chunk_count() == 3
+
+    async def test_an_earlier_reading_never_replaces_a_later_one(self, open_store: OpenStore) -> None:
+        """A process that read a file first and writes last does not undo the newer content."""
+        store = await open_store()
+        late, early = indexed(chunk("late words"), digest="2"), indexed(chunk("early words"), digest="1")
+        await store.replace_files([replace(late, state=replace(late.state, read_at_ns=50))])
+        await store.replace_files([early])
+        await store.touch_files([early.state])
+
+        assert await found(store, "words") == ["late words"]
+        states = await store.file_states("memory")
+        assert (states["memory/a.md"].content_hash, states["memory/a.md"].read_at_ns) == ("2", 50)
 
     async def test_chunks_come_back_as_they_went_in(self, open_store: OpenStore) -> None:
         """Every field of a chunk survives, and a file's chunks keep their order."""

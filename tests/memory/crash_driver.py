@@ -1,0 +1,74 @@
+"""A process of its own that works on an index, to be killed by a test at any moment.
+
+    python -m tests.memory.crash_driver index|rebuild|migrate|churn <folder> [seconds]
+
+`index` and `rebuild` print a line for each step; `migrate` kills itself inside the migration; `churn` writes
+notes, syncs and searches until its time is over, and prints what went wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from nacre.memory.schema import migrate
+from nacre.memory.sqlite_connection import open_connection
+from tests.memory.doubles import WordEmbedder, open_engine
+
+
+async def sync(root: Path, *, force: bool) -> None:
+    """Syncs once and tells each step."""
+    engine = await open_engine(root, embedder=WordEmbedder())
+    print("open", flush=True)
+    await engine.sync(
+        reason="cli", force=force, progress=lambda step: print(step.stage, step.completed, flush=True)
+    )
+    await engine.close()
+    print("done", flush=True)
+
+
+def die_in_migration(root: Path) -> None:
+    """Kills itself after the tables of the first version were made and before they were committed."""
+    (root / "state").mkdir(exist_ok=True)
+    connection = open_connection(root / "state" / "main.sqlite")
+    migrate(connection, between=lambda _: os.kill(os.getpid(), signal.SIGKILL))
+
+
+async def churn(root: Path, seconds: float) -> None:
+    """Writes, syncs and searches against whoever else works on the same folder."""
+    engine = await open_engine(root, embedder=WordEmbedder())
+    name = f"process{os.getpid()}"
+    end, rounds = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        rounds += 1
+        note = root / "workspace" / "memory" / f"{name}.md"
+        note.write_text(f"# Notes\n\n- {name} saw zebra{rounds}.\n")
+        engine.mark_dirty()
+        await engine.sync(reason="cli", force=rounds % 7 == 0)
+        hits = (await engine.search(f"zebra{rounds} {name}", min_score=0)).hits
+        if not any(hit.path == f"memory/{name}.md" and f"zebra{rounds}." in hit.snippet for hit in hits):
+            print(f"wrong: zebra{rounds} of {name} was not found, but {[hit.path for hit in hits]}", flush=True)
+        fixed = (await engine.search("fixed giraffe", min_score=0)).hits
+        if not fixed or fixed[0].path != "memory/fixed.md":
+            print(f"wrong: the fixed note was not found, but {[hit.path for hit in fixed]}", flush=True)
+    await engine.close()
+    print("rounds", rounds, flush=True)
+
+
+def main() -> None:
+    """Runs one mode."""
+    mode, root = sys.argv[1], Path(sys.argv[2])
+    if mode == "migrate":
+        die_in_migration(root)
+    elif mode == "churn":
+        asyncio.run(churn(root, float(sys.argv[3])))
+    else:
+        asyncio.run(sync(root, force=mode == "rebuild"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""Transcripts as a source: opt-in, by thresholds, with the transcript's own line numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre.memory.settings import SessionSyncSettings
+from nacre.memory.transcripts import TranscriptInfo, TranscriptText, is_due
+from tests.memory.doubles import open_engine, workspace
+
+OPTED_IN: dict[str, Any] = {
+    "sources": ["memory", "sessions"],
+    "experimental": {"sessionMemory": True},
+    "sync": {"sessions": {"deltaBytes": 0, "deltaMessages": 0}},
+}
+
+
+class Transcripts:
+    """Transcripts in memory; line n of the text stands on line 2n + 1 of its file."""
+
+    def __init__(self, said: dict[str, list[str]]) -> None:
+        self.said = said
+        self.broken = False
+        self.ended: set[str] = set()
+
+    async def transcripts(self) -> Sequence[TranscriptInfo]:
+        """All of them."""
+        if self.broken:
+            raise PermissionError("not now")
+        return [
+            TranscriptInfo(
+                name=name,
+                size_bytes=sum(map(len, lines)),
+                messages=len(lines),
+                modified_ns=1,
+                ended=name in self.ended,
+            )
+            for name, lines in self.said.items()
+        ]
+
+    async def text(self, name: str) -> TranscriptText | None:
+        """What one of them says."""
+        lines = self.said[name]
+        return TranscriptText(
+            lines=lines,
+            line_numbers=[2 * number + 1 for number in range(len(lines))],
+            days=[date(2026, 2, 10)] * len(lines),
+        )
+
+
+async def test_transcripts_are_found_when_opted_in(tmp_path: Path) -> None:
+    """A hit names the transcript, its own lines and its day; memory_get does not open it."""
+    workspace(tmp_path, {"MEMORY.md": "Max likes tea."})
+    said = Transcripts({"s1.jsonl": ["User: hello", "Assistant: hi", "User: my parrot is called Polly"]})
+    engine = await open_engine(tmp_path, OPTED_IN, transcripts=said)
+    await engine.sync(reason="cli")
+
+    hits = (await engine.search("parrot", sources=["sessions"], after=date(2026, 2, 10))).hits
+
+    assert [(hit.path, hit.source, hit.start_line, hit.end_line) for hit in hits] == [
+        ("sessions/s1.jsonl", "sessions", 1, 5)
+    ]
+    assert (await engine.search("parrot", sources=["memory"], min_score=0)).hits == ()
+    assert [(c.source, c.files) for c in (await engine.status()).source_counts] == [("memory", 1), ("sessions", 1)]
+    await engine.close()
+
+
+async def test_without_opting_in_transcripts_are_not_even_asked_for(tmp_path: Path) -> None:
+    """The default sources leave them out, a caller cannot bring them in, and switching off forgets them."""
+    workspace(tmp_path, {"MEMORY.md": "Max likes tea."})
+    said = Transcripts({"s1.jsonl": ["User: my parrot is called Polly"]})
+    engine = await open_engine(tmp_path, OPTED_IN, transcripts=said)
+    await engine.sync(reason="cli")
+    await engine.close()
+    plain = await open_engine(tmp_path, transcripts=said)
+
+    assert (await plain.search("parrot", sources=["sessions"], min_score=0)).hits == ()
+    await plain.sync(reason="cli")
+    assert (await plain.status()).chunks == 1
+    await plain.close()
+    again = await open_engine(tmp_path, OPTED_IN)
+    assert (await again.search("parrot", sources=["sessions"], min_score=0)).hits == ()
+    await again.close()
+
+
+async def test_a_deleted_session_is_forgotten(tmp_path: Path) -> None:
+    """Its words and lines are gone with the next sync; a list that fails forgets nothing."""
+    workspace(tmp_path, {})
+    said = Transcripts({"s1.jsonl": ["User: my parrot is called Polly"]})
+    engine = await open_engine(tmp_path, OPTED_IN, transcripts=said)
+    await engine.sync(reason="cli")
+    said.broken = True
+    problem = (await engine.sync(reason="cli")).problem
+    forced = await engine.sync(reason="cli", force=True)
+
+    assert "cannot be listed" in problem
+    assert forced.rebuilt
+    assert len((await engine.search("parrot", min_score=0)).hits) == 1
+    said.broken = False
+    del said.said["s1.jsonl"]
+    await engine.sync(reason="cli")
+    assert (await engine.search("parrot", min_score=0)).hits == ()
+    await engine.close()
+
+
+async def test_a_session_below_the_thresholds_is_indexed_when_it_ends(tmp_path: Path) -> None:
+    """Growth waits for 100 KB or 50 messages; the end of the session does not."""
+    workspace(tmp_path, {})
+    said = Transcripts({"s1.jsonl": ["User: my parrot is called Polly"]})
+    settings = OPTED_IN | {"sync": {}}
+    engine = await open_engine(tmp_path, settings, transcripts=said)
+
+    await engine.sync(reason="cli")
+    assert (await engine.search("parrot", min_score=0)).hits == ()
+    said.ended.add("s1.jsonl")
+    await engine.sync(reason="cli")
+    assert len((await engine.search("parrot", min_score=0)).hits) == 1
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "messages", "due"),
+    [(99_999, 49, False), (100_000, 1, True), (1, 50, True), (0, 0, False)],
+)
+def test_thresholds_count_growth(size_bytes: int, messages: int, due: bool) -> None:
+    """100 KB or 50 messages since the last time make a transcript due; no growth never does."""
+    info = TranscriptInfo(name="s", size_bytes=size_bytes, messages=messages, modified_ns=1, ended=False)
+
+    assert is_due(info, None, SessionSyncSettings()) is due
