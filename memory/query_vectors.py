@@ -34,23 +34,25 @@ class QueryVectors:
         self._embedder = embedder
         self._timeout_seconds = timeout_seconds
         self._clock = clock
-        self._known: OrderedDict[str, Sequence[float]] = OrderedDict()
-        self._asked: dict[str, asyncio.Task[Sequence[float]]] = {}
+        self._known: OrderedDict[tuple[str, ...], Sequence[float]] = OrderedDict()
+        self._asked: dict[tuple[str, ...], asyncio.Task[Sequence[float]]] = {}
         self._rest_until = 0.0
         self.problem = ""
         """Why the last question got no vector, as a sentence; empty when it got one."""
 
     async def vector(self, text: str) -> Sequence[float] | None:
         """The vector of `text`, or `None`, with the reason in `problem`."""
-        if text in self._known:
-            self._known.move_to_end(text)
-            return self._known[text]
+        # An embedder may hand over to a fallback, whose vectors are others.
+        key = (self._embedder.provider, self._embedder.model, self._embedder.fingerprint, text)
+        if key in self._known:
+            self._known.move_to_end(key)
+            return self._known[key]
         if self._clock() < self._rest_until:
             return None
-        task = self._asked.get(text)
+        task = self._asked.get(key)
         if task is None:
-            task = asyncio.create_task(self._ask(text), name="memory-query-vector")
-            self._asked[text] = task
+            task = asyncio.create_task(self._ask(key, text), name="memory-query-vector")
+            self._asked[key] = task
         done, _ = await asyncio.wait({task}, timeout=self._timeout_seconds)
         if not done:
             # The answer is still welcome: the same question may come again.
@@ -69,15 +71,15 @@ class QueryVectors:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, text: str) -> Sequence[float]:
+    async def _ask(self, key: tuple[str, ...], text: str) -> Sequence[float]:
         try:
             vector = await self._embedder.embed_query(text)
         except EmbeddingFailed as error:
             self._fail(str(error))
             return ()
         finally:
-            self._asked.pop(text, None)
-        self._known[text] = vector
+            self._asked.pop(key, None)
+        self._known[key] = vector
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
         self.problem, self._rest_until = "", 0.0

@@ -50,7 +50,15 @@ class AgentMemory(MemoryEngine):
             followed = await asyncio.shield(self._switch)
         except IndexClosed:
             return report
-        return replace(followed, reason=reason, rebuilt=report.rebuilt)
+        return replace(
+            report,
+            embedded=report.embedded + followed.embedded,
+            reused_vectors=report.reused_vectors + followed.reused_vectors,
+            refused_texts=report.refused_texts + followed.refused_texts,
+            pending_vectors=followed.pending_vectors,
+            problem=followed.problem,
+            elapsed_seconds=report.elapsed_seconds + followed.elapsed_seconds,
+        )
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         """As the engine's, with the reason why a fallback makes the embeddings."""
