@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from nacre.memory.lexical import HEX, MatchQuery, normalise
+from nacre.memory.lexical import HEX, MatchQuery, inflected_stem, normalise
 
 _SUFFIXES = (
     *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),
@@ -112,8 +112,10 @@ def fold(text: str) -> str:
 
 
 def stem(word: str) -> str:
-    """A word without its commonest English ending; other scripts and short words as they are."""
-    if not word.isascii() or len(word) <= _MIN_STEM:
+    """A word without its commonest English ending, or cut as the index cuts it; short words as they are."""
+    if not word.isascii():
+        return inflected_stem(word)
+    if len(word) <= _MIN_STEM:
         return word
     for suffix in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= _MIN_STEM:

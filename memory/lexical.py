@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nacre.memory.query_dates import DayRange
     from nacre.memory.records import Chunk
 
-LEXICAL_VERSION = "1"
+LEXICAL_VERSION = "2"
 """Part of the index's identity: raise it when `lexical_fields` gives other texts for the same chunk."""
 
 # Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
@@ -56,8 +56,12 @@ _CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HYPHENED = re.compile(r"\b([A-Za-z]{1,12})-([A-Za-z]{2,12})\b(?!-)")
 _LONG_INFLECTED = re.compile(r"[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u10a0-\u10ff]{6,}")
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|`([^`]+)`')
+_GREEK = [*map(chr, range(0x370, 0x400)), *map(chr, range(0x1F00, 0x2000))]
 _FOLDS = str.maketrans(
     {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}
+    # FTS5 takes accents off Latin letters alone; capitals in Greek are written without them.
+    | {letter: unicodedata.normalize("NFD", letter)[0] for letter in _GREEK}
+    | {"ς": "σ", "ё": "е", "Ё": "Е"}
 )
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
@@ -72,13 +76,14 @@ class MatchQuery:
 
     `terms` are lower-case words without stop words and, for scripts without spaces, their
     bigrams; `phrases` what the asker put in quotes; `identifiers` what looks like a name of code,
-    a hash or an issue number, as typed.
+    a hash or an issue number, as typed; `atoms` the expression's parts, of which any is enough.
     """
 
     expression: str
     terms: tuple[str, ...]
     phrases: tuple[str, ...]
     identifiers: tuple[str, ...]
+    atoms: tuple[str, ...] = ()
 
 
 def normalise(text: str) -> str:
@@ -126,7 +131,12 @@ def _index_parts(text: str) -> Iterator[str]:
         yield from run
         yield from _bigrams(run)
     for word in _LONG_INFLECTED.findall(text.lower()):
-        yield WHOLE + word[:_STEM_LETTERS]
+        yield WHOLE + inflected_stem(word)
+
+
+def inflected_stem(word: str) -> str:
+    """The beginning of a long word in a script whose languages inflect its end; other words as they are."""
+    return word[:_STEM_LETTERS] if _LONG_INFLECTED.fullmatch(word) else word
 
 
 def _case_parts(word: str) -> Iterator[str]:
@@ -152,7 +162,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     names = _unique(word for word in _CODE_WORD.findall(text) if _is_compound(word))
     words = _plain_words(text)
     grams = _unique(gram for run in _NGRAM_RUN.findall(text) for gram in _run_grams(run))
-    stems = [WHOLE + word[:_STEM_LETTERS] for word in _LONG_INFLECTED.findall(text.lower())]
+    stems = [WHOLE + inflected_stem(word) for word in _LONG_INFLECTED.findall(text.lower())]
     atoms = _unique(
         [
             *(f"title : {_quote(day)}" for day in _day_phrases(days)),
@@ -166,6 +176,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
         return None
     return MatchQuery(
         expression=" OR ".join(atoms[:MAX_TERMS]),
+        atoms=tuple(atoms[:MAX_TERMS]),
         terms=_unique(
             [*(word for word in words if word not in DAY_WORDS), *(g for g in grams if len(g) > 1)]
         ),
