@@ -47,9 +47,10 @@ class ToolEnded:
 class FlushEnded:
     """The silent turn before a compaction is over.
 
-    `written`: the model appended notes to `path`. `nothing`: it found nothing worth keeping.
-    `fallback`: the model could not be asked and an extract was written instead. `failed`: neither
-    worked; `problem` says why.
+    `written`: the model appended notes to `path`. `nothing`: nothing worth keeping was found.
+    `fallback`: the model could not be asked and an extract was written instead. `failed`: there is
+    no note, because nobody could be asked or the file could not be written. `problem` says what
+    went wrong, also where something else helped.
     """
 
     status: FlushStatus

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from pydantic import Field
 
+from nacre.memory.paths import PathOutsideRoot
 from nacre.memory.workspace import append_to_file
+from nacre.memory.workspace_files import FileBusy
 from nacre.prompts import render
 from nacre.runtime.context import model_messages
 from nacre.runtime.errors import ContextOverflow, ModelError
@@ -23,7 +25,7 @@ from nacre.runtime.model import ModelRequest, SystemPrompt
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.settings import MemoryFlushSettings
 from nacre.runtime.silence import SILENT_TOKEN
-from nacre.runtime.tools import Tool, ToolArguments, Toolbox, ToolOutput
+from nacre.runtime.tools import Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.sessions.messages import Message, user_message
 
 log = logging.getLogger(__name__)
@@ -42,13 +44,16 @@ class AppendArguments(ToolArguments):
 class NotesFile:
     """Today's log as a flush may touch it: append only, and never the same block twice.
 
+    `problem` says why the last attempt to write failed; empty when it did not.
+
     `origin` names the session in a heading above the notes when others than the owner speak in it.
     """
 
     def __init__(self, workspace: Path, path: str, *, lock_dir: Path, origin: str = "") -> None:
         self.path = path
-        self._origin = origin
         self.wrote = False
+        self.problem = ""
+        self._origin = origin
         self._workspace = workspace
         self._lock_dir = lock_dir
 
@@ -63,12 +68,20 @@ class NotesFile:
 
     async def _append(self, arguments: AppendArguments) -> ToolOutput:
         heading = f"## Notes from {self._origin}\n\n" if self._origin and arguments.text.strip() else ""
-        outcome = await append_to_file(
-            self._workspace, self.path, heading + arguments.text, lock_dir=self._lock_dir
-        )
+        try:
+            if not self._workspace.is_dir():
+                raise FileNotFoundError(f"the workspace folder {self._workspace.name!r} is gone")
+            outcome = await append_to_file(
+                self._workspace, self.path, heading + arguments.text, lock_dir=self._lock_dir
+            )
+        except (OSError, PathOutsideRoot, FileBusy) as error:
+            # Without the system's words, which name the whole path: others may read along.
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.problem = f"{self.path} could not be written: {reason}"
+            raise ToolFailed(self.problem) from error
         if not outcome.written:
             return ToolOutput(text=f"Nothing new: all of it already stands in {self.path}.")
-        self.wrote = True
+        self.wrote, self.problem = True, ""
         return ToolOutput(text=f"Appended to {self.path}.")
 
 
@@ -120,20 +133,22 @@ async def run_flush(
     max_output_tokens: int,
 ) -> FlushEnded:
     """Runs one flush and records the attempt; never raises for a model that fails."""
-    problem = ""
-    try:
-        await _ask_for_notes(session, system, notes, settings, ask, max_output_tokens)
-        status: FlushStatus = "written" if notes.wrote else "nothing"
-    except ModelError as error:
-        log.warning("memory flush of %s failed: %s", session.key, error)
-        problem = str(error)
-        status = "written" if notes.wrote else "fallback"
-    if status == "fallback":
+
+    async def asked(of: Ask) -> str:
         try:
-            await _ask_for_notes(session, system, notes, settings, ask_offline, max_output_tokens)
+            await _ask_for_notes(session, system, notes, settings, of, max_output_tokens)
         except ModelError as error:
-            log.warning("the extract for the memory flush of %s failed: %s", session.key, error)
-            status = "failed"
+            log.warning("memory flush of %s failed: %s", session.key, error)
+            return str(error)
+        return ""
+
+    status: FlushStatus = "written"
+    problem = last_problem = await asked(ask)
+    if problem and not notes.wrote:
+        status, last_problem = "fallback", await asked(ask_offline)
+    if not notes.wrote:
+        status = "failed" if last_problem or notes.problem else "nothing"
+    problem = "; ".join(text for text in (problem, notes.problem) if text)
     await session.write_flush(status, path=notes.path, problem=problem)
     return FlushEnded(status=status, path=notes.path, problem=problem)
 
