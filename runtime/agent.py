@@ -12,6 +12,7 @@ from typing import Self
 
 from nacre.memory.errors import MemoryIndexError
 from nacre.memory.paths import PathOutsideRoot
+from nacre.memory.workspace import TemplateMissing
 from nacre.runtime.app import AgentParts, assemble, disassemble
 from nacre.runtime.clock import Clock
 from nacre.runtime.command_turn import run_command
@@ -41,7 +42,6 @@ class Agent:
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
         self._running: dict[str, set[asyncio.Task[None]]] = {}
-        self._told_notices = 0
         self._closed = False
 
     @classmethod
@@ -81,7 +81,7 @@ class Agent:
                 new_id=new_id,
                 watch=watch,
             )
-        except (OSError, MemoryIndexError, PathOutsideRoot) as error:
+        except (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing) as error:
             raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
         return cls(parts)
 
@@ -127,19 +127,22 @@ class Agent:
         if self._closed:
             raise TurnBroken("This agent is closed. Open a new one.")
         events: asyncio.Queue[Event | None] = asyncio.Queue()
-        task = asyncio.create_task(self._run(inbound, events.put_nowait))
-        task.add_done_callback(lambda _task: events.put_nowait(None))
         lane = self._lane(inbound)
+        task = asyncio.create_task(self._run(inbound, events.put_nowait))
         self._running.setdefault(lane, set()).add(task)
+        task.add_done_callback(lambda done: self._forget(lane, done))
+        task.add_done_callback(lambda _done: events.put_nowait(None))
+        last: Event | None = None
         try:
             while (event := await events.get()) is not None:
+                last = event
                 yield event
+            if not isinstance(last, ReplyReady | Silence | TurnFailed):
+                # Stopped before its first step, so that no line of `_run` could say so.
+                yield TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            self._running[lane].discard(task)
-            if not self._running[lane]:
-                del self._running[lane]
 
     def stop(self, inbound: Inbound) -> bool:
         """Stops the running and waiting turns of the session that `inbound` belongs to.
@@ -157,8 +160,10 @@ class Agent:
         tasks = [task for running in self._running.values() for task in running]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await disassemble(self._parts)
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            await disassemble(self._parts)
 
     async def __aenter__(self) -> Self:
         """The agent itself."""
@@ -181,9 +186,15 @@ class Agent:
             raise
         except AgentError as error:
             emit(TurnFailed(error=error))
-        except (SessionError, MemoryIndexError, PathOutsideRoot, OSError) as error:
+        except (SessionError, MemoryIndexError, PathOutsideRoot) as error:
             log.warning("a turn broke off: %s", error)
             emit(TurnFailed(error=_broken(str(error), error)))
+        except OSError as error:
+            log.warning("a turn broke off: %s", error)
+            text = (
+                f"The turn broke off: {error}. Check the disk and the folder's permissions, then try again."
+            )
+            emit(TurnFailed(error=_broken(text, error)))
         except Exception as error:
             # A bug must end in an answer, not in a chat that hangs.
             log.exception("a turn broke off")
@@ -195,9 +206,8 @@ class Agent:
         where = self._route(inbound)
         async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
             session = await self._open(where)
-            for notice in (*parts.turn.index.notices[self._told_notices :], *session.journal.notices):
-                emit(Warned(message=notice))
-            self._told_notices = len(parts.turn.index.notices)
+            parts.turn.told.once("", parts.turn.index.notices, emit)
+            parts.turn.told.once(session.session_id, session.notices, emit)
             command = parse_command(inbound.text) if session.policy.is_owner else None
             if command is not None:
                 reply = await run_command(
@@ -217,6 +227,11 @@ class Agent:
                 emit(Silence(session_key=session.key, session_id=session.session_id))
             else:
                 emit(ReplyReady(reply=reply))
+
+    def _forget(self, lane: str, task: asyncio.Task[None]) -> None:
+        self._running[lane].discard(task)
+        if not self._running[lane]:
+            del self._running[lane]
 
     def _route(self, inbound: Inbound) -> Route:
         return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)

@@ -80,9 +80,11 @@ async def assemble(
 
 async def disassemble(parts: AgentParts) -> None:
     """Releases what `assemble` opened."""
-    if parts.turn.memory is not None:
-        await parts.turn.memory.close()
-    await parts.turn.model.aclose()
+    try:
+        if parts.turn.memory is not None:
+            await parts.turn.memory.close()
+    finally:
+        await parts.turn.model.aclose()
 
 
 def _model(config: Config, now: Clock, offline: ChatModel) -> ChatModel:

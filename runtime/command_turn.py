@@ -38,10 +38,11 @@ async def run_command(
         return _said(session, await _status(session, inbound, parts, emit))
     if command.name == "compact":
         return await _compact(command.rest, session, inbound, parts, emit)
+    fresh = session
     if session.has_messages:
         await (await prepare(session, inbound, parts, emit)).window.flush_before_leaving()
-    fresh = await begin_new()
-    if command.rest:
+        fresh = await begin_new()
+    if command.rest or inbound.attachments:
         return await run_turn(fresh, inbound, command.rest, parts, emit)
     return _said(fresh, f"✅ New session started · model: {parts.model.name}")
 
@@ -69,7 +70,7 @@ async def _status(session: OpenSession, inbound: Inbound, parts: TurnParts, emit
             budget=parts.budget,
             compactions=session.compaction_count,
             last_flush=_last_flush(session, parts.now()),
-            workspace=str(parts.workspace),
+            workspace=str(parts.workspace) if session.policy.is_private else "",
             memory_files=files,
             memory_chunks=chunks,
             memory_mode=mode,

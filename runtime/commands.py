@@ -61,7 +61,10 @@ def parse_command(text: str) -> Command | None:
 
 @dataclass(frozen=True, kw_only=True)
 class StatusFacts:
-    """What `/status` shows; tokens are an estimate while no provider has reported any."""
+    """What `/status` shows. Tokens are an estimate while no provider has reported any.
+
+    `workspace` is empty where others read along: the path tells the owner's account name.
+    """
 
     version: str
     model_name: str
@@ -94,8 +97,9 @@ def status_text(facts: StatusFacts) -> str:
         f"🧹 Compactions: {facts.compactions} · last flush: {facts.last_flush}",
         f"📝 Memory: {memory}" + (f" · {facts.memory_problem}" if facts.memory_problem else ""),
         f"🧵 Session: {facts.session_key} · {facts.session_id}",
-        f"📁 Workspace: {facts.workspace}",
     ]
+    if facts.workspace:
+        lines.append(f"📁 Workspace: {facts.workspace}")
     return "\n".join(lines)
 
 

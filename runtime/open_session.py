@@ -16,7 +16,7 @@ from nacre.runtime.ids import NewId
 from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.routing import Route
 from nacre.sessions.cut import CompactionPlan
-from nacre.sessions.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
+from nacre.sessions.entries import CompactionEntry, CustomEntry, CustomMessageEntry, Entry, MessageEntry
 from nacre.sessions.index import SessionIndex, SessionRecord
 from nacre.sessions.journal import Journal
 from nacre.sessions.messages import AssistantMessage, Message, UserMessage
@@ -39,6 +39,7 @@ class OpenSession:
         record: SessionRecord,
         index: SessionIndex,
         now: Clock,
+        notices: tuple[str, ...] = (),
     ) -> None:
         self.key = key
         self.policy = policy
@@ -46,6 +47,12 @@ class OpenSession:
         self.record = record
         self._index = index
         self._now = now
+        self._notices = notices
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences for the owner about what was lost, repaired or set aside of the transcript."""
+        return (*self._notices, *self.journal.notices)
 
     @property
     def session_id(self) -> str:
@@ -98,11 +105,13 @@ class OpenSession:
 
     @property
     def wants_recall(self) -> bool:
-        """Whether daily logs are due: at the session's start and after each compaction."""
+        """Whether daily logs are due: before the first answer, and before the first after a compaction."""
         for entry in reversed(self.branch):
             if isinstance(entry, CompactionEntry):
                 return True
-            if isinstance(entry, MessageEntry) or getattr(entry, "custom_type", "") == RECALL_ENTRY:
+            if isinstance(entry, CustomMessageEntry) and entry.custom_type == RECALL_ENTRY:
+                return False
+            if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
                 return False
         return True
 
@@ -221,6 +230,12 @@ async def open_session(
         return record, journal
 
     record, journal = await opened(fresh=fresh)
+    notices: tuple[str, ...] = ()
+    if record.system_sent and not journal.entries:
+        notices = (
+            f"The transcript {journal.path.name} of this session is gone, so it begins anew; "
+            "of what was said before, only the notes are left.",
+        )
     policy = route.policy
     begun_private = _begun_private(journal.entries)
     if begun_private and not policy.is_private:
@@ -232,7 +247,9 @@ async def open_session(
         )
     elif not begun_private:
         policy = replace(policy, session_key_is_private=False)
-    return OpenSession(route.key, policy=policy, journal=journal, record=record, index=index, now=now)
+    return OpenSession(
+        route.key, policy=policy, journal=journal, record=record, index=index, now=now, notices=notices
+    )
 
 
 def _begun_private(entries: Sequence[Entry]) -> bool | None:

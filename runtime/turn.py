@@ -11,7 +11,7 @@ import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nacre.memory.engine import MemoryEngine
@@ -26,6 +26,7 @@ from nacre.runtime.inbound import Attachment, Inbound, Reply
 from nacre.runtime.loop import Ask, Emit, held_to_contract, run_loop
 from nacre.runtime.memory_tools import memory_tools
 from nacre.runtime.model import ChatModel, ModelRequest, SystemPrompt, ToolSpec
+from nacre.runtime.notices import Told
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.retry import stream_with_retries
@@ -62,6 +63,7 @@ class TurnParts:
     new_id: NewId
     sleep: Callable[[float], Awaitable[None]]
     count_tokens: Callable[[str], int]
+    told: Told = field(default_factory=Told)
 
     def ask(self, emit: Emit) -> Ask:
         """Asks the model, again where a failure passes by itself; each retry is told."""
@@ -106,6 +108,10 @@ async def prepare(session: OpenSession, inbound: Inbound, parts: TurnParts, emit
     cites = parts.cites(session.policy)
     toolbox = Toolbox(_tools(session.policy, parts, cites=cites), now_ms=session.now_ms)
     specs = toolbox.specs()
+    if not parts.workspace.is_dir():
+        log.warning("the workspace %s is gone", parts.workspace)
+        name = parts.workspace.name
+        emit(Warned(message=f"The workspace folder {name!r} is gone: no note can be read or written."))
     system, notices = await system_prompt(
         workspace=parts.workspace,
         policy=session.policy,
@@ -119,10 +125,7 @@ async def prepare(session: OpenSession, inbound: Inbound, parts: TurnParts, emit
             model_name=parts.model.name,
         ),
     )
-    for notice in notices:
-        log.warning("%s", notice)
-        if not session.has_messages:
-            emit(Warned(message=notice))
+    parts.told.once(session.session_id, notices, emit)
     window = Window(session, _window_parts(parts, emit), system=system, tools=specs, emit=emit)
     return Prepared(toolbox=toolbox, specs=specs, system=system, window=window)
 
@@ -135,8 +138,6 @@ async def run_turn(
     Raises:
         ModelError: no answer could be had; the words and all that followed are on disk.
     """
-    if session.wants_recall:
-        await _recall(session, parts, emit)
     await session.say(inbound_message(text, inbound.attachments, timestamp_ms=session.now_ms()))
     prepared = await prepare(session, inbound, parts, emit)
     conversation = TurnConversation(session, prepared, parts, emit)
@@ -151,6 +152,12 @@ async def run_turn(
     except asyncio.CancelledError:
         await session.mark_aborted()
         raise
+    except ContextOverflow as overflow:
+        raise ContextOverflow(
+            f"{overflow} If your last message is very long, send less of it, or put it into a file of the "
+            "workspace; /new begins a fresh session.",
+            detail=overflow.detail,
+        ) from overflow
     await session.settle(answer, window_tokens=parts.budget.window_tokens)
     return _reply(session, answer, conversation.said, emit)
 
@@ -215,6 +222,9 @@ def inbound_message(text: str, attachments: tuple[Attachment, ...], *, timestamp
 
 
 def _tools(policy: ChatPolicy, parts: TurnParts, *, cites: bool) -> tuple[Tool, ...]:
+    if not parts.workspace.is_dir():
+        # A mount that is not there must not be grown anew: the notes on it would seem lost.
+        return ()
     tools = file_tools(
         parts.workspace, policy, lock_dir=parts.lock_dir, on_changed=parts.on_notes, now=parts.now
     )
