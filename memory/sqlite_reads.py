@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import get_args
 
-from nacre.memory.lexical import FTS_WEIGHTS, MatchQuery
 from nacre.memory.records import Chunk, FailedFile, Source, SourceCount
 from nacre.memory.sqlite_connection import Connection
-from nacre.memory.store import FileState, Scope, Scored, StoreCounts
+from nacre.memory.store import FileState, Scope, StoreCounts
 
-_BM25 = f"bm25(chunks_fts, {', '.join(str(weight) for weight in FTS_WEIGHTS)})"
 CHUNK_COLUMNS = """
 SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, chunks.content_hash, text
 FROM chunks JOIN files ON files.id = chunks.file_id
@@ -52,18 +50,6 @@ def file_states(connection: Connection, source: Source) -> dict[str, FileState]:
         )
         for path, digest, size, mtime_ns, inode, read_at_ns in rows
     }
-
-
-def lexical(connection: Connection, query: MatchQuery, limit: int, scope: Scope) -> list[Scored]:
-    """The best chunks by BM25."""
-    where, arguments = scope_condition(connection, scope)
-    # `ORDER BY rank` would let FTS5 prepare and run a query of its own for each search, which takes longer.
-    rows = connection.execute(
-        f"SELECT rowid, {_BM25} AS score FROM chunks_fts WHERE chunks_fts MATCH ?"
-        f"{f' AND rowid IN ({where})' if where else ''} ORDER BY score LIMIT ?",
-        (query.expression, *arguments, limit),
-    )
-    return [Scored(chunk_id=chunk_id, score=-bm25) for chunk_id, bm25 in rows]
 
 
 def scope_condition(connection: Connection, scope: Scope) -> tuple[str, tuple[str, ...]]:
@@ -106,22 +92,6 @@ def modified_ns(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, i
         (json.dumps(list(chunk_ids)),),
     )
     return {int(chunk_id): int(changed_ns) for chunk_id, changed_ns in rows}
-
-
-class ChunkCounter:
-    """Counts chunks again only after somebody wrote. For one reader connection."""
-
-    def __init__(self) -> None:
-        self._data_version = -1
-        self._count = 0
-
-    def count(self, connection: Connection) -> int:
-        """How many chunks there are."""
-        version = connection.pragma("data_version")
-        if version != self._data_version:
-            self._count = connection.execute("SELECT count(*) FROM chunks").get
-            self._data_version = version
-        return self._count
 
 
 def failures(connection: Connection, source: Source) -> dict[str, FailedFile]:

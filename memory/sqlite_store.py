@@ -26,6 +26,7 @@ from nacre.memory.sqlite_connection import (
     transaction,
 )
 from nacre.memory.sqlite_rebuild import SqliteRebuild, begin_rebuild, has_unfinished
+from nacre.memory.sqlite_words import WordReader
 from nacre.memory.store import (
     FileState,
     IndexedFile,
@@ -55,7 +56,7 @@ class SqliteStore:
         self._writer = ConnectionThread("memory-writer", lambda: open_connection(path, inspect=version_of))
         self._words = ConnectionThread("memory-words", lambda: open_connection(path, read_only=True))
         self._vectors = ConnectionThread("memory-vectors", self._open_for_vectors)
-        self._counter = reads.ChunkCounter()
+        self._word_reader = WordReader()
         self._vector_reader = vectors.VectorReader()
         self._engine = VectorEngine(name="off")
 
@@ -121,7 +122,7 @@ class SqliteStore:
 
     async def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Sequence[Scored]:
         """See `Store.lexical`."""
-        return await self._words.run(reads.lexical, query, limit, scope)
+        return await self._words.run(self._word_reader.lexical, query, limit, scope)
 
     async def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Sequence[Scored]:
         """See `Store.nearest`."""
@@ -137,7 +138,7 @@ class SqliteStore:
 
     async def chunk_count(self) -> int:
         """See `Store.chunk_count`."""
-        return await self._words.run(self._counter.count)
+        return await self._words.run(self._word_reader.count)
 
     async def modified_ns(self, chunk_ids: Sequence[int]) -> Mapping[int, int]:
         """See `Store.modified_ns`."""
