@@ -14,7 +14,7 @@ from nacre.memory.sqlite_connection import Connection
 from nacre.memory.sqlite_reads import scope_condition
 from nacre.memory.store import Scope, Scored
 
-MOST_ROWS = 4_000
+MOST_ROWS = 2_000
 """How many rows a query may score; at about a microsecond each for every word that they have."""
 
 ENOUGH_ROWS = 200

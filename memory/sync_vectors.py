@@ -87,7 +87,7 @@ async def keep_scale(store: Store, embedder: Embedder, embedder_key: str) -> Non
         scale = await measured_scale(embedder)
     except EmbeddingFailed:
         return
-    row = {"embedder": embedder_key, "unrelated": scale.unrelated, "related": scale.related}
+    row = {"embedder": embedder_key, "unrelated": float(scale.unrelated), "related": float(scale.related)}
     await store.set_meta({SCALE_ROW: json.dumps(row)})
 
 

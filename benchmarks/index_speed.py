@@ -1,0 +1,94 @@
+"""How fast the index follows the files: first index, nothing changed, one file changed, and vectors.
+
+    python -m benchmarks.index_speed [--chunks 10000] [--dimensions 384] [--folder DIR]
+
+Each measurement runs in a process of its own, so that the memory it tells is its own. One line for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.corpus import write_workspace
+from benchmarks.instant_embedder import InstantEmbedder
+from nacre.memory.engine import MemoryEngine
+from nacre.memory.settings import MemorySearchSettings
+
+MEASURES = ("words: first index", "words: nothing changed", "words: one file changed", "vectors: first index")
+
+
+async def measure(name: str, folder: Path, dimensions: int) -> dict[str, float]:
+    """One measurement: time, chunks, peak memory, and the size of the index against its content."""
+    embedder = InstantEmbedder(dimensions) if name.startswith("vectors") else None
+    index = folder / ("vectors" if embedder else "words") / "main.sqlite"
+    if "first" in name:
+        shutil.rmtree(index.parent, ignore_errors=True)
+    elif "one file" in name:
+        note = next(iter(sorted((folder / "memory").iterdir())))
+        note.write_text(note.read_text(encoding="utf-8") + "- one more line\n", encoding="utf-8")
+    started, processor = time.perf_counter(), time.process_time()
+    engine = await MemoryEngine.open(
+        workspace=folder,
+        index_path=index,
+        settings=MemorySearchSettings(),
+        embedder=embedder,
+        now=lambda: datetime.now(UTC),
+    )
+    report = await engine.sync(reason="benchmark")
+    seconds, processor = time.perf_counter() - started, time.process_time() - processor
+    status = await engine.status()
+    await engine.close()
+    text_bytes = sum(path.stat().st_size for path in (folder / "memory").iterdir())
+    content_bytes = text_bytes + status.vectors * dimensions * 4
+    return {
+        "seconds": seconds,
+        "processor_seconds": processor,
+        "chunks": status.chunks,
+        "chunks_per_second": report.indexed_chunks / seconds,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "size_ratio": status.index_bytes / content_bytes,
+    }
+
+
+def main() -> None:
+    """Runs all measurements, or with `--measure` one of them in this process."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--chunks", type=int, default=10_000)
+    parser.add_argument("--dimensions", type=int, default=384)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--measure", choices=MEASURES)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(asyncio.run(measure(arguments.measure, arguments.folder, arguments.dimensions))))
+        return
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="nacre-index-speed-"))
+    if not (folder / "memory").exists():
+        write_workspace(folder, chunks=arguments.chunks)
+    print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    for name in MEASURES:
+        command = [sys.executable, "-m", "benchmarks.index_speed", "--measure", name, "--folder", str(folder)]
+        command += ["--dimensions", str(arguments.dimensions)]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        told = json.loads(run.stdout)
+        print(
+            f"{name:26} {told['seconds']:7.2f} s ({told['processor_seconds']:.2f} s of processor) "
+            f"{told['chunks']:8.0f} chunks {told['chunks_per_second']:7.0f}/s {told['peak_mb']:6.0f} MB "
+            f"index {told['size_ratio']:.2f} × content"
+        )
+    if arguments.folder is None:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
