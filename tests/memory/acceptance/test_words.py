@@ -1,0 +1,101 @@
+"""Searching by words, in every script, through the whole engine and without an embedder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.memory.doubles import open_engine, workspace
+
+NOTES = {
+    "memory/english.md": "- We discussed the deployment pipelines with the API gateway team.",
+    "memory/chinese.md": "- 昨天讨论了新的数据库方案,决定使用 PostgreSQL。",
+    "memory/japanese.md": "- 東京タワーの近くのレストランで晩ごはんを食べました。",
+    "memory/korean.md": "- 프로젝트에서 데이터베이스를 변경했습니다.",
+    "memory/spanish.md": "- Reunión sobre la configuración del jardín.",
+    "memory/portuguese.md": "- A reunião decidiu a migração dos usuários.",
+    "memory/arabic.md": "- ناقشنا استراتيجية المشروع في الاجتماع.",
+    "memory/danish.md": "- Vi købte en rød cykel til børnene.",
+    "memory/swedish.md": "- Räkningen för lägenheten är betald.",
+    "memory/russian.md": "- Обсудили переезд в новую квартиру.",
+    "memory/hindi.md": "- बैठक में परियोजना की समय सीमा तय हुई।",
+    "memory/thai.md": "- วันนี้ประชุมเรื่องงบประมาณโครงการ",
+    "memory/greek.md": "- Συζητήσαμε για τη μετακόμιση στην Αθήνα.",
+    "memory/code.md": "- Commit a828e60 sets memorySearch.query.hybrid;\n"
+    "  FOO_bar baz-1 fails with E_CONN_RESET (#1234).",
+    "memory/other-code.md": "- Commit b77aa12 sets other.key;\n"
+    "  bar FOO and 1 baz are elsewhere (#1235, 1234 lines).",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("what did we discuss about the deployment pipeline?", "english"),
+        ("API Gateway", "english"),
+        ("讨论方案", "chinese"),
+        ("我们讨论了什么数据库?", "chinese"),
+        ("which PostgreSQL 方案", "chinese"),
+        ("東京のレストラン", "japanese"),
+        ("タワー", "japanese"),
+        ("프로젝트 데이터베이스", "korean"),
+        ("데이터베이스", "korean"),
+        ("configuracion jardin", "spanish"),
+        ("¿qué decidimos sobre la configuración?", "spanish"),
+        ("migracao usuarios", "portuguese"),
+        ("استراتيجية المشروع", "arabic"),
+        ("rod cykel", "danish"),
+        ("lagenheten rakningen", "swedish"),
+        ("квартира", "russian"),
+        ("परियोजना", "hindi"),
+        ("งบประมาณ", "thai"),
+        ("ΑΘΗΝΑ", "greek"),
+        ("hello world FOO_bar", "code"),
+        ("FOO_bar baz-1", "code"),
+        ("a828e60", "code"),
+        ("a828e6", "code"),
+        ("memorySearch.query.hybrid", "code"),
+        ("hybrid", "code"),
+        ("E_CONN_RESET", "code"),
+        ("#1234", "code"),
+        ('"fails with E_CONN_RESET"', "code"),
+    ],
+)
+async def test_every_script_is_found(tmp_path: Path, query: str, name: str) -> None:
+    """SRCH-1, 17: words, parts of words, accents, names of code and hashes find their note first."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+
+    report = await engine.search(query)
+
+    assert [hit.path for hit in report.hits[:1]] == [f"memory/{name}.md"]
+    await engine.close()
+
+
+async def test_an_unanswerable_question_gets_nothing(tmp_path: Path) -> None:
+    """SRCH-8: at the default least score, a note that shares one everyday word is noise and left out."""
+    filler = {f"memory/{n}.md": f"- Walked the dog along the river, day {n}." for n in range(30)}
+    workspace(tmp_path, NOTES | filler)
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+
+    assert (await engine.search("which day does the quantum chromodynamics symposium begin?")).hits == ()
+    await engine.close()
+
+
+async def test_file_names_and_headings_count(tmp_path: Path) -> None:
+    """SRCH-1: a note is found by the name of its file and by the headings above its words."""
+    filler = {f"memory/{n}.md": f"- Walked the dog along the river, day {n}." for n in range(20)}
+    section = "\n".join(f"- device {n} is in the hall" for n in range(60))
+    workspace(
+        tmp_path,
+        filler | {"memory/people/lisa-meyer.md": "- likes tea", "memory/home.md": f"# Wifi\n\n{section}\n"},
+    )
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+
+    assert (await engine.search("lisa meyer")).hits[0].path == "memory/people/lisa-meyer.md"
+    assert {hit.path for hit in (await engine.search("wifi device 59")).hits} == {"memory/home.md"}
+    await engine.close()
