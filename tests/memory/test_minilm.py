@@ -1,0 +1,72 @@
+"""The embedding model that arrives with the install, as it is shipped."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from nacre.memory.cosine_scale import SCALE_SENTENCES, cosine, measured_scale, scale_of
+from nacre.memory.embedder import EmbeddingFailed
+from nacre.memory.embedders.minilm import MODEL_FOLDER, MODEL_SHA256, MiniLmEmbedder
+
+
+def test_the_shipped_model_is_the_one_that_is_named() -> None:
+    """The fingerprint that indexes are tied to belongs to the file, and its licence is beside it."""
+    assert hashlib.sha256((MODEL_FOLDER / "model.onnx").read_bytes()).hexdigest() == MODEL_SHA256
+    assert "Apache License" in (MODEL_FOLDER / "LICENSE").read_text(encoding="utf-8")
+    assert MODEL_SHA256[:12] in MiniLmEmbedder().fingerprint
+
+
+async def test_meaning_is_nearer_than_strangers() -> None:
+    """A question is nearer to its answer than to another note, and vectors have length 1."""
+    embedder = MiniLmEmbedder()
+    question = await embedder.embed_query("Where do we keep the boat?")
+    answer, other = await embedder.embed_documents(
+        ["The kayak is stored in the shed.", "Rent went up in May."]
+    )
+    assert len(question) == 384
+    assert cosine(question, question) == pytest.approx(1.0)
+    assert sum(number * number for number in question) == pytest.approx(1.0, abs=1e-3)
+    assert cosine(question, answer) > cosine(question, other) + 0.2
+    await embedder.close()
+
+
+async def test_a_text_has_one_vector_whatever_is_beside_it() -> None:
+    """The same text gets the same vector alone, in company, and as a question."""
+    embedder = MiniLmEmbedder()
+    alone = (await embedder.embed_documents(["Walnuts."]))[0]
+    beside = (
+        await embedder.embed_documents(["A much longer text about something else entirely.", "Walnuts."])
+    )[1]
+    assert alone == beside == await embedder.embed_query("Walnuts.")
+    await embedder.close()
+
+
+async def test_its_cosines_are_measured() -> None:
+    """Related sentences and strangers are far apart on the model's own scale."""
+    embedder = MiniLmEmbedder()
+    scale = await measured_scale(embedder)
+    assert scale.unrelated < 0.2
+    assert scale.related > 0.6
+    assert scale.relatedness(scale.unrelated) == 0.0
+    assert scale.relatedness(scale.related) == pytest.approx(1.0)
+    assert len(SCALE_SENTENCES) == 5
+    assert scale_of([]).related > scale_of([]).unrelated
+    await embedder.close()
+
+
+def test_it_says_which_scripts_it_reads() -> None:
+    """Latin text is read, Chinese is not, digits are no reason to doubt."""
+    embedder = MiniLmEmbedder()
+    assert embedder.reads("café") == 1.0
+    assert embedder.reads("讨论方案") == 0.0
+    assert embedder.reads("VLAN 讨论") == pytest.approx(4 / 6)
+    assert embedder.reads("… 12 …") == 1.0
+
+
+async def test_a_missing_model_is_a_sentence(tmp_path: Path) -> None:
+    """A broken install says which folder and what to do."""
+    with pytest.raises(EmbeddingFailed, match=r"could not be loaded.*Reinstall nacre"):
+        await MiniLmEmbedder(tmp_path).embed_query("x")
