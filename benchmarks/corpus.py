@@ -14,7 +14,7 @@ from pathlib import Path
 from nacre.memory.stop_words import ENGLISH
 
 VOCABULARY_WORDS = 50_000
-WORDS_PER_CHUNK = 260
+WORDS_PER_CHUNK = 220
 FIRST_RANK = 130
 """The ranks above it are stop words, which are half of what people write."""
 CHUNKS_PER_FILE = 8

@@ -58,7 +58,8 @@ class QueryVectors:
             # The answer is still welcome: the same question may come again.
             self._fail(f"The embedder did not answer within {self._timeout_seconds:g} s.")
             return None
-        return task.result() or None
+        vector = task.result()
+        return vector if len(vector) else None
 
     def legible(self, text: str) -> float:
         """The share of `text` in scripts that the embedder can read."""

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nacre.memory.embedder import EmbeddingFailed, TextRefused
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.settings import MemorySearchSettings
@@ -66,6 +68,19 @@ class WordEmbedder:
             known = self._synonyms.get(word, word)
             vector[hashlib.sha256(known.encode()).digest()[0] % self._dimensions] += 1.0
         return vector
+
+
+class ArrayEmbedder(WordEmbedder):
+    """Gives its vectors as numpy arrays, as local models do."""
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        """The vector of a question."""
+        vector: Sequence[float] = np.array(await super().embed_query(text), dtype=np.float32)
+        return vector
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector for each text."""
+        return [np.array(vector, dtype=np.float32) for vector in await super().embed_documents(texts)]
 
 
 class RefusingEmbedder(WordEmbedder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.memory.doubles import (
+    ArrayEmbedder,
     DeadEmbedder,
     RefusingEmbedder,
     WordEmbedder,
@@ -32,6 +33,18 @@ async def test_vectors_find_what_words_do_not(tmp_path: Path) -> None:
     explain = report.hits[0].explain
     assert explain is not None
     assert (explain.lexical_rank, explain.vector_rank) == (None, 1)
+    await engine.close()
+
+
+async def test_vectors_may_be_arrays(tmp_path: Path) -> None:
+    """An embedder that answers with numpy arrays is as good as one that answers with lists."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path, embedder=ArrayEmbedder())
+
+    report = await engine.sync(reason="cli")
+
+    assert (report.embedded, report.problem) == (2, "")
+    assert (await engine.search("lentil soup")).mode == "hybrid"
     await engine.close()
 
 
