@@ -5,6 +5,7 @@ A summary that came out empty, cut off or not at all is a failure: the history t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -51,12 +52,16 @@ async def summarise(
     async def request(prompt: str) -> str:
         return await _request(prompt, ask=ask, limits=limits, now_ms=now_ms)
 
+    async def parts_of(messages: Sequence[Message]) -> list[str]:
+        # Counting megabytes takes seconds, in which other sessions want their turns.
+        return await asyncio.to_thread(
+            conversation_parts, messages, part_tokens=limits.part_tokens, count_tokens=count_tokens
+        )
+
     max_words = str(int(limits.summary_tokens * WORDS_PER_TOKEN))
     added = f"\n\n{render('compaction_focus', focus=focus)}" if focus else ""
     summary = plan.previous_summary or ""
-    for part in conversation_parts(
-        plan.to_summarise, part_tokens=limits.part_tokens, count_tokens=count_tokens
-    ):
+    for part in await parts_of(plan.to_summarise):
         if summary:
             prompt = render(
                 "compaction_update", previous_summary=summary, conversation=part, max_words=max_words
@@ -65,9 +70,7 @@ async def summarise(
             prompt = render("compaction", conversation=part, max_words=max_words)
         summary = await request(prompt + added)
     prefix = ""
-    for part in conversation_parts(
-        plan.turn_prefix, part_tokens=limits.part_tokens, count_tokens=count_tokens
-    ):
+    for part in await parts_of(plan.turn_prefix):
         prompt = render("compaction_turn_prefix", conversation=part, max_words=max_words)
         prefix = "\n\n".join(text for text in (prefix, await request(prompt)) if text)
     if prefix:

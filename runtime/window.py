@@ -25,7 +25,8 @@ from nacre.runtime.model import SystemPrompt, ToolSpec
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.settings import CompactionSettings
 from nacre.sessions.cut import CompactionPlan, NothingToCompact, plan_compaction
-from nacre.sessions.tokens import ContextMeasure, measure_context
+from nacre.sessions.entries import Entry
+from nacre.sessions.tokens import ContextMeasure, estimate_message_tokens, measure_context
 from nacre.sessions.transcript import build_transcript
 
 log = logging.getLogger(__name__)
@@ -74,13 +75,22 @@ class Window:
 
         Counting is work for the processor, so it is done on a thread.
         """
-        count_tokens, branch = self._parts.count_tokens, self._session.branch
+        return await asyncio.to_thread(self._measured, self._session.branch)
 
-        def measured() -> ContextMeasure:
-            overhead = overhead_tokens(self._system, self._tools, count_tokens)
-            return measure_context(build_transcript(branch), branch, count_tokens, overhead_tokens=overhead)
-
-        return await asyncio.to_thread(measured)
+    def _measured(self, branch: Sequence[Entry]) -> ContextMeasure:
+        count_tokens = self._parts.count_tokens
+        items = build_transcript(branch)
+        overhead = overhead_tokens(self._system, self._tools, count_tokens)
+        measure = measure_context(items, branch, count_tokens, overhead_tokens=overhead)
+        if measure.usage_tokens <= self._parts.budget.window_tokens:
+            return measure
+        # More than the window held cannot be what it held: some providers report sums over calls.
+        # The count stands only where the estimate, too, is over the line.
+        estimate = overhead + sum(estimate_message_tokens(item.message, count_tokens) for item in items)
+        if estimate > self._parts.budget.compact_at:
+            return measure
+        log.warning("%d tokens were reported for about %d", measure.usage_tokens, estimate)
+        return ContextMeasure(tokens=estimate, usage_tokens=0, trailing_tokens=estimate)
 
     async def keep(self) -> None:
         """Flushes and compacts when the budget says so; called before every model call."""
