@@ -78,8 +78,12 @@ def load_config(
 def _path(text: str | None, home: Path) -> Path | None:
     if not text or not text.strip():
         return None
-    text = text.strip()
-    return home / text[2:] if text.startswith("~/") else home if text == "~" else Path(text)
+    first, _, rest = text.strip().partition("/")
+    if first == "~":
+        return home / rest
+    if first.startswith("~"):
+        raise ConfigError(f"The folder {text!r} names another user's home. Write the whole path out.")
+    return Path(text.strip())
 
 
 def _read_json5(file: Path) -> Any:

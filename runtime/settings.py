@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from nacre.memory.settings import MemorySearchSettings
+from nacre.sessions.errors import SessionKeyInvalid
+from nacre.sessions.keys import canonical_key
 
 FLUSH_SOFT_THRESHOLD_TOKENS = 4_000
 RESERVE_TOKENS = 16_384
@@ -32,10 +34,19 @@ def _count_or(default: int) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+def _usable_main_key(text: str) -> str:
+    try:
+        canonical_key("main", agent_id="main", main_key=text)
+    except SessionKeyInvalid as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="allow",
+        hide_input_in_errors=True,  # a key in the wrong place must not stand in a trace
         populate_by_name=True,
         alias_generator=AliasGenerator(validation_alias=to_camel),
     )
@@ -108,7 +119,7 @@ class AgentsSettings(_Section):
 class SessionSettings(_Section):
     """`session`: which conversation a message belongs to."""
 
-    main_key: str = "main"
+    main_key: Annotated[str, AfterValidator(_usable_main_key)] = "main"
     """Name of the owner's main session."""
     dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = "main"
     """Whether the owner's direct chats share the main session or each have their own."""
