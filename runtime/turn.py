@@ -46,6 +46,11 @@ from nacre.sessions.messages import (
 
 log = logging.getLogger(__name__)
 
+IMAGE_TYPES = ("image/gif", "image/jpeg", "image/png", "image/webp")
+"""The image types that the large providers have in common."""
+MAX_IMAGE_BYTES = 3_750_000
+"""5 MB as base64, the least that a large provider takes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TurnParts:
@@ -205,20 +210,27 @@ class TurnConversation:
 
 
 def inbound_message(text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int) -> UserMessage:
-    """A person's message: images as images, other files by name, so that the model knows of them."""
+    """A person's message: images that models take as images, other files by name.
+
+    An image that a provider refuses would be refused again on every later turn of the session.
+    """
     clean = text.encode("utf-8", "replace").decode("utf-8")
     named = [
         f"[attachment {file.name!r}, {file.mime_type}, {len(file.data)} bytes: not readable here]"
         for file in attachments
-        if not file.mime_type.startswith("image/")
+        if not _is_readable_image(file)
     ]
     images = [
-        Image(data=base64.b64encode(file.data).decode("ascii"), mime_type=file.mime_type)
+        Image(data=base64.b64encode(file.data).decode("ascii"), mime_type=file.mime_type.lower())
         for file in attachments
-        if file.mime_type.startswith("image/")
+        if _is_readable_image(file)
     ]
     words = "\n".join(part for part in (clean, *named) if part)
     return UserMessage(content=(*((Text(text=words),) if words else ()), *images), timestamp_ms=timestamp_ms)
+
+
+def _is_readable_image(file: Attachment) -> bool:
+    return file.mime_type.lower() in IMAGE_TYPES and 0 < len(file.data) <= MAX_IMAGE_BYTES
 
 
 def _tools(policy: ChatPolicy, parts: TurnParts, *, cites: bool) -> tuple[Tool, ...]:
@@ -251,6 +263,8 @@ async def _recall(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
     """Puts the daily logs into the transcript; a log that cannot be read must not cost the turn."""
     if not session.policy.loads_daily_logs:
         return
+    if parts.memory is not None:
+        parts.memory.session_started()
     try:
         logs = await daily_logs(
             parts.workspace, now=parts.now(), max_chars=parts.settings.agent.daily_log_max_chars
