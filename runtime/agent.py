@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -151,6 +151,16 @@ class Agent:
         """
         stopped = [task.cancel() for task in self._running.get(self._lane(inbound), ())]
         return any(stopped)
+
+    async def index_notes(self, *, wait_seconds: float) -> None:
+        """Makes the notes that turns wrote searchable, by meaning too, if that takes `wait_seconds` or less.
+
+        An agent that stays open does this by itself; a program that ends after a turn asks for it.
+        """
+        if self._parts.turn.memory is not None:
+            with suppress(TimeoutError, MemoryIndexError):
+                async with asyncio.timeout(wait_seconds):
+                    await self._parts.turn.memory.sync(reason="turn")
 
     async def close(self) -> None:
         """Stops running turns, waits for their last writes, and releases everything. Safe to repeat."""

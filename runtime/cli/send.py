@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from nacre.runtime.errors import AgentError
     from nacre.runtime.events import Event
 
+INDEX_SECONDS = 5.0
+"""How long the command stays after the reply, so that its notes can be found by meaning."""
+
 
 @click.command("send")
 @click.option("-m", "--message", metavar="TEXT", help="What to say; - or nothing reads standard input.")
@@ -75,10 +78,12 @@ async def _send(invocation: Invocation, text: str, session_key: str, *, as_json:
             if progress is not None:
                 progress.line(notice, "warning")
         outcome = await run_quiet_turn(agent, owner_says(text, session_key), progress)
-    if as_json:
-        _print_json(outcome, None)
-    elif isinstance(outcome.ending, ReplyReady):
-        screen_on(sys.stdout, invocation.environment).line(outcome.ending.reply.text.strip())
+        if as_json:
+            _print_json(outcome, None)
+        elif isinstance(outcome.ending, ReplyReady):
+            screen_on(sys.stdout, invocation.environment).line(outcome.ending.reply.text.strip())
+        sys.stdout.flush()
+        await agent.index_notes(wait_seconds=INDEX_SECONDS)
     return 1 if isinstance(outcome.ending, TurnFailed) else 0
 
 

@@ -53,6 +53,15 @@ def test_what_one_run_was_told_the_next_one_knows(tmp_path: Path) -> None:
     assert_log_holds_no_words(tmp_path / ".nacre/logs/nacre.log", "halcyon", "boat")
 
 
+def test_a_note_is_found_by_meaning_in_the_next_run(tmp_path: Path) -> None:
+    """One run stays until its note has a vector; the next finds it without a word in common."""
+    run_nacre(tmp_path, "send", "-m", "Remember that my doctor moved her practice to the harbour street")
+    asked = run_nacre(tmp_path, "send", "-m", "Where is the physician's office?")
+
+    assert "harbour street" in asked.stdout
+    assert "`memory/" in asked.stdout
+
+
 def test_an_agent_that_cannot_open_is_code_1_in_words_and_in_json(tmp_path: Path) -> None:
     """The failure is one sentence on standard error, or the `error` of the JSON object."""
     (tmp_path / "taken").write_text("", encoding="utf-8")
