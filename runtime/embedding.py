@@ -15,7 +15,6 @@ from nacre.memory.settings import MemorySearchSettings, RemoteSettings
 from nacre.runtime.errors import ConfigError
 from nacre.runtime.fallback_embedder import FallbackEmbedder
 from nacre.runtime.models.embedding_wire import EmbeddingEndpoint, is_secret_header
-from nacre.runtime.models.litellm_embedder import LiteLLMEmbedder
 from nacre.runtime.settings import ProviderSettings
 
 LOCAL = ("", "auto", "local")
@@ -158,6 +157,9 @@ def _embedder(
         return None
     if name in LOCAL:
         return MiniLmEmbedder()
+    # a command that searches with the local model has no use for the rest
+    from nacre.runtime.models.litellm_embedder import LiteLLMEmbedder
+
     return LiteLLMEmbedder(endpoint_for(name, settings, providers), now_seconds=now_seconds)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.errors import IndexClosed
@@ -17,8 +18,9 @@ from nacre.runtime.clock import Clock
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.embedding import embedder_for
 from nacre.runtime.fallback_embedder import FallbackEmbedder
-from nacre.runtime.transcript_source import SessionTranscripts
-from nacre.sessions.index import SessionIndex
+
+if TYPE_CHECKING:
+    from nacre.memory.transcripts import TranscriptSource
 
 
 class AgentMemory(MemoryEngine):
@@ -103,7 +105,11 @@ async def open_memory(config: Config, now: Clock) -> MemoryEngine | None:
     )
 
 
-def _transcripts(config: Config, now: Clock) -> SessionTranscripts:
+def _transcripts(config: Config, now: Clock) -> TranscriptSource:
+    # past conversations are opt-in; a search in the notes alone does not wait for these imports
+    from nacre.runtime.transcript_source import SessionTranscripts
+    from nacre.sessions.index import SessionIndex
+
     directory = config.state_dir / "agents" / AGENT_ID / "sessions"
     return SessionTranscripts(
         directory,
