@@ -16,7 +16,7 @@ from nacre.runtime.models.litellm_model import LiteLLMModel
 from nacre.runtime.models.offline import OfflineModel
 from nacre.runtime.open_memory import open_memory
 from nacre.runtime.settings import AgentSettings
-from nacre.runtime.tokenizer import count_tokens_for
+from nacre.runtime.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.turn import TurnParts
 from nacre.sessions.index import SessionIndex
 
@@ -46,7 +46,9 @@ async def assemble(
     now = clock or system_clock(owner_zone(settings.agent.user_timezone or None))
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
-    count_tokens = count_tokens_for(model.name if model else config.model_name)
+    name = model.name if model else config.model_name
+    # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
+    count_tokens = count_tokens_for(name) if name else estimate_tokens
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
     chat_model = model or _model(config, now, offline)
     budget = _budget(settings.agent, chat_model)
