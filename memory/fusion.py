@@ -44,8 +44,9 @@ class Candidate:
 class Asked:
     """What the candidates are weighed against.
 
-    `chunk_count` is the size of the index; `legible` the share of the query that the embedder can read;
-    weights sum to 1, and the seeds' 0.7 and 0.3 stand for the measured mix.
+    `query` is `None` when words were not searched. `chunk_count` is the size of the index; `legible` the
+    share of the query that the embedder can read; weights sum to 1, and the seeds' 0.7 and 0.3 stand for the
+    measured mix.
     """
 
     query: MatchQuery | None
@@ -80,7 +81,7 @@ def fuse(candidates: Sequence[Candidate], asked: Asked) -> dict[int, float]:
             words = (item.lexical_score / top + _LINE_WEIGHT * line) / (1 + _LINE_WEIGHT)
         meaning = related.get(item.chunk_id, 0.0) / nearest if nearest else 0.0
         mixed[item.chunk_id] = (1 - mix) * words + mix * meaning + _DATE_WEIGHT * fits[item.chunk_id]
-    strength = lexical_strength(top, asked) if asked.query is not None else None
+    strength = lexical_strength(top, asked.chunk_count) if asked.query is not None else None
     sure = confidence(strength, covered, nearest if related else None, asked.legible)
     sure = max(sure, 0.6 * max(fits.values()))
     best = max(mixed.values()) or 1.0
@@ -118,11 +119,9 @@ def vector_share(covered: float, related: Sequence[float], asked: Asked, *, word
     return odds / (1 + odds)
 
 
-def lexical_strength(top: float, asked: Asked) -> float:
-    """The best −bm25 in units of one word that stands in a single chunk; n-grams count half."""
-    terms = asked.query.terms if asked.query else ()
-    grams = sum(not term.isascii() and len(term) == 2 for term in terms) / len(terms) if terms else 0.0
-    return top / math.log(asked.chunk_count + 2) / (1 + grams)
+def lexical_strength(top: float, chunk_count: int) -> float:
+    """The best −bm25 in units of one word that stands in a single chunk."""
+    return top / math.log(chunk_count + 2)
 
 
 def confidence(strength: float | None, covered: float, nearest: float | None, legible: float) -> float:
@@ -131,12 +130,12 @@ def confidence(strength: float | None, covered: float, nearest: float | None, le
     A logistic curve fitted on answerable queries against queries put to the wrong memory (docs/recall.md).
     `strength` is `None` when words were not searched, `nearest`, the best relatedness, without vectors.
     """
-    words = 1.8 * strength + 2.0 * covered - _WORDS_NEEDED if strength is not None else 0.0
-    if nearest is None:
-        return _logistic(words)
-    meaning = 8.0 * nearest - _MEANING_NEEDED
+    meaning = 8.0 * (nearest or 0.0) - _MEANING_NEEDED
     if strength is None:
         return _logistic(meaning)
+    words = 1.8 * strength + 2.0 * covered - _WORDS_NEEDED
+    if nearest is None:
+        return _logistic(words)
     return _logistic((1 - 0.4 * legible) * words + 0.6 * legible * meaning)
 
 

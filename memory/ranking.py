@@ -65,7 +65,7 @@ def rank(found: Candidates, wanted: Wanted, settings: HybridSettings) -> list[Ra
     """The best chunks, at most `max_results`, highest score first."""
     candidates = list(_candidates(found))
     asked = Asked(
-        query=wanted.query,
+        query=wanted.query if found.words or settings.enabled else None,
         days=named_days(wanted.text, wanted.today),
         chunk_count=found.chunk_count,
         legible=wanted.legible,
