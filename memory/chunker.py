@@ -19,18 +19,19 @@ from itertools import accumulate
 from nacre.memory.markdown_blocks import SEAM_HEADING, Outline, outline
 from nacre.memory.records import Chunk, Source
 
-CHUNKING_VERSION = "1"
+CHUNKING_VERSION = "2"
 """Part of the index's identity: raise it when the same text would be cut in another way."""
 
 UNITS_PER_TOKEN = 4
-"""Sizes are counted in quarter tokens: a plain letter is one, a dense character four."""
+"""Sizes are counted in quarter tokens: a byte of UTF-8 is one, a dense character four. So no chunk has more
+bytes than units."""
 
 MAX_CHUNK_BYTES = 8_000
 """No embedding provider takes less; a larger `chunking.tokens` is cut down to this."""
 
 _DENSE = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2600-\u27bf\u2e80-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff"
-    "\ufe30-\ufe4f\uff00-\uffef\U00010000-\U0010ffff]"
+    "\ufe30-\ufe4f\uff00-\uffef]"
 )
 _BREAKS = (re.compile(r"[.!?…][\"')\]]*\s|[。！？]"), re.compile(r"[;:,，、；：]\s?|\s"))
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
@@ -40,8 +41,8 @@ _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 class ChunkSizes:
     """How large chunks are, in tokens, and how tokens are counted.
 
-    `count_tokens` is exact but slow; without it a plain letter counts a quarter and a dense character
-    (CJK, Thai, emoji) one.
+    `count_tokens` is exact but slow; without it a plain letter counts a quarter, a Cyrillic one a half and a
+    dense character (CJK, Thai, emoji) one.
     """
 
     tokens: int = 400
@@ -67,7 +68,10 @@ class ChunkSizes:
         """The size of `text` in units."""
         if self.count_tokens is not None:
             return self.count_tokens(text) * UNITS_PER_TOKEN
-        return len(text) if text.isascii() else len(text) + (UNITS_PER_TOKEN - 1) * len(_DENSE.findall(text))
+        if text.isascii():
+            return len(text)
+        # Dense characters have three bytes; those above them, emoji among them, have four.
+        return len(text.encode("utf-8", "surrogatepass")) + len(_DENSE.findall(text))
 
 
 @dataclass(frozen=True, kw_only=True)
