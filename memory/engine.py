@@ -172,6 +172,12 @@ class MemoryEngine:
         """Says that a memory file may have changed; the next search or sync looks."""
         self._syncing.mark_dirty()
 
+    def session_started(self) -> None:
+        """Says that a conversation begins: looks for changes in the background, if `sync.onSessionStart`."""
+        if self._settings.sync.on_session_start:
+            self._syncing.mark_dirty()
+            self._syncing.start("session-start")
+
     async def start_watching(self) -> None:
         """Follows the files: as they change, and every `sync.intervalMinutes`, as the settings say.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from nacre import Agent
 from nacre.memory.engine import MemoryEngine
+from nacre.runtime.app import assemble
+from nacre.runtime.config import load_config
 from nacre.runtime.memory_tools import memory_tools
-from nacre.runtime.testing import ScriptedModel, calls, says
+from nacre.runtime.testing import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.tools import Toolbox
 from nacre.sessions.messages import ToolCall, ToolResultMessage, message_text
 from tests.memory.doubles import DeadEmbedder, WordEmbedder, open_engine, workspace
-from tests.runtime.agents import opened, said, write_settings
+from tests.runtime.agents import START, opened, said, write_settings
 
 LOG = "# 2026-02-10\n\n- Lisa adopted a cat named Pepper.\n- The wifi password is hunter2.\n"
 NOTES = {f"memory/2026-02-{day}.md": f"- A quiet day, number {day}." for day in range(11, 20)} | {
@@ -225,3 +229,24 @@ async def test_a_score_means_the_same_for_every_number_of_results(tmp_path: Path
 
     assert few["results"] == many["results"][:1]
     await engine.close()
+
+
+async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None:
+    """SEED-3: with nobody watching and searches that do not look, the first turn of a session does."""
+    search = {"provider": "none", "sync": {"onSearch": False}}
+    write_settings(tmp_path, {"agents": {"defaults": {"memorySearch": search}}})
+    config = load_config({"HOME": str(tmp_path / "home")}, state_dir=tmp_path)
+    parts = await assemble(
+        config, model=ScriptedModel(says("hello")), clock=Clock(START), new_id=CountingIds(), watch=False
+    )
+    assert parts.turn.memory is not None
+    async with Agent(parts) as agent:
+        (agent.workspace / "memory" / "bees.md").write_text(
+            "- The hive is behind the barn.", encoding="utf-8"
+        )
+        await agent.respond(said("hi"))
+        async with asyncio.timeout(10):
+            while (await parts.turn.memory.status()).pending_files:
+                pass
+
+        assert (await parts.turn.memory.search("hive")).hits[0].path == "memory/bees.md"

@@ -37,6 +37,7 @@ class Apart(WordEmbedder):
 
     async def embed_query(self, text: str) -> Sequence[float]:
         """The direction of Lyon."""
+        self.queries.append(text)
         return [1.0, *[0.0] * 64]
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -124,6 +125,25 @@ async def test_the_reply_has_whole_fields_and_no_whole_file(tmp_path: Path) -> N
         assert 0 <= hit.score <= 1
         assert 0 < len(hit.snippet) <= 700
         assert hit.citation.startswith(f"{hit.path}#L{hit.start_line}")
+
+
+async def test_a_very_long_question_is_cut_before_it_is_embedded(tmp_path: Path) -> None:
+    """CHUNK-7: a pasted page is asked by its beginning, whole characters of it; a short one as it is."""
+    workspace(tmp_path, NOTES)
+    embedder = Apart()
+    engine = await open_engine(tmp_path, embedder=embedder)
+    await engine.sync(reason="cli")
+
+    report = await engine.search("lentil soup " + "😀" * 60_000)
+    await engine.search("lentil soup")
+
+    assert report.hits[0].path == "memory/neither.md"
+    long, short = embedder.queries
+    assert long.startswith("lentil soup 😀")
+    assert len(long) <= 2_000
+    assert len(long.encode()) <= 8_000
+    assert short == "lentil soup"
+    await engine.close()
 
 
 async def test_the_literal_formula_takes_the_seeds_pool(tmp_path: Path) -> None:

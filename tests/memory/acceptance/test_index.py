@@ -96,6 +96,24 @@ async def test_a_search_does_not_wait_for_a_sync_that_hangs(tmp_path: Path) -> N
         await engine.close()
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_a_session_that_starts_looks_for_changes(tmp_path: Path, wanted: bool) -> None:
+    """SEED-3: in the background, without a watcher and without a search, if `sync.onSessionStart`."""
+    root = workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path, {"sync": {"onSessionStart": wanted, "onSearch": False}})
+    await engine.sync(reason="cli")
+    (root / "memory" / "new.md").write_text("gamma")
+
+    engine.session_started()
+
+    if wanted:
+        async with asyncio.timeout(10):
+            while (await engine.status()).pending_files:
+                pass
+    assert len((await engine.search("gamma", min_score=0)).hits) == wanted
+    await engine.close()
+
+
 async def test_a_new_source_is_added_without_a_rebuild(tmp_path: Path) -> None:
     """IDX-10, quirk 6: transcripts join what is there, and a later rebuild for any reason keeps them."""
     workspace(tmp_path, NOTES)
