@@ -24,7 +24,7 @@ EXACT_FLOOR = 0.6
 _LINE_WEIGHT = 0.4
 _DATE_WEIGHT = 0.25
 _SPREAD_RANK = 10
-_WORDS_NEEDED = 2.4
+_WORDS_NEEDED = 2.3
 _MEANING_NEEDED = 2.6
 
 
@@ -136,7 +136,8 @@ def confidence(strength: float | None, covered: float, nearest: float | None, le
     words = 1.8 * strength + 2.0 * covered - _WORDS_NEEDED
     if nearest is None:
         return _logistic(words)
-    return _logistic((1 - 0.4 * legible) * words + 0.6 * legible * meaning)
+    # What the words alone would show stays shown: meaning adds to it, and only steadies what is weaker.
+    return _logistic(max(words, (1 - 0.4 * legible) * words + 0.6 * legible * meaning))
 
 
 def seed_scores(candidates: Sequence[Candidate], asked: Asked) -> dict[int, float]:
