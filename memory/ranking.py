@@ -61,11 +61,23 @@ class Ranked:
     explanation: HitExplanation
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    item: Candidate
+    fused: float
+    decay: float
+    mmr_rank: int | None = None
+
+    @property
+    def final(self) -> float:
+        return self.fused * self.decay
+
+
 def rank(found: Candidates, wanted: Wanted, settings: HybridSettings) -> list[Ranked]:
     """The best chunks, at most `max_results`, highest score first."""
-    candidates = list(_candidates(found))
+    candidates = _candidates(found)
     asked = Asked(
-        query=wanted.query if found.words or settings.enabled else None,
+        query=wanted.query,
         days=named_days(wanted.text, wanted.today),
         chunk_count=found.chunk_count,
         legible=wanted.legible,
@@ -74,15 +86,15 @@ def rank(found: Candidates, wanted: Wanted, settings: HybridSettings) -> list[Ra
         text_weight=settings.text_weight,
     )
     fused = (seed_scores if settings.fusion == "seed" else fuse)(candidates, asked)
-    ranked = [
-        Ranked(chunk=item.chunk, explanation=_explained(item, fused[item.chunk_id], found, wanted, settings))
+    placed = [
+        _Placed(item=item, fused=score, decay=_decay(item, found, wanted, settings))
         for item in candidates
-        if fused[item.chunk_id] >= wanted.min_score
+        if (score := fused[item.chunk_id]) >= wanted.min_score
     ]
-    ranked.sort(key=_best_first)
+    placed.sort(key=_best_first)
     if settings.mmr.enabled:
-        ranked = _diverse(ranked[:DIVERSE_POOL], settings.mmr.lambda_, wanted.max_results)
-    return ranked[: wanted.max_results]
+        placed = _diverse(placed[:DIVERSE_POOL], settings.mmr.lambda_, wanted.max_results)
+    return [_ranked(place) for place in placed[: wanted.max_results]]
 
 
 def snippets(ranked: Sequence[Ranked], found: Candidates, query: MatchQuery | None) -> list[str]:
@@ -117,40 +129,38 @@ def _candidates(found: Candidates) -> list[Candidate]:
     return result
 
 
-def _explained(
-    item: Candidate, score: float, found: Candidates, wanted: Wanted, settings: HybridSettings
-) -> HitExplanation:
-    factor = 1.0
-    if settings.temporal_decay.enabled:
-        factor = chunk_decay(
-            item.chunk,
-            today=wanted.today,
-            half_life_days=settings.temporal_decay.half_life_days,
-            modified_seconds_ago=found.ages.get(item.chunk_id),
-        )
-    return HitExplanation(
+def _decay(item: Candidate, found: Candidates, wanted: Wanted, settings: HybridSettings) -> float:
+    if not settings.temporal_decay.enabled:
+        return 1.0
+    return chunk_decay(
+        item.chunk,
+        today=wanted.today,
+        half_life_days=settings.temporal_decay.half_life_days,
+        modified_seconds_ago=found.ages.get(item.chunk_id),
+    )
+
+
+def _diverse(placed: Sequence[_Placed], lambda_: float, max_results: int) -> list[_Placed]:
+    """The first `max_results` that diversity picks, again by score, as the published example shows them."""
+    order = mmr_order([place.item.chunk.text for place in placed], [place.final for place in placed], lambda_)
+    picked = [replace(placed[at], mmr_rank=rank_) for rank_, at in enumerate(order[:max_results], start=1)]
+    return sorted(picked, key=_best_first)
+
+
+def _best_first(place: _Placed) -> tuple[float, str, int]:
+    return (-place.final, place.item.chunk.path, place.item.chunk.ordinal)
+
+
+def _ranked(place: _Placed) -> Ranked:
+    item = place.item
+    explanation = HitExplanation(
         lexical_rank=item.lexical_rank,
         lexical_score=item.lexical_score,
         vector_rank=item.vector_rank,
         cosine=item.cosine,
-        fused=score,
-        decay_factor=factor,
-        mmr_rank=None,
-        final=score * factor,
+        fused=place.fused,
+        decay_factor=place.decay,
+        mmr_rank=place.mmr_rank,
+        final=place.final,
     )
-
-
-def _diverse(ranked: Sequence[Ranked], lambda_: float, max_results: int) -> list[Ranked]:
-    """The first `max_results` that diversity picks, again by score, as the published example shows them."""
-    order = mmr_order(
-        [item.chunk.text for item in ranked], [item.explanation.final for item in ranked], lambda_
-    )
-    picked = [
-        replace(ranked[at], explanation=replace(ranked[at].explanation, mmr_rank=place))
-        for place, at in enumerate(order[:max_results], start=1)
-    ]
-    return sorted(picked, key=_best_first)
-
-
-def _best_first(item: Ranked) -> tuple[float, str, int]:
-    return (-item.explanation.final, item.chunk.path, item.chunk.ordinal)
+    return Ranked(chunk=item.chunk, explanation=explanation)

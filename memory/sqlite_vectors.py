@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import cast
 
 from nacre.memory.records import Chunk
@@ -175,7 +176,7 @@ def cosines(connection: Connection, vector: Vector, chunk_ids: Sequence[int]) ->
 
 def candidates_for(dimensions: int, limit: int) -> int:
     """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
-    return max(2 * limit, 200 if dimensions >= 1024 else 400 if dimensions >= 384 else 800)
+    return max(2 * limit, 200 if dimensions >= 1024 else 300 if dimensions >= 384 else 600)
 
 
 def _distances(
@@ -194,5 +195,5 @@ def _best_pieces(scores: Sequence[tuple[int, float]], limit: int | None) -> list
     for chunk_id, cosine in scores:
         if cosine > best.get(chunk_id, -2.0):
             best[chunk_id] = cosine
-    ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))[:limit]
+    ranked = sorted(best.items(), key=itemgetter(1), reverse=True)[:limit]
     return [Scored(chunk_id=chunk_id, score=cosine) for chunk_id, cosine in ranked]
