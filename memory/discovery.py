@@ -94,15 +94,12 @@ def stored_path(workspace: Path, absolute: Path) -> str:
 
 
 def resolved_extra_paths(workspace: Path, extra_paths: Sequence[str]) -> tuple[Path, ...]:
-    """The extra paths as absolute paths or glob patterns: `~` expanded, normalised, each once, in order."""
+    """The extra paths as absolute paths or glob patterns: normalised, each once, in order."""
     seen: dict[Path, None] = {}
     for text in extra_paths:
         if not text.strip():
             continue
-        path = Path(text.strip())
-        if path.parts[:1] == ("~",):
-            path = path.expanduser()
-        seen.setdefault(Path(os.path.normpath(workspace / path)))
+        seen.setdefault(Path(os.path.normpath(workspace / text.strip())))
     return tuple(seen)
 
 

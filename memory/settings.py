@@ -234,10 +234,13 @@ def index_path(settings: MemorySearchSettings, *, state_dir: Path, agent_id: str
     """Where this agent's index lives: `store.path` with `{agentId}` and `~` filled in, or the default."""
     if not settings.store.path:
         return state_dir / "memory" / f"{agent_id}.sqlite"
-    text = settings.store.path.replace("{agentId}", agent_id)
-    if text == "~" or text.startswith(("~/", "~\\")):
-        return home / text[2:]
-    return Path(text)
+    return Path(at_home(settings.store.path.replace("{agentId}", agent_id), home))
+
+
+def at_home(text: str, home: Path) -> str:
+    """A path with a leading `~` filled in; other paths as they are."""
+    text = text.strip()
+    return str(home / text[2:]) if text == "~" or text.startswith(("~/", "~\\")) else text
 
 
 def _merged(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:

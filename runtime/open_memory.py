@@ -12,7 +12,7 @@ from nacre.memory.engine import MemoryEngine
 from nacre.memory.errors import IndexClosed
 from nacre.memory.indexing import IndexPlan
 from nacre.memory.records import MemoryStatus, SyncProgress, SyncReport
-from nacre.memory.settings import index_path
+from nacre.memory.settings import at_home, index_path
 from nacre.memory.syncing import Syncing
 from nacre.runtime.clock import Clock
 from nacre.runtime.config import AGENT_ID, Config
@@ -96,7 +96,9 @@ async def open_memory(config: Config, now: Clock) -> MemoryEngine | None:
     return await AgentMemory.open(
         workspace=config.workspace,
         index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
-        settings=settings,
+        settings=settings.model_copy(
+            update={"extra_paths": tuple(at_home(path, config.home) for path in settings.extra_paths)}
+        ),
         embedder=embedder_for(
             settings, config.settings.models.providers, now_seconds=lambda: now().timestamp()
         ),

@@ -15,6 +15,7 @@ from nacre.memory.engine import MemoryEngine
 from nacre.runtime.app import assemble
 from nacre.runtime.config import load_config
 from nacre.runtime.memory_tools import memory_tools
+from nacre.runtime.open_memory import open_memory
 from nacre.runtime.testing import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.tools import Toolbox
 from nacre.sessions.messages import ToolCall, ToolResultMessage, message_text
@@ -250,3 +251,23 @@ async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None
                 pass
 
         assert (await parts.turn.memory.search("hive")).hits[0].path == "memory/bees.md"
+
+
+async def test_a_home_folder_in_extra_paths_is_the_owners(tmp_path: Path) -> None:
+    """Quirk 25: `~/notes` is searched and read; it is not a folder that is called `~`."""
+    home = tmp_path / "home"
+    (home / "notes").mkdir(parents=True)
+    (home / "notes" / "tea.md").write_text("- The oolong is in the blue tin.", encoding="utf-8")
+    write_settings(
+        tmp_path, {"agents": {"defaults": {"memorySearch": {"provider": "none", "extraPaths": ["~/notes"]}}}}
+    )
+    engine = await open_memory(load_config({"HOME": str(home)}, state_dir=tmp_path), Clock(START))
+    assert engine is not None
+    (tmp_path / "workspace").mkdir()
+    await engine.sync(reason="cli")
+
+    (hit,) = (await _told(engine, "memory_search", query="oolong", minScore=0))["results"]
+
+    assert hit["path"] == "../home/notes/tea.md"
+    assert "oolong" in (await _told(engine, "memory_get", path=hit["path"]))["text"]
+    await engine.close()

@@ -208,18 +208,6 @@ def test_a_file_that_vanishes_before_it_is_read_is_no_failure(tmp_path: Path) ->
     assert [path for path, _ in batch.problems] == ["memory/link.md"]
 
 
-def test_a_home_folder_in_extra_paths_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quirk 25: `~/notes` is a folder of the owner's, not one called `~`."""
-    root = workspace(tmp_path, NOTES)
-    (tmp_path / "home" / "notes").mkdir(parents=True)
-    (tmp_path / "home" / "notes" / "tea.md").write_text("oolong")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-    paths = [file.path for file in discover(root, ["~/notes"]).files]
-
-    assert paths == ["MEMORY.md", "memory/2026-01-12.md", "../home/notes/tea.md"]
-
-
 async def test_transcripts_fade_by_their_last_change(tmp_path: Path) -> None:
     """SEED-9, quirk 31: with decay on, a conversation of 30 days ago counts half."""
     workspace(tmp_path, NOTES)
