@@ -65,7 +65,15 @@ class SqliteRebuild:
     async def alone(self) -> AsyncIterator[None]:
         """See `Rebuild.alone`."""
         lock = self._live.write_lock
-        await asyncio.to_thread(lock.acquire)
+        taking = asyncio.create_task(asyncio.to_thread(lock.acquire))
+        try:
+            await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: what it takes has to be given back.
+            await asyncio.wait({taking})
+            if taking.exception() is None:
+                lock.release()
+            raise
         try:
             yield
         finally:

@@ -14,6 +14,7 @@ from nacre.memory.errors import IndexClosed, IndexDamaged, IndexUnusable
 from nacre.memory.index_lock import WriteLock
 from nacre.memory.schema import SCHEMA_VERSION, migrate
 from nacre.memory.sqlite_connection import copy_database, open_connection, transaction
+from nacre.memory.sqlite_rebuild import SqliteRebuild
 from nacre.memory.sqlite_store import SqliteStore
 from nacre.memory.store import Store
 from tests.memory.rebuild_contract import RebuildContract
@@ -151,3 +152,27 @@ async def test_free_space_is_given_back(tmp_path: Path) -> None:
 
     assert (await store.counts()).size_bytes < before / 2
     await store.close()
+
+
+async def test_giving_up_on_the_lock_does_not_keep_it(tmp_path: Path) -> None:
+    """Who is cancelled while it waits to publish gives the lock back as soon as it gets it."""
+    path = tmp_path / "main.sqlite"
+    store, other = await SqliteStore.open(path), await SqliteStore.open(path)
+    rebuild = await store.begin_rebuild({"identity.chunking": "2"})
+    with WriteLock(path).held():
+        waiting = asyncio.create_task(_alone(rebuild))
+        await asyncio.wait({waiting}, timeout=0.1)
+        waiting.cancel()
+        await asyncio.wait({waiting}, timeout=0.1)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    await asyncio.wait_for(other.set_meta({"a": "1"}), timeout=5)
+    await rebuild.leave()
+    await store.close()
+    await other.close()
+
+
+async def _alone(rebuild: SqliteRebuild) -> None:
+    async with rebuild.alone():
+        raise AssertionError("the lock was held by somebody else")
