@@ -40,10 +40,10 @@ def mmr_score(relevance: float, likeness: float, lambda_: float) -> float:
 
 
 def mmr_order(texts: Sequence[str], scores: Sequence[float], lambda_: float) -> list[int]:
-    """All positions, in the order in which MMR picks them; ties go to the higher score, then the earlier.
-
     """All positions, in the order in which MMR picks them; ties go to the higher score.
-    its near-duplicate. `lambda_` is clamped; not a number counts as 0.7.
+
+    Relevance is the score itself: stretched to 0…1 first, the published example (`.92 .89 .85 .78`) would
+    keep its near-duplicate. `lambda_` is clamped; not a number counts as 0.7.
     """
     lambda_ = 0.7 if math.isnan(lambda_) else min(1.0, max(0.0, lambda_))
     words = [word_set(text) for text in texts]
