@@ -14,6 +14,7 @@ from nacre.memory.evidence import Finder, share
 
 SNIPPET_CHARS = 700
 GAP = "…"
+_SEPARATOR = f"\n{GAP}\n"
 _LONG_LINE = 240
 _NEIGHBOUR = 0.6
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])")
@@ -88,23 +89,21 @@ def _worth(segments: Sequence[_Segment], finder: Finder | None, weights: Sequenc
 def _chosen(segments: Sequence[_Segment], worth: Sequence[float], limit: int) -> list[int]:
     """The numbers of the segments to show: best first while they fit, then in reading order."""
     order = sorted(range(len(segments)), key=lambda at: (-worth[at], at))
-    taken: set[int] = set()
+    taken: list[int] = []
+    room = limit + len(_SEPARATOR)
     for at in order:
-        if segments[at].text.strip() and _length(segments, taken | {at}) <= limit:
-            taken.add(at)
+        cost = len(segments[at].text) + len(_SEPARATOR)
+        if cost <= room and segments[at].text.strip():
+            taken.append(at)
+            room -= cost
     return sorted(taken)
-
-
-def _length(segments: Sequence[_Segment], taken: set[int]) -> int:
-    numbers = sorted(taken)
-    return len(_joined([segments[at] for at in numbers], numbers))
 
 
 def _joined(segments: Sequence[_Segment], numbers: Sequence[int]) -> str:
     pieces: list[str] = []
     for place, segment in enumerate(segments):
         if place and numbers[place] != numbers[place - 1] + 1:
-            pieces.append(f"\n{GAP}\n")
+            pieces.append(_SEPARATOR)
         elif place and segment.starts_line:
             pieces.append("\n")
         pieces.append(segment.text)
