@@ -20,15 +20,19 @@ from nacre.memory.sqlite_connection import open_connection
 from tests.memory.doubles import WordEmbedder, open_engine
 
 
+def tell(*words: object) -> None:
+    """One line to the test that watches, at once."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
 async def sync(root: Path, *, force: bool) -> None:
     """Syncs once and tells each step."""
     engine = await open_engine(root, embedder=WordEmbedder())
-    print("open", flush=True)
-    await engine.sync(
-        reason="cli", force=force, progress=lambda step: print(step.stage, step.completed, flush=True)
-    )
+    tell("open")
+    await engine.sync(reason="cli", force=force, progress=lambda step: tell(step.stage, step.completed))
     await engine.close()
-    print("done", flush=True)
+    tell("done")
 
 
 def die_in_migration(root: Path) -> None:
@@ -51,12 +55,12 @@ async def churn(root: Path, seconds: float) -> None:
         await engine.sync(reason="cli", force=rounds % 7 == 0)
         hits = (await engine.search(f"zebra{rounds} {name}", min_score=0)).hits
         if not any(hit.path == f"memory/{name}.md" and f"zebra{rounds}." in hit.snippet for hit in hits):
-            print(f"wrong: zebra{rounds} of {name} was not found, but {[hit.path for hit in hits]}", flush=True)
+            tell(f"wrong: zebra{rounds} of {name} was not found, but {[hit.path for hit in hits]}")
         fixed = (await engine.search("fixed giraffe", min_score=0)).hits
         if not fixed or fixed[0].path != "memory/fixed.md":
-            print(f"wrong: the fixed note was not found, but {[hit.path for hit in fixed]}", flush=True)
+            tell(f"wrong: the fixed note was not found, but {[hit.path for hit in fixed]}")
     await engine.close()
-    print("rounds", rounds, flush=True)
+    tell("rounds", rounds)
 
 
 def main() -> None:

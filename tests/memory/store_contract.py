@@ -70,7 +70,9 @@ async def embed(store: Store, vectors: dict[str, list[float] | None], *, embedde
     """Attaches one vector to each chunk of these texts."""
     ids = await ids_by_text(store)
     pieces = [Piece(chunk_id=ids[text], piece=0, text_hash=text.encode()) for text in vectors]
-    await store.put_vectors(embedder, {text.encode(): value for text, value in vectors.items()}, now_seconds=1)
+    await store.put_vectors(
+        embedder, {text.encode(): value for text, value in vectors.items()}, now_seconds=1
+    )
     assert await store.attach_known(embedder, pieces, now_seconds=1) == set()
 
 
@@ -80,7 +82,9 @@ class StoreContract:
     async def test_a_file_replaces_what_was_stored_for_it(self, open_store: OpenStore) -> None:
         """Old chunks of the file are gone, those of other files stay."""
         store = await open_store()
-        await store.replace_files([indexed(chunk("red apples")), indexed(chunk("blue sky", path="MEMORY.md"))])
+        await store.replace_files(
+            [indexed(chunk("red apples")), indexed(chunk("blue sky", path="MEMORY.md"))]
+        )
         await store.replace_files([indexed(chunk("green pears"), chunk("ripe plums", ordinal=1))])
 
         assert await found(store, "apples") == []
@@ -193,7 +197,10 @@ class StoreContract:
         assert [hit.chunk_id for hit in hits] == [ids["two"], ids["both"]]
         assert [round(hit.score, 4) for hit in hits] == [1.0, 0.7071]
         exact = await store.cosines([0.0, 3.0], [ids["one"], ids["both"], 999_999])
-        assert {key: round(value, 4) for key, value in exact.items()} == {ids["one"]: 0.0, ids["both"]: 0.7071}
+        assert {key: round(value, 4) for key, value in exact.items()} == {
+            ids["one"]: 0.0,
+            ids["both"]: 0.7071,
+        }
 
     async def test_vectors_of_another_length_or_of_none_are_passed_over(self, open_store: OpenStore) -> None:
         """A query of another length finds nothing and breaks nothing; so does one that is all zeros."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -23,7 +24,9 @@ from nacre.memory.records import Chunk
 SMALL = ChunkSizes(tokens=20, overlap_tokens=5)
 LINES = st.lists(
     st.one_of(
-        st.sampled_from(["", "# Title", "## Part 2026-02-10", "```", "| a | b |", "|---|---|", "- item", "===="]),
+        st.sampled_from(
+            ["", "# Title", "## Part 2026-02-10", "```", "| a | b |", "|---|---|", "- item", "===="]
+        ),
         st.text(alphabet=st.characters(exclude_characters="\n", exclude_categories=("Cs",)), max_size=300),
     ),
     max_size=40,
@@ -102,7 +105,8 @@ def test_a_heading_is_never_the_last_line_of_a_chunk() -> None:
 
 def test_code_is_not_cut_when_it_fits() -> None:
     """A fence goes to the next chunk whole; headings inside it are no headings."""
-    text = "intro intro intro intro intro\n\n```sh\n# not a heading\nmake all\nmake test\n```\n\nafter after after\n"
+    code = "```sh\n# not a heading\nmake all\nmake test\n```"
+    text = f"intro intro intro intro intro\n\n{code}\n\nafter after after\n"
 
     chunks = _chunks(text)
 
@@ -133,7 +137,7 @@ def test_neighbours_share_whole_lines() -> None:
 
     chunks = _chunks(text, ChunkSizes(tokens=20, overlap_tokens=8))
 
-    for before, after in zip(chunks, chunks[1:], strict=False):
+    for before, after in pairwise(chunks):
         assert before.start_line < after.start_line <= before.end_line
 
 

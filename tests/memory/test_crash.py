@@ -41,9 +41,10 @@ def _content(index: Path) -> list[tuple[object, ...]]:
     connection = open_connection(index, read_only=True)
     try:
         assert quick_check(connection) == ""
-        assert connection.execute("SELECT count(*) FROM chunks_fts").get == connection.execute(
-            "SELECT count(*) FROM chunks"
-        ).get
+        assert (
+            connection.execute("SELECT count(*) FROM chunks_fts").get
+            == connection.execute("SELECT count(*) FROM chunks").get
+        )
         rows = connection.execute(
             "SELECT path, ordinal, start_line, end_line, text, count(vector_id) FROM chunks"
             " JOIN files ON files.id = file_id LEFT JOIN chunk_vectors ON chunk_id = chunks.id"
@@ -58,7 +59,10 @@ async def _answers(folder: Path) -> list[list[tuple[str, int, float]]]:
     engine = await open_engine(folder, embedder=WordEmbedder())
     await engine.sync(reason="cli")
     answers = [
-        [(hit.path, hit.start_line, round(hit.score, 6)) for hit in (await engine.search(question, min_score=0)).hits]
+        [
+            (hit.path, hit.start_line, round(hit.score, 6))
+            for hit in (await engine.search(question, min_score=0)).hits
+        ]
         for question in QUESTIONS
     ]
     await engine.close()
@@ -118,7 +122,10 @@ def test_a_kill_inside_a_migration_leaves_the_version_before(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_two_processes_share_one_index(tmp_path: Path) -> None:
     """Both write, sync, rebuild and search at once: each finds its own newest note every time."""
-    workspace(tmp_path, {"memory/fixed.md": "the fixed giraffe"} | {f"memory/{n}.md": f"note {n}" for n in range(40)})
+    workspace(
+        tmp_path,
+        {"memory/fixed.md": "the fixed giraffe"} | {f"memory/{n}.md": f"note {n}" for n in range(40)},
+    )
     started = time.monotonic()
     processes = [_start("churn", tmp_path, "8") for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0] for process in processes]

@@ -106,7 +106,9 @@ async def test_limits_of_a_search_are_kept_sane(tmp_path: Path) -> None:
 
 async def test_more_results_never_change_who_is_first(tmp_path: Path) -> None:
     """The candidate pool does not depend on `max_results`, so a longer list only continues a shorter one."""
-    workspace(tmp_path, {f"memory/{n}.md": f"cat {'tea ' * (n % 7)} note {n} {'cat ' * (n % 5)}" for n in range(60)})
+    workspace(
+        tmp_path, {f"memory/{n}.md": f"cat {'tea ' * (n % 7)} note {n} {'cat ' * (n % 5)}" for n in range(60)}
+    )
     engine = await open_engine(tmp_path)
 
     short = await engine.search("cat tea note", max_results=2, min_score=0)
@@ -244,7 +246,7 @@ async def test_a_file_that_is_too_large_is_listed_not_fatal(tmp_path: Path) -> N
 
 
 async def test_a_workspace_that_vanishes_keeps_its_index(tmp_path: Path) -> None:
-    """While the drive is away, searches still answer, syncs say so, and even a forced rebuild loses nothing."""
+    """While the drive is away, searches still answer, syncs say so, and a forced rebuild loses nothing."""
     root = workspace(tmp_path, {"memory/a.md": "zebra"})
     engine = await open_engine(tmp_path)
     await engine.sync(reason="cli")
@@ -261,7 +263,7 @@ async def test_a_workspace_that_vanishes_keeps_its_index(tmp_path: Path) -> None
 
 
 async def test_status_says_what_is_pending(tmp_path: Path) -> None:
-    """A status counts files and chunks by source, and changes that are not indexed yet; it changes nothing."""
+    """A status counts files and chunks by source, and changes that are not indexed yet."""
     root = workspace(tmp_path, {"memory/2026-02-10.md": LOG})
     engine = await open_engine(tmp_path)
     before = await engine.status()
@@ -271,7 +273,12 @@ async def test_status_says_what_is_pending(tmp_path: Path) -> None:
     (root / "memory" / "2026-02-10.md").unlink()
     after = await engine.status()
 
-    assert (before.files, before.pending_files, before.dirty, before.last_sync_at_seconds) == (0, 1, True, None)
+    assert (before.files, before.pending_files, before.dirty, before.last_sync_at_seconds) == (
+        0,
+        1,
+        True,
+        None,
+    )
     assert (clean.files, clean.chunks, clean.pending_files, clean.dirty) == (1, 1, 0, False)
     assert clean.last_sync_at_seconds == NOON.timestamp()
     assert [(item.source, item.files, item.chunks) for item in clean.source_counts] == [("memory", 1, 1)]

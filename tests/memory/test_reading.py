@@ -123,7 +123,7 @@ def test_extra_paths_are_read_as_configured(root: Path, tmp_path: Path) -> None:
 
 
 def test_no_symbolic_link_is_followed(root: Path, tmp_path: Path) -> None:
-    """Neither a linked file, nor a linked folder on the way, nor a linked extra folder, wherever they lead."""
+    """Neither a linked file, nor a linked folder on the way, nor a linked extra folder, wherever it leads."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "s.md").write_text("secret")
     (root / "memory" / "link.md").symlink_to(tmp_path / "outside" / "s.md")
@@ -162,11 +162,13 @@ def test_no_spelling_leads_out(parts: list[str], tail: str) -> None:
     """Whatever the path, what is read is a memory file of this workspace or nothing."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
-        root = workspace(base, {"MEMORY.md": "inside", "memory/a.md": "inside", "x/a.md": "secret", "a.md": "secret"})
+        inside = {"MEMORY.md": "inside", "memory/a.md": "inside"}
+        root = workspace(base, inside | {"x/a.md": "secret", "a.md": "secret"})
         (base / "a.md").write_text("secret")
         (root / "memory" / "link").symlink_to(base)
+        path = "/".join([*parts, tail] if tail else parts)
         try:
-            excerpt = read_excerpt(root, (), "/".join([*parts, tail]) if tail else "/".join(parts))
+            excerpt = read_excerpt(root, (), path)
         except ReadRefused:
             return
         assert excerpt.text in ("", "inside")

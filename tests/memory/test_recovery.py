@@ -15,7 +15,9 @@ INDEX = "state/main.sqlite"
 
 
 async def _indexed(tmp_path: Path, *, files: int = 60) -> None:
-    notes = {f"memory/{number}.md": f"note {number} about cats {'and more ' * 200}" for number in range(files)}
+    notes = {
+        f"memory/{number}.md": f"note {number} about cats {'and more ' * 200}" for number in range(files)
+    }
     workspace(tmp_path, notes)
     engine = await open_engine(tmp_path)
     await engine.sync(reason="cli")

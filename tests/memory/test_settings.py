@@ -78,9 +78,7 @@ def test_headers_are_replaced_as_a_whole() -> None:
     assert (settings.remote.batch.concurrency, settings.remote.batch.poll_interval_ms) == (2, 2000)
 
 
-@pytest.mark.parametrize(
-    ("experimental", "expected"), [(False, ("memory",)), (True, ("memory", "sessions"))]
-)
+@pytest.mark.parametrize(("experimental", "expected"), [(False, ("memory",)), (True, ("memory", "sessions"))])
 def test_transcripts_are_a_source_only_when_opted_in(experimental: bool, expected: tuple[str, ...]) -> None:
     """`sources: [memory, sessions]` means transcripts only with `experimental.sessionMemory`."""
     raw = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": experimental}}

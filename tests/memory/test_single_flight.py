@@ -18,11 +18,14 @@ class Work:
         self.runs: list[SyncRun] = []
         self.gates: list[asyncio.Event] = []
         self.most_at_once = self._now = 0
+        self._changed = asyncio.Condition()
 
     async def __call__(self, run: SyncRun) -> int:
-        self.runs.append(run)
-        gate = asyncio.Event()
-        self.gates.append(gate)
+        async with self._changed:
+            self.runs.append(run)
+            gate = asyncio.Event()
+            self.gates.append(gate)
+            self._changed.notify_all()
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         try:
@@ -33,8 +36,8 @@ class Work:
 
     async def started(self, count: int) -> None:
         """Waits until `count` runs have begun."""
-        while len(self.gates) < count:
-            await asyncio.sleep(0)
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.gates) >= count)
 
 
 async def test_callers_during_a_run_share_the_next_one() -> None:

@@ -66,7 +66,10 @@ async def test_transcripts_are_found_when_opted_in(tmp_path: Path) -> None:
         ("sessions/s1.jsonl", "sessions", 1, 5)
     ]
     assert (await engine.search("parrot", sources=["memory"], min_score=0)).hits == ()
-    assert [(c.source, c.files) for c in (await engine.status()).source_counts] == [("memory", 1), ("sessions", 1)]
+    assert [(c.source, c.files) for c in (await engine.status()).source_counts] == [
+        ("memory", 1),
+        ("sessions", 1),
+    ]
     await engine.close()
 
 
