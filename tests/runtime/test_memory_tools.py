@@ -15,12 +15,15 @@ from nacre.memory.engine import MemoryEngine
 from nacre.runtime.app import assemble
 from nacre.runtime.config import load_config
 from nacre.runtime.memory_tools import memory_tools
+from nacre.runtime.models.embedding_wire import EmbeddingEndpoint
+from nacre.runtime.models.litellm_embedder import LiteLLMEmbedder
 from nacre.runtime.open_memory import open_memory
 from nacre.runtime.testing import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.tools import Toolbox
 from nacre.sessions.messages import ToolCall, ToolResultMessage, message_text
 from tests.memory.doubles import DeadEmbedder, WordEmbedder, open_engine, workspace
 from tests.runtime.agents import START, opened, said, write_settings
+from tests.runtime.embedding_server import EmbeddingServer
 
 LOG = "# 2026-02-10\n\n- Lisa adopted a cat named Pepper.\n- The wifi password is hunter2.\n"
 NOTES = {f"memory/2026-02-{day}.md": f"- A quiet day, number {day}." for day in range(11, 20)} | {
@@ -271,3 +274,21 @@ async def test_a_home_folder_in_extra_paths_is_the_owners(tmp_path: Path) -> Non
     assert hit["path"] == "../home/notes/tea.md"
     assert "oolong" in (await _told(engine, "memory_get", path=hit["path"]))["text"]
     await engine.close()
+
+
+async def test_a_used_up_quota_says_what_to_do(tmp_path: Path) -> None:
+    """TOOL-7: the hits by words come, with the sentence that asks for credit."""
+    workspace(tmp_path, NOTES)
+    with EmbeddingServer() as server:
+        for _ in range(9):
+            server.fail(429, "You exceeded your current quota, please check your plan and billing details.")
+        endpoint = EmbeddingEndpoint(provider="openai", model="m", base_url=f"{server.url}/v1", api_key="k")
+        embedder = LiteLLMEmbedder(endpoint, now_seconds=lambda: 0.0)
+        engine = await open_engine(tmp_path, embedder=embedder)
+        await engine.sync(reason="cli")
+        reply = await _told(engine, "memory_search", query="Pepper")
+        await engine.close()
+        await embedder.close()
+
+    assert reply["results"][0]["path"] == "memory/2026-02-10.md"
+    assert "no credit left. Add credit at the provider" in reply["degraded"]

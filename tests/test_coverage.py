@@ -1,0 +1,87 @@
+"""docs/coverage.md is whole and true: every acceptance line has a row, every named test exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+GROUPS = {
+    "CFG": 14,
+    "DISC": 8,
+    "CHUNK": 8,
+    "IDX": 17,
+    "SESS": 6,
+    "SRCH": 17,
+    "TOOL": 8,
+    "GET": 3,
+    "CLI": 12,
+    "SEED": 18,
+    "Q": 43,
+}
+MARKS = ("held", "otherwise", "not here", "later", "open")
+"""Held: a test says so. Otherwise: decided differently. The rest have no test, and say why."""
+
+_ROW = re.compile(r"^\| ([A-Z]+)-(\d+) \| ([^|]+) \| ([^|]+) \| (.+) \|$", re.MULTILINE)
+_TEST = re.compile(r"`(tests/[\w./-]+\.py)::(\w+)`")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    group: str
+    number: int
+    asked: str
+    mark: str
+    answer: str
+
+    def __str__(self) -> str:
+        return f"{self.group}-{self.number}"
+
+
+def _rows() -> list[Row]:
+    text = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
+    return [
+        Row(group=group, number=int(number), asked=asked.strip(), mark=mark.strip(), answer=answer.strip())
+        for group, number, asked, mark, answer in _ROW.findall(text)
+    ]
+
+
+@cache
+def _functions(path: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return frozenset(
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_line_has_one_row(group: str) -> None:
+    """The rows of a group are numbered from 1 without a gap."""
+    numbers = Counter(row.number for row in _rows() if row.group == group)
+
+    assert numbers == Counter(range(1, GROUPS[group] + 1))
+
+
+def test_every_named_test_exists() -> None:
+    """A test that was renamed or removed is noticed here."""
+    named = [(str(row), path, test) for row in _rows() for path, test in _TEST.findall(row.answer)]
+
+    assert named
+    assert [
+        item for item in named if not (ROOT / item[1]).is_file() or item[2] not in _functions(item[1])
+    ] == []
+
+
+def test_every_row_is_held_by_a_test_or_says_why_not() -> None:
+    """A row without a test has a known mark and a reason; no group is unknown."""
+    rows = _rows()
+
+    assert [str(row) for row in rows if row.mark not in MARKS or row.group not in GROUPS] == []
+    assert [str(row) for row in rows if row.mark == "held" and not _TEST.search(row.answer)] == []
+    assert [str(row) for row in rows if len(_TEST.sub("", row.answer)) < 20 and row.mark != "held"] == []
