@@ -257,7 +257,7 @@ class Agent:
         return await open_session(
             where,
             index=turn.index,
-            workspace=turn.workspace,
+            journals=turn.journals,
             now=turn.now,
             new_id=turn.new_id,
             fresh=fresh,

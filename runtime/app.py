@@ -10,6 +10,7 @@ from nacre.runtime.budget import TIGHT_WINDOW_TOKENS, ContextBudget, resolve_bud
 from nacre.runtime.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.ids import NewId
+from nacre.runtime.journals import Journals
 from nacre.runtime.lanes import Lanes
 from nacre.runtime.model import ChatModel
 from nacre.runtime.models.litellm_model import LiteLLMModel
@@ -63,6 +64,7 @@ async def assemble(
         offline=offline,
         memory=memory,
         index=SessionIndex(sessions_dir, now=now),
+        journals=Journals(workspace=config.workspace, now=now, new_id=new_id),
         workspace=config.workspace,
         lock_dir=config.state_dir / "locks",
         now=now,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from nacre.runtime.clock import Clock, epoch_ms
 from nacre.runtime.events import FlushStatus
 from nacre.runtime.ids import NewId
+from nacre.runtime.journals import Journals
 from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.routing import Route
 from nacre.sessions.cut import CompactionPlan
@@ -210,7 +210,7 @@ def is_flush(entry: Entry) -> bool:
 
 
 async def open_session(
-    route: Route, *, index: SessionIndex, workspace: Path, now: Clock, new_id: NewId, fresh: bool = False
+    route: Route, *, index: SessionIndex, journals: Journals, now: Clock, new_id: NewId, fresh: bool = False
 ) -> OpenSession:
     """Opens the session of a route, or begins one; `fresh` begins a new one under the same key.
 
@@ -224,10 +224,7 @@ async def open_session(
     async def opened(*, fresh: bool) -> tuple[SessionRecord, Journal]:
         record = await _record(route, index=index, now=now, new_id=new_id, fresh=fresh)
         path = index.transcript_path(record)
-        journal = await Journal.open(
-            path, session_id=record.session_id, cwd=workspace, now=now, new_id=new_id
-        )
-        return record, journal
+        return record, await journals.open(path, session_id=record.session_id)
 
     record, journal = await opened(fresh=fresh)
     notices: tuple[str, ...] = ()

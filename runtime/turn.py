@@ -23,6 +23,7 @@ from nacre.runtime.events import ModelRetried, Warned
 from nacre.runtime.file_tools import file_tools
 from nacre.runtime.ids import NewId
 from nacre.runtime.inbound import Attachment, Inbound, Reply
+from nacre.runtime.journals import Journals
 from nacre.runtime.loop import Ask, Emit, held_to_contract, run_loop
 from nacre.runtime.memory_tools import memory_tools
 from nacre.runtime.model import ChatModel, ModelRequest, SystemPrompt, ToolSpec
@@ -62,6 +63,7 @@ class TurnParts:
     offline: ChatModel
     memory: MemoryEngine | None
     index: SessionIndex
+    journals: Journals
     workspace: Path
     lock_dir: Path
     now: Clock
