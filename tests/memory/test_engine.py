@@ -110,11 +110,12 @@ async def test_more_results_never_change_who_is_first(tmp_path: Path) -> None:
         tmp_path, {f"memory/{n}.md": f"cat {'tea ' * (n % 7)} note {n} {'cat ' * (n % 5)}" for n in range(60)}
     )
     engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
 
     short = await engine.search("cat tea note", max_results=2, min_score=0)
     long = await engine.search("cat tea note", max_results=20, min_score=0)
 
-    assert short.hits == long.hits[:2]
+    assert (short.hits, len(long.hits)) == (long.hits[:2], 20)
     await engine.close()
 
 

@@ -179,7 +179,7 @@ async def test_a_wrong_number_of_vectors_is_not_taken(tmp_path: Path, count: int
 
         async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
             vectors = await super().embed_documents(texts)
-            return vectors[:1] * count if self.wrong else vectors
+            return list(vectors[:1]) * count if self.wrong else vectors
 
     workspace(tmp_path, NOTES)
     embedder = Miscounts()
@@ -191,6 +191,31 @@ async def test_a_wrong_number_of_vectors_is_not_taken(tmp_path: Path, count: int
 
     assert (first.pending_vectors, second.pending_vectors, second.embedded) == (2, 0, 2)
     assert "none is used" in first.problem
+    await engine.close()
+
+
+async def test_an_empty_vector_is_no_vector(tmp_path: Path) -> None:
+    """Quirk 15: an answer with a hole in it is not taken for done; words are searched meanwhile."""
+
+    class Holes(WordEmbedder):
+        broken = True
+
+        async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+            vectors = await super().embed_documents(texts)
+            hole: Sequence[float] = []
+            return [hole if self.broken else vector for vector in vectors]
+
+    workspace(tmp_path, NOTES)
+    embedder = Holes()
+    engine = await open_engine(tmp_path, embedder=embedder)
+
+    first = await engine.sync(reason="cli")
+    embedder.broken = False
+    second = await engine.sync(reason="cli")
+
+    assert (first.embedded, first.pending_vectors) == (0, 2)
+    assert "empty vector" in first.problem
+    assert (second.embedded, second.pending_vectors, second.problem) == (2, 0, "")
     await engine.close()
 
 
