@@ -158,7 +158,9 @@ class _Calls:
                 f"{self.embedder.provider} gave {len(vectors)} vectors for {len(batch)} texts; none is used."
             )
         if any(vector is not None and len(vector) == 0 for vector in vectors):
-            raise EmbeddingFailed(f"{self.embedder.provider} gave an empty vector; none of its answer is used.")
+            raise EmbeddingFailed(
+                f"{self.embedder.provider} gave an empty vector; none of its answer is used."
+            )
         found = {text_hash: vector for (text_hash, _), vector in zip(batch, vectors, strict=True)}
         await self.store.put_vectors(self.key, found, now_seconds=self.now_seconds)
         self.outcome.embedded += sum(vector is not None for vector in vectors)
