@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from nacre.memory.embedder import Embedder
     from nacre.memory.transcripts import TranscriptSource
 
-FRESHNESS_WAIT_SECONDS = 0.25
+FRESHNESS_WAIT_SECONDS = 0.5
 """What a search grants a pending word-only update, so that a note written a moment ago is found."""
+
+FIRST_WAIT_SECONDS = 3.0
+"""What a search grants the very first update, because an empty index has nothing to answer with."""
 
 
 class MemoryEngine:
@@ -212,9 +215,10 @@ class MemoryEngine:
         """Gives a pending update a moment, unless one has been running for longer already."""
         if not self._syncing.stale or not self._settings.sync.on_search:
             return
-        if self._syncing.running_seconds > FRESHNESS_WAIT_SECONDS:
+        patience = FRESHNESS_WAIT_SECONDS if await self._syncing.was_indexed() else FIRST_WAIT_SECONDS
+        if self._syncing.running_seconds > patience:
             return
-        await asyncio.wait({self._syncing.start("search")}, timeout=FRESHNESS_WAIT_SECONDS)
+        await asyncio.wait({self._syncing.start("search")}, timeout=patience)
 
     def _settled(self) -> None:
         self._syncing.start("watch")

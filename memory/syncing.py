@@ -135,6 +135,10 @@ class Syncing:
             return None, f"Only words were searched, because {change} and new vectors are not made yet."
         return self._questions, ""
 
+    async def was_indexed(self) -> bool:
+        """Whether a pass over the files was ever finished on this index."""
+        return "last_sync_at_seconds" in await self.with_store(lambda store: store.meta())
+
     def keep_vectors_current(self) -> None:
         """From now on vectors follow the files by themselves."""
         self._keeps_vectors = True
