@@ -85,7 +85,7 @@ def fuse(candidates: Sequence[Candidate], asked: Asked) -> dict[int, float]:
     sure = confidence(strength, covered, nearest if related else None, asked.legible)
     sure = max(sure, 0.6 * max(fits.values()))
     best = max(mixed.values()) or 1.0
-    scores = {chunk_id: sure * (0.4 + 0.6 * value / best) for chunk_id, value in mixed.items()}
+    scores = {chunk_id: sure * math.sqrt(value / best) for chunk_id, value in mixed.items()}
     for chunk_id, found in evidence.items():
         if found.exact:
             scores[chunk_id] = EXACT_FLOOR + (1 - EXACT_FLOOR) * scores[chunk_id]
