@@ -5,14 +5,17 @@
     │   └── IndexDamaged     the engine: sets the file aside and builds it again
     ├── IndexBusy            the caller: another process held the write lock for too long
     ├── IndexClosed          the caller: the engine was closed
-    ├── ReadRefused          the model: this path is not memory; the text says what may be read
-    └── SyncFailed           the caller: the workspace could not be indexed at all
+    └── ReadRefused          the model: this path is not memory; the text says what may be read
 
 A single broken file is never an error: it is listed in `SyncReport.failed`. Nothing here is called
 `MemoryError`, because Python owns that name.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class MemoryIndexError(Exception):
@@ -39,5 +42,22 @@ class ReadRefused(MemoryIndexError):
     """The asked path is outside of what `memory_get` may show."""
 
 
-class SyncFailed(MemoryIndexError):
-    """A sync could not run to its end; what it had finished is kept."""
+@contextmanager
+def refusals_told(index: Path) -> Iterator[None]:
+    """What the file system refuses about an index's files becomes a sentence.
+
+    Raises:
+        IndexUnusable: in the place of an `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise unusable(index, error) from error
+
+
+def unusable(index: Path, error: OSError) -> IndexUnusable:
+    """The sentence for a file system that will not have an index's files."""
+    return IndexUnusable(
+        f"The memory index {index} cannot be used: {error}. "
+        "Check its folder, the folder's permissions and the free space."
+    )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from nacre.memory.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.discovery import FoundFile
+from nacre.memory.errors import refusals_told
 from nacre.memory.lexical import lexical_fields
 from nacre.memory.paths import PathOutsideRoot, open_regular
 from nacre.memory.store import FileState, IndexedFile
@@ -92,10 +93,15 @@ def read_regular(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def filesystem_now_ns(index_path: Path) -> int:
-    """The file system's own idea of now, which is what time stamps of files compare with."""
+    """The file system's own idea of now, which is what time stamps of files compare with.
+
+    Raises:
+        IndexUnusable: nothing can be written beside the index.
+    """
     marker = index_path.with_name(index_path.name + ".clock")
-    marker.touch()
-    return marker.stat().st_mtime_ns
+    with refusals_told(index_path):
+        marker.touch()
+        return marker.stat().st_mtime_ns
 
 
 def _sentence(path: str, error: Exception) -> str:

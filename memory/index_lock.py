@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from nacre.memory.errors import IndexBusy
+from nacre.memory.errors import IndexBusy, unusable
 
 LOCK_TIMEOUT_SECONDS = 30.0
 
@@ -20,6 +20,7 @@ class WriteLock:
     """One writer at a time among all processes; the threads of one holder are its own business."""
 
     def __init__(self, index: Path) -> None:
+        self._index = index
         self._lock = FileLock(f"{index}.lock", timeout=LOCK_TIMEOUT_SECONDS, thread_local=False)
 
     @contextmanager
@@ -28,6 +29,7 @@ class WriteLock:
 
         Raises:
             IndexBusy: another process kept it for too long.
+            IndexUnusable: the lock's file cannot be made.
         """
         self.acquire()
         try:
@@ -40,6 +42,7 @@ class WriteLock:
 
         Raises:
             IndexBusy: another process kept it for too long.
+            IndexUnusable: the lock's file cannot be made.
         """
         try:
             self._lock.acquire()
@@ -48,6 +51,8 @@ class WriteLock:
                 f"Another process kept the lock {self._lock.lock_file} for more than "
                 f"{LOCK_TIMEOUT_SECONDS:.0f} seconds. Try again when it is done."
             ) from error
+        except OSError as error:
+            raise unusable(self._index, error) from error
 
     def release(self) -> None:
         """Lets go once."""
@@ -58,14 +63,21 @@ class BuildingLock:
     """Held while an index is being rebuilt; never waited for."""
 
     def __init__(self, index: Path) -> None:
+        self._index = index
         self._lock = FileLock(f"{index}.building", timeout=0, thread_local=False)
 
     def take(self) -> bool:
-        """Takes the lock if nobody has it."""
+        """Takes the lock if nobody has it.
+
+        Raises:
+            IndexUnusable: the lock's file cannot be made.
+        """
         try:
             self._lock.acquire()
         except Timeout:
             return False
+        except OSError as error:
+            raise unusable(self._index, error) from error
         return True
 
     def release(self) -> None:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nacre.memory.errors import IndexBusy, IndexUnusable
+from nacre.memory.errors import IndexBusy, IndexUnusable, refusals_told
 from nacre.memory.index_lock import BuildingLock
 from nacre.memory.sqlite_connection import Connection, copy_database, open_connection, transaction
 
@@ -39,9 +39,14 @@ def rebuild_path(index: Path) -> Path:
 
 
 def remove_database(path: Path) -> None:
-    """Deletes a database file with its side files."""
-    for suffix in _SIDE_FILES:
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    """Deletes a database file with its side files.
+
+    Raises:
+        IndexUnusable: a file cannot be deleted.
+    """
+    with refusals_told(path):
+        for suffix in _SIDE_FILES:
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 class SqliteRebuild:

@@ -13,6 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from nacre.memory import sqlite_reads as reads
 from nacre.memory import sqlite_vectors as vectors
 from nacre.memory import sqlite_writes as writes
+from nacre.memory.errors import refusals_told
 from nacre.memory.index_lock import WriteLock
 from nacre.memory.lexical import MatchQuery
 from nacre.memory.records import Chunk, FailedFile, Source
@@ -71,7 +72,8 @@ class SqliteStore:
             IndexUnusable: it cannot be opened, is another program's, or was written by a newer Nacre.
             IndexBusy: another process kept the write lock.
         """
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with refusals_told(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         store = cls(path, extension_enabled=extension_enabled, extension_path=extension_path)
         try:
             await store.write_with(migrate)

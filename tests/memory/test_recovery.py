@@ -98,3 +98,27 @@ async def test_an_index_that_was_deleted_is_built_again(tmp_path: Path) -> None:
 
     assert (await engine.search("note 7 cats", min_score=0)).hits
     await engine.close()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["state", "state/main.sqlite", *(f"state/main.sqlite.{end}" for end in ("lock", "rebuild", "building"))],
+)
+async def test_a_place_where_no_index_can_be_is_a_sentence(tmp_path: Path, place: str) -> None:
+    """Whatever the file system refuses, opening or syncing says which index, and what to check."""
+    workspace(tmp_path, {"MEMORY.md": "tea"})
+    if place == "state":
+        (tmp_path / place).write_text("a file in the place of the folder")
+    else:
+        (tmp_path / place / "in-the-way").mkdir(parents=True)
+
+    async def used() -> None:
+        engine = await open_engine(tmp_path)
+        try:
+            await engine.sync(reason="cli")
+            await engine.sync(reason="cli", force=True)
+        finally:
+            await engine.close()
+
+    with pytest.raises(IndexUnusable, match=r"main\.sqlite"):
+        await used()
