@@ -26,6 +26,8 @@ _DATE_WEIGHT = 0.25
 _SPREAD_RANK = 10
 _WORDS_NEEDED = 2.3
 _MEANING_NEEDED = 2.6
+_FEW_CHUNKS = 30
+_WORD_AMONG_FEW = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,8 @@ def fuse(candidates: Sequence[Candidate], asked: Asked) -> dict[int, float]:
             words = (item.lexical_score / top + _LINE_WEIGHT * line) / (1 + _LINE_WEIGHT)
         meaning = related.get(item.chunk_id, 0.0) / nearest if nearest else 0.0
         mixed[item.chunk_id] = (1 - mix) * words + mix * meaning + _DATE_WEIGHT * fits[item.chunk_id]
-    strength = lexical_strength(top, asked.chunk_count) if asked.query is not None else None
+    matched = max((len(item.terms) for item in list(evidence.values())[:6]), default=0)
+    strength = lexical_strength(top, asked.chunk_count, matched) if asked.query is not None else None
     sure = confidence(strength, covered, nearest if related else None, asked.legible)
     sure = max(sure, 0.6 * max(fits.values()))
     best = max(mixed.values()) or 1.0
@@ -119,9 +122,14 @@ def vector_share(covered: float, related: Sequence[float], asked: Asked, *, word
     return odds / (1 + odds)
 
 
-def lexical_strength(top: float, chunk_count: int) -> float:
-    """The best −bm25 in units of one word that stands in a single chunk."""
-    return top / math.log(chunk_count + 2)
+def lexical_strength(top: float, chunk_count: int, matched_terms: int) -> float:
+    """The best −bm25 in units of one word that stands in a single chunk.
+
+    Among a few chunks bm25 is nearly 0 for any word, since each stands in a good part of them; the
+    `matched_terms` of the best chunk are counted there instead.
+    """
+    among_few = max(0.0, 1 - chunk_count / _FEW_CHUNKS)
+    return max(top / math.log(chunk_count + 2), among_few * _WORD_AMONG_FEW * matched_terms)
 
 
 def confidence(strength: float | None, covered: float, nearest: float | None, legible: float) -> float:

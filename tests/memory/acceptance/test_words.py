@@ -99,3 +99,24 @@ async def test_file_names_and_headings_count(tmp_path: Path) -> None:
     assert (await engine.search("lisa meyer")).hits[0].path == "memory/people/lisa-meyer.md"
     assert {hit.path for hit in (await engine.search("wifi device 59")).hits} == {"memory/home.md"}
     await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("notes", "query", "found"),
+    [
+        ({"a": "- the wifi password is on the fridge"}, "where do I find the wifi password?", ["a"]),
+        ({"a": "- the wifi password is on the fridge"}, "who won the world cup?", []),
+        ({"a": "- my dentist is Dr. Alder", "b": "- I live in Lisbon"}, "when do I see the dentist?", ["a"]),
+        ({"a": "- my dentist is Dr. Alder", "b": "- I live in Lisbon"}, "which city do I live in?", ["b"]),
+        ({"a": "- my dentist is Dr. Alder", "b": "- I live in Lisbon"}, "how do I cook rice?", []),
+    ],
+)
+async def test_the_first_notes_are_found(
+    tmp_path: Path, notes: dict[str, str], query: str, found: list[str]
+) -> None:
+    """In a new workspace, where every word is frequent, a note that has the question's words is shown."""
+    workspace(tmp_path, {f"memory/{name}.md": text for name, text in notes.items()})
+    engine = await open_engine(tmp_path)
+    report = await engine.search(query)
+    await engine.close()
+    assert [Path(hit.path).stem for hit in report.hits] == found
