@@ -121,16 +121,16 @@ def test_a_kill_inside_a_migration_leaves_the_version_before(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_two_processes_share_one_index(tmp_path: Path) -> None:
-    """Both write, sync, rebuild and search at once: each finds its own newest note every time."""
+    """Both write, sync, rebuild and search at once for a minute: each finds its own newest note every time."""
     workspace(
         tmp_path,
         {"memory/fixed.md": "the fixed giraffe"} | {f"memory/{n}.md": f"note {n}" for n in range(40)},
     )
     started = time.monotonic()
-    processes = [_start("churn", tmp_path, "8") for _ in range(2)]
+    processes = [_start("churn", tmp_path, "60") for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
 
-    assert time.monotonic() - started < 100
+    assert time.monotonic() - started < 115
     for process, output in zip(processes, outputs, strict=True):
         assert process.returncode == 0, output
         assert "wrong" not in output, output
