@@ -14,7 +14,7 @@ from nacre.memory.cosine_scale import DEFAULT_SCALE, CosineScale
 from nacre.memory.decay import chunk_decay
 from nacre.memory.diversity import mmr_order
 from nacre.memory.evidence import Finder, rarity
-from nacre.memory.fusion import Asked, Candidate, fuse, look_at, seed_scores
+from nacre.memory.fusion import Asked, Candidate, fuse, seed_scores
 from nacre.memory.lexical import MatchQuery
 from nacre.memory.query_dates import named_days
 from nacre.memory.records import Chunk, HitExplanation
@@ -25,7 +25,7 @@ from nacre.memory.store import Scored
 DIVERSE_POOL = 60
 """How many of the best candidates diversity chooses from."""
 
-_WEIGHING_POOL = 12
+_WEIGHING_POOL = 11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,10 @@ def snippets(ranked: Sequence[Ranked], found: Candidates, query: MatchQuery | No
     if query is None:
         return [cut_snippet(item.chunk.text, None, ()) for item in ranked]
     finder = Finder(query)
-    first = [item for item in _candidates(found) if (item.lexical_rank or _WEIGHING_POOL) < _WEIGHING_POOL]
-    weights = rarity(list(look_at(first, query).values()), len(finder.terms))
+    first = [
+        found.chunks[item.chunk_id] for item in found.words[:_WEIGHING_POOL] if item.chunk_id in found.chunks
+    ]
+    weights = rarity([finder.look(chunk.text) for chunk in first], len(finder.terms))
     return [cut_snippet(item.chunk.text, finder, weights) for item in ranked]
 
 

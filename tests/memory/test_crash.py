@@ -121,7 +121,7 @@ def test_a_kill_inside_a_migration_leaves_the_version_before(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_two_processes_share_one_index(tmp_path: Path) -> None:
-    """Both write, sync, rebuild and search at once for a minute: each finds its own newest note every time."""
+    """Both write, sync, rebuild and search for a minute: each finds its own newest note every time."""
     workspace(
         tmp_path,
         {"memory/fixed.md": "the fixed giraffe"} | {f"memory/{n}.md": f"note {n}" for n in range(40)},
