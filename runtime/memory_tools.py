@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.errors import MemoryIndexError
 from nacre.memory.records import SearchHit, SearchReport
+from nacre.runtime.hit_json import hit_json
 from nacre.runtime.tools import Tool, ToolArguments, ToolFailed, ToolOutput
 
 
@@ -137,14 +138,7 @@ def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
 
 
 def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "path": hit.path,
-        "startLine": hit.start_line,
-        "endLine": hit.end_line,
-        "score": round(hit.score, 4),
-        "snippet": hit.snippet,
-        "source": hit.source,
-    }
+    entry = hit_json(hit)
     if cites:
         entry["citation"] = hit.citation
         entry["snippet"] = f"{hit.snippet.strip()}\n\nSource: {hit.citation}"

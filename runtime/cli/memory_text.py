@@ -12,6 +12,7 @@ from typing import Any
 
 from nacre.memory.records import HitExplanation, MemoryStatus, SearchHit, SearchReport, SyncReport
 from nacre.runtime.config import AGENT_ID
+from nacre.runtime.hit_json import hit_json
 
 _SHOWN_ISSUES = 20
 
@@ -164,15 +165,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
 
 
 def _hit_json(hit: SearchHit) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "path": hit.path,
-        "startLine": hit.start_line,
-        "endLine": hit.end_line,
-        "score": round(hit.score, 4),
-        "snippet": hit.snippet,
-        "source": hit.source,
-        "citation": hit.citation,
-    }
+    entry = {**hit_json(hit), "citation": hit.citation}
     if hit.explain is not None:
         why = hit.explain
         entry["explain"] = {
