@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from nacre.memory.workspace import daily_log_path
@@ -77,10 +78,14 @@ class Window:
         """
         return await asyncio.to_thread(self._measured, self._session.branch)
 
+    @cached_property
+    def _overhead_tokens(self) -> int:
+        return overhead_tokens(self._system, self._tools, self._parts.count_tokens)
+
     def _measured(self, branch: Sequence[Entry]) -> ContextMeasure:
         count_tokens = self._parts.count_tokens
         items = build_transcript(branch)
-        overhead = overhead_tokens(self._system, self._tools, count_tokens)
+        overhead = self._overhead_tokens
         measure = measure_context(items, branch, count_tokens, overhead_tokens=overhead)
         if measure.usage_tokens <= self._parts.budget.window_tokens:
             return measure
