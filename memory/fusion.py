@@ -64,8 +64,9 @@ def fuse(candidates: Sequence[Candidate], asked: Asked) -> dict[int, float]:
     """The score of each candidate by chunk id, 0…1, whatever the number of results asked for."""
     if not candidates:
         return {}
-    evidence = look_at(candidates, asked.query)
-    weights = rarity(list(evidence.values()), len(Finder(asked.query).terms) if asked.query else 0)
+    finder = Finder(asked.query) if asked.query is not None else None
+    evidence = look_at(candidates, finder)
+    weights = rarity(list(evidence.values()), len(finder.terms) if finder else 0)
     top = max((item.lexical_score or 0.0 for item in candidates), default=0.0)
     covered = max((share(item.terms, weights) for item in list(evidence.values())[:6]), default=0.0)
     related = {
@@ -95,11 +96,10 @@ def fuse(candidates: Sequence[Candidate], asked: Asked) -> dict[int, float]:
     return scores
 
 
-def look_at(candidates: Sequence[Candidate], query: MatchQuery | None) -> Mapping[int, TextEvidence]:
+def look_at(candidates: Sequence[Candidate], finder: Finder | None) -> Mapping[int, TextEvidence]:
     """The lines of the best lexical candidates, by chunk id, best candidate first."""
-    if query is None:
+    if finder is None:
         return {}
-    finder = Finder(query)
     ranked = sorted(
         (item for item in candidates if item.lexical_rank), key=lambda item: item.lexical_rank or 0
     )

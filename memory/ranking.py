@@ -16,7 +16,7 @@ from nacre.memory.diversity import mmr_order
 from nacre.memory.evidence import Finder, rarity
 from nacre.memory.fusion import Asked, Candidate, fuse, seed_scores
 from nacre.memory.lexical import MatchQuery
-from nacre.memory.query_dates import named_days
+from nacre.memory.query_dates import DayRange
 from nacre.memory.records import Chunk, HitExplanation
 from nacre.memory.settings import HybridSettings
 from nacre.memory.snippet import cut_snippet
@@ -44,9 +44,9 @@ class Candidates:
 class Wanted:
     """What the list is made for."""
 
-    text: str
     query: MatchQuery | None
     today: date
+    days: tuple[DayRange, ...] = ()
     legible: float = 1.0
     scale: CosineScale = DEFAULT_SCALE
     max_results: int
@@ -78,7 +78,7 @@ def rank(found: Candidates, wanted: Wanted, settings: HybridSettings) -> list[Ra
     candidates = _candidates(found)
     asked = Asked(
         query=wanted.query,
-        days=named_days(wanted.text, wanted.today),
+        days=wanted.days,
         chunk_count=found.chunk_count,
         legible=wanted.legible,
         scale=wanted.scale,

@@ -64,7 +64,8 @@ async def answer(store: Store, question: Question) -> Answer:
     text = " ".join(question.text.split())[:MAX_QUERY_CHARS]
     if not text or not question.scope.sources:
         return Answer(hits=(), mode="none")
-    query = match_query(text, named_days(text, question.now.date()))
+    days = named_days(text, question.now.date())
+    query = match_query(text, days)
     lists = await _lists(store, question, text, query)
     found = await _candidates(store, question, lists)
     if len(found.chunks) < len({item.chunk_id for item in (*lists.words, *lists.nearest)}):
@@ -72,9 +73,9 @@ async def answer(store: Store, question: Question) -> Answer:
         lists = await _lists(store, question, text, query)
         found = await _candidates(store, question, lists)
     wanted = Wanted(
-        text=text,
         query=query,
         today=question.now.date(),
+        days=days,
         legible=question.vectors.legible(text) if question.vectors else 1.0,
         scale=question.scale,
         max_results=question.max_results,

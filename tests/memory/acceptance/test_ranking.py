@@ -52,7 +52,7 @@ def _ranked(
         chunk_count=len(notes),
         ages={},
     )
-    wanted = Wanted(text="x", query=QUERY, today=TODAY, max_results=max_results, min_score=0.35)
+    wanted = Wanted(query=QUERY, today=TODAY, max_results=max_results, min_score=0.35)
     return rank(found, wanted, HybridSettings.model_validate({"fusion": "seed"} | settings))
 
 
