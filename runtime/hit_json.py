@@ -8,7 +8,7 @@ from nacre.memory.records import SearchHit
 
 
 def hit_json(hit: SearchHit) -> dict[str, Any]:
-    """`path`, `startLine`, `endLine` (from 1, inclusive), `score` 0…1, `snippet`, `source`: the seed's keys."""
+    """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source."""
     return {
         "path": hit.path,
         "startLine": hit.start_line,
