@@ -28,7 +28,7 @@ GROUPS = {
 MARKS = ("held", "otherwise", "not here", "later", "open")
 """Held: a test says so. Otherwise: decided differently. The rest have no test, and say why."""
 
-_ROW = re.compile(r"^\| ([A-Z]+)-(\d+) \| ([^|]+) \| ([^|]+) \| (.+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| ([A-Z]+\d*)-(\d+) \| ([^|]+) \| ([^|]+) \| (.+) \|$", re.MULTILINE)
 _TEST = re.compile(r"`(tests/[\w./-]+\.py)::(\w+)`")
 
 
