@@ -15,11 +15,11 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from nacre.memory.character_grams import RUN, index_grams, query_grams
 from nacre.memory.date_words import DAY_WORDS
-from nacre.memory.stop_words import JAPANESE_OR_CHINESE, stop_words_for
+from nacre.memory.stop_words import stop_words_for
 
 if TYPE_CHECKING:
     from nacre.memory.query_dates import DayRange
@@ -37,12 +37,6 @@ WHOLE = "\ue000"
 MAX_TERMS = 96
 _STEM_LETTERS = 5
 
-# Scripts that write no spaces, and Hangul, whose particles hide the word: found by n-grams.
-_NGRAM_RANGES = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff\u3005\u3007"
-)
-_NGRAM_RUN = re.compile(f"[{_NGRAM_RANGES}]+")
 # Letters and digits, with the vowel signs and accents that Python's \w leaves out.
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)?")
@@ -127,9 +121,7 @@ def _index_parts(text: str) -> Iterator[str]:
                 yield left + right
     if text.isascii():
         return
-    for run in _NGRAM_RUN.findall(text):
-        yield from run
-        yield from _bigrams(run)
+    yield from index_grams(text)
     for word in _LONG_INFLECTED.findall(text.lower()):
         yield WHOLE + inflected_stem(word)
 
@@ -145,11 +137,6 @@ def _case_parts(word: str) -> Iterator[str]:
             yield part
 
 
-def _bigrams(run: str) -> Iterator[str]:
-    for left, right in pairwise(run):
-        yield left + right
-
-
 def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     """What to ask the index for `text`, any of the terms being enough; `None` when nothing can match.
 
@@ -161,7 +148,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     phrases = _unique(phrase for phrase in quoted if len(_WORD.findall(phrase)) > 1)
     names = _unique(word for word in _CODE_WORD.findall(text) if _is_compound(word))
     words = _plain_words(text)
-    grams = _unique(gram for run in _NGRAM_RUN.findall(text) for gram in _run_grams(run))
+    grams = _unique(query_grams(text))
     stems = [WHOLE + inflected_stem(word) for word in _LONG_INFLECTED.findall(text.lower())]
     atoms = _unique(
         [
@@ -196,7 +183,7 @@ def _day_phrases(days: Sequence[DayRange]) -> Iterator[str]:
 
 def _plain_words(text: str) -> tuple[str, ...]:
     """Words outside the n-gram scripts, lower-case; stop words only when there is nothing else."""
-    found = [word.lower() for word in _WORD.findall(_NGRAM_RUN.sub(" ", text))]
+    found = [word.lower() for word in _WORD.findall(RUN.sub(" ", text))]
     found = [re.sub(r"['’]s$", "", word) for word in found]
     pieces = [piece for word in found for piece in re.split(r"['’]", word) if piece]
     stop_words = stop_words_for(pieces)
@@ -232,14 +219,6 @@ def _name_atoms(identifier: str) -> Iterator[str]:
     if hyphened := _HYPHENED.fullmatch(identifier):
         yield _quote("".join(hyphened.groups()))
     yield from (_quote(part.lower()) for part in _case_parts(identifier) if part != identifier)
-
-
-def _run_grams(run: str) -> Iterator[str]:
-    if len(run) == 1:
-        yield run
-        return
-    yield from (char for char in run if char not in JAPANESE_OR_CHINESE)
-    yield from _bigrams(run)
 
 
 def _quote(term: str) -> str:
