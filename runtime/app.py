@@ -15,11 +15,11 @@ from nacre.runtime.lanes import Lanes
 from nacre.runtime.model import ChatModel
 from nacre.runtime.models.litellm_model import LiteLLMModel
 from nacre.runtime.models.offline import OfflineModel
+from nacre.runtime.open_index import open_index
 from nacre.runtime.open_memory import open_memory
 from nacre.runtime.settings import AgentSettings
 from nacre.runtime.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.turn import TurnParts
-from nacre.sessions.index import SessionIndex
 
 LANE_WAIT_SECONDS = 600.0
 
@@ -56,14 +56,13 @@ async def assemble(
     memory = await open_memory(config, now)
     if memory is not None and watch:
         await memory.start_watching()
-    sessions_dir = config.state_dir / "agents" / AGENT_ID / "sessions"
     turn = TurnParts(
         settings=settings,
         budget=budget,
         model=chat_model,
         offline=offline,
         memory=memory,
-        index=SessionIndex(sessions_dir, now=now),
+        index=open_index(config, now),
         journals=Journals(workspace=config.workspace, now=now, new_id=new_id),
         workspace=config.workspace,
         lock_dir=config.state_dir / "locks",

@@ -32,6 +32,7 @@ class Config:
     home: Path
     state_dir: Path
     workspace: Path
+    sessions_file: Path
     model_name: str
     settings: Settings
     notices: tuple[str, ...] = ()
@@ -69,10 +70,23 @@ def load_config(
         home=home,
         state_dir=state.absolute(),
         workspace=chosen.absolute(),
+        sessions_file=_sessions_file(settings.session.store, state=state, home=home).absolute(),
         model_name=model_name or environment.get(MODEL_VARIABLE, "").strip() or settings.agent.model.strip(),
         settings=settings,
         notices=(f"{file} has settings that Nacre does not read: {unread}.",) if unread else (),
     )
+
+
+def _sessions_file(setting: str, *, state: Path, home: Path) -> Path:
+    """Where the index of sessions lies; its folder holds the transcripts."""
+    chosen = _path(setting.replace("{agentId}", AGENT_ID), home)
+    if chosen is None:
+        return state / "agents" / AGENT_ID / "sessions" / "sessions.json"
+    if chosen.suffix != ".json":
+        raise ConfigError(
+            f"session.store is {setting!r}. Name a file that ends in .json, such as ~/chats/sessions.json."
+        )
+    return chosen
 
 
 def _path(text: str | None, home: Path) -> Path | None:

@@ -25,7 +25,8 @@ class Inbound:
     `chat_kind` has no default: a bridge must say whether this is a private chat. Any value other
     than `direct` is treated as a group, so an unknown kind can only hide memory, never show it.
     `is_owner` says that the sender is the assistant's owner; it defaults to `False` for the same
-    reason. `session_key` names a session explicitly and wins over the derived key.
+    reason. `session_key` names a session explicitly and wins over the derived key. `chat_name` is what
+    people call the chat; it is shown in lists of sessions and decides nothing.
     """
 
     text: str
@@ -39,6 +40,7 @@ class Inbound:
     attachments: tuple[Attachment, ...] = ()
     is_owner: bool = False
     session_key: str = ""
+    chat_name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,13 +109,12 @@ async def open_memory(config: Config, now: Clock) -> MemoryEngine | None:
 
 def _transcripts(config: Config, now: Clock) -> TranscriptSource:
     # past conversations are opt-in; a search in the notes alone does not wait for these imports
+    from nacre.runtime.open_index import open_index
     from nacre.runtime.transcript_source import SessionTranscripts
-    from nacre.sessions.index import SessionIndex
 
-    directory = config.state_dir / "agents" / AGENT_ID / "sessions"
     return SessionTranscripts(
-        directory,
-        SessionIndex(directory, now=now),
+        config.sessions_file.parent,
+        open_index(config, now),
         agent_id=AGENT_ID,
         main_key=config.settings.session.main_key,
         now=now,

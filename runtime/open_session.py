@@ -20,6 +20,8 @@ from nacre.sessions.entries import CompactionEntry, CustomEntry, CustomMessageEn
 from nacre.sessions.index import SessionIndex, SessionRecord
 from nacre.sessions.journal import Journal
 from nacre.sessions.messages import AssistantMessage, Message, UserMessage
+from nacre.sessions.origin import with_origin
+from nacre.sessions.succession import next_session
 
 SESSION_ENTRY = "nacre.session"
 FLUSH_ENTRY = "nacre.flush"
@@ -171,7 +173,7 @@ class OpenSession:
 
     async def settle(self, answer: AssistantMessage, *, window_tokens: int) -> None:
         """Mirrors the last call's usage into the index, for listings and other tools."""
-        usage = answer.usage
+        usage, count = answer.usage, self.compaction_count
 
         def settled(record: SessionRecord) -> SessionRecord:
             record = replace(
@@ -179,6 +181,7 @@ class OpenSession:
                 model_provider=answer.provider,
                 model=answer.model,
                 context_tokens=window_tokens,
+                compaction_count=count,
                 aborted_last_run=False,
             )
             if usage is None:
@@ -265,17 +268,14 @@ async def _record(
     """The key's line in the index, a new one where there is none or a fresh session is wanted."""
 
     def begun(record: SessionRecord | None) -> SessionRecord:
-        if record is not None and not fresh:
-            return record
         at_ms = epoch_ms(now())
-        return SessionRecord(
-            session_id=new_id(),
-            updated_at_ms=at_ms,
-            session_started_at_ms=at_ms,
-            chat_type=route.policy.chat_kind,
-            compaction_count=0,
-            previous_session_ids=(*record.previous_session_ids, record.session_id) if record else (),
-        )
+        if record is None:
+            record = SessionRecord(
+                session_id=new_id(), updated_at_ms=at_ms, session_started_at_ms=at_ms, compaction_count=0
+            )
+        elif fresh:
+            record = next_session(record, session_id=new_id(), at_ms=at_ms)
+        return with_origin(record, route.origin)
 
     record = await index.update(route.key, begun)
     if record is None:

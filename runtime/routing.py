@@ -8,15 +8,17 @@ from nacre.runtime.errors import PrivacyError
 from nacre.runtime.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.settings import SessionSettings
-from nacre.sessions.keys import canonical_key, is_private_key, session_key
+from nacre.sessions.keys import GLOBAL_KEY, SessionRoute, canonical_key, is_private_key, route_key
+from nacre.sessions.origin import Origin
 
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """A session's key and the policy that holds in it."""
+    """A session's key, the policy that holds in it, and where its message came from."""
 
     key: str
     policy: ChatPolicy
+    origin: Origin
 
 
 def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Route:
@@ -34,30 +36,48 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
         is_owner=_is_owner(inbound),
         session_key_is_private=private_key,
     )
-    if inbound.session_key and private_key and not policy.is_private:
+    # The one session of all that the owner says is nobody else's either.
+    owners_alone = private_key or key == GLOBAL_KEY
+    allowed = policy.is_private if private_key else policy.is_owner
+    if inbound.session_key and owners_alone and not allowed:
         raise PrivacyError(
             f"A {inbound.chat_kind} message"
             f"{'' if policy.is_owner else ' that is not the owner’s'} named the private session {key!r}. "
             "Leave session_key empty, or name a group session."
         )
-    return Route(key=key, policy=policy)
+    return Route(key=key, policy=policy, origin=_origin(inbound, policy))
 
 
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
     if inbound.session_key:
         return canonical_key(inbound.session_key, agent_id=agent_id, main_key=settings.main_key)
-    return session_key(
-        agent_id=agent_id,
-        chat_kind=inbound.chat_kind,
+    return route_key(
+        SessionRoute(
+            agent_id=agent_id,
+            chat_kind=inbound.chat_kind,
+            channel=inbound.channel,
+            account=inbound.account,
+            chat_id=inbound.chat_id,
+            thread_id=inbound.thread_id,
+            sender_id=inbound.sender_id,
+            is_owner=_is_owner(inbound),
+            scope=settings.scope,
+            dm_scope=settings.dm_scope,
+            main_key=settings.main_key,
+            identity_links=settings.identity_links,
+        )
+    )
+
+
+def _origin(inbound: Inbound, policy: ChatPolicy) -> Origin:
+    return Origin(
+        chat_kind=policy.chat_kind,
         channel=inbound.channel,
         account=inbound.account,
         chat_id=inbound.chat_id,
         thread_id=inbound.thread_id,
         sender_id=inbound.sender_id,
-        dm_scope=settings.dm_scope,
-        main_key=settings.main_key,
-        identity_links=settings.identity_links,
-        is_owner=_is_owner(inbound),
+        chat_name=inbound.chat_name,
     )
 
 

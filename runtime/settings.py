@@ -117,14 +117,18 @@ class AgentsSettings(_Section):
 
 
 class SessionSettings(_Section):
-    """`session`: which conversation a message belongs to."""
+    """`session`: which conversation a message belongs to, and where conversations are kept."""
 
+    scope: Literal["per-sender", "global"] = "per-sender"
+    """`global` makes one session of all that the owner says, in any chat; it shows no private memory."""
     main_key: Annotated[str, AfterValidator(_usable_main_key)] = "main"
     """Name of the owner's main session."""
     dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = "main"
     """Whether the owner's direct chats share the main session or each have their own."""
     identity_links: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
-    """One person's ids on several channels, under one name."""
+    """One person's ids on several channels, each as `channel:id`, under one name."""
+    store: str = ""
+    """The index file; transcripts lie beside it. `~` is the home folder, `{agentId}` the agent's id."""
 
 
 class MemorySettings(_Section):

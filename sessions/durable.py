@@ -7,6 +7,7 @@ Never follows a symbolic link to a file.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -109,17 +110,31 @@ def write_all(descriptor: int, data: bytes) -> None:
     os.fsync(descriptor)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Puts `data` in the place of a file, whole or not at all."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+def replace_file(path: Path, data: bytes, *, backup: Path | None = None) -> None:
+    """Puts `data` in the place of a file, whole or not at all; `backup` then names what was there."""
+    temporary = _unfinished(path)
     with reported("write", path):
         try:
             _write_new(temporary, data, os.O_CREAT | os.O_TRUNC)
+            if backup is not None:
+                _keep_as(backup, path)
             temporary.replace(path)
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Removes what `replace_file` calls left that were killed; for the holder of the file's lock."""
+    with reported("tidy the folder of", path):
+        for file in path.parent.iterdir():
+            if re.fullmatch(rf"{re.escape(path.name)}(\.bak)?\.\d+-\d+\.tmp", file.name):
+                file.unlink(missing_ok=True)
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
 
 
 def set_aside(path: Path, data: bytes, *, now: Callable[[], datetime]) -> Path:
@@ -156,6 +171,26 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _keep_as(backup: Path, path: Path) -> None:
+    """A second name for the bytes of `path`, which are on disk already; a copy where there are no such names.
+
+    Only once the new bytes are written: both names stand for one file until it is replaced.
+    """
+    temporary = _unfinished(backup)
+    try:
+        temporary.unlink(missing_ok=True)
+        os.link(path, temporary, follow_symlinks=False)
+        temporary.replace(backup)
+    except FileNotFoundError:
+        return
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        found = read_plain(path)
+        if found is not None:
+            replace_file(backup, found[0])
 
 
 def _write_new(path: Path, data: bytes, flags: int) -> None:

@@ -13,11 +13,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiofiles
 
-from nacre.sessions.durable import locked, read_plain, replace_file, reported, set_aside
+from nacre.sessions.durable import (
+    locked,
+    read_plain,
+    remove_unfinished,
+    replace_file,
+    reported,
+    set_aside,
+)
 from nacre.sessions.errors import SessionCorrupt
 from nacre.sessions.record import SessionRecord as SessionRecord
 from nacre.sessions.record import record_from_json, record_to_json
@@ -26,22 +33,36 @@ from nacre.sessions.worker import OrderedWorker
 
 INDEX_NAME = "sessions.json"
 
+Change: TypeAlias = Callable[[Mapping[str, SessionRecord]], Mapping[str, SessionRecord | None]]
+
 
 class SessionIndex:
     """The sessions of one agent. Several processes may share the folder.
 
-    `get` and `all` read without a lock, since the file is only ever replaced whole. `update` holds a
-    lock across processes from reading to writing, so that no change of another writer is lost.
+    `get` and `all` read without a lock and without a cache, since the file is only ever replaced whole.
+    `update` and `edit` hold a lock across processes from reading to writing, so that no change of
+    another writer is lost.
     """
 
-    def __init__(self, directory: Path, *, now: Callable[[], datetime]) -> None:
+    def __init__(self, directory: Path, *, now: Callable[[], datetime], name: str = INDEX_NAME) -> None:
         self._directory = directory
-        self._path = directory / INDEX_NAME
-        self._backup = directory / f"{INDEX_NAME}.bak"
+        self._path = directory / name
+        self._backup = directory / f"{name}.bak"
         self._now = now
+        self._is_swept = False
         self._worker = OrderedWorker()
         self._busy = threading.Lock()
         self._notices: tuple[str, ...] = ()
+
+    @property
+    def directory(self) -> Path:
+        """The folder of the index and the transcripts."""
+        return self._directory
+
+    @property
+    def path(self) -> Path:
+        """The index file."""
+        return self._path
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -54,8 +75,7 @@ class SessionIndex:
 
     async def all(self) -> dict[str, SessionRecord]:
         """All records by key; lines that are no records are left out, and left in the file."""
-        records = ((key, record_from_json(raw)) for key, raw in (await self._read()).items())
-        return {key: record for key, record in records if record is not None}
+        return _records(await self._read())
 
     async def update(
         self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
@@ -70,7 +90,22 @@ class SessionIndex:
         Raises:
             SessionWriteFailed: the system refused; the index is as it was.
         """
-        return await self._worker.run(lambda: self._update(key, change))
+
+        def one(records: Mapping[str, SessionRecord]) -> Mapping[str, SessionRecord | None]:
+            return {key: change(records.get(key))}
+
+        return (await self.edit(one))[key]
+
+    async def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
+        """Replaces several records at once; returns what `change` returned.
+
+        `change` gets all records that are on disk now and returns those that shall be others, `None`
+        for a key that shall go. Everything that `update` promises holds here as well.
+
+        Raises:
+            SessionWriteFailed: the system refused; the index is as it was.
+        """
+        return await self._worker.run(lambda: self._edit(change))
 
     def transcript_path(self, record: SessionRecord) -> Path:
         """Where a record's transcript lies: always directly in this folder.
@@ -90,7 +125,7 @@ class SessionIndex:
                 return self._directory / path.name
         raise SessionCorrupt(
             f"The session {record.session_id!r} names the transcript {name!r}, which is not a .jsonl file in "
-            f"{self._directory}. Move the file there or remove the session from {INDEX_NAME}."
+            f"{self._directory}. Move the file there or remove the session from {self._path.name}."
         )
 
     async def _read(self) -> Mapping[str, Any]:
@@ -109,21 +144,27 @@ class SessionIndex:
         with self._busy, locked(self._path):
             return self._current()
 
-    def _update(
-        self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
-    ) -> SessionRecord | None:
+    def _edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
         with self._busy, locked(self._path):
+            self._sweep()
             raw = self._current()
-            before = record_from_json(raw.get(key))
+            before = _records(raw)
             after = change(before)
-            if after == before:
-                return after
-            if after is None:
-                raw.pop(key, None)
-            else:
-                raw[key] = record_to_json(after)
-            self._write(raw)
+            changed = {key: record for key, record in after.items() if record != before.get(key)}
+            for key, record in changed.items():
+                if record is None:
+                    del raw[key]
+                else:
+                    raw[key] = record_to_json(record)
+            if changed:
+                self._write(raw)
             return after
+
+    def _sweep(self) -> None:
+        """Under the lock, so that nobody is writing: removes what writers left that were killed."""
+        if not self._is_swept:
+            remove_unfinished(self._path)
+            self._is_swept = True
 
     def _current(self) -> dict[str, Any]:
         """Under the lock: the index on disk, recovered and written when it cannot be read."""
@@ -140,15 +181,19 @@ class SessionIndex:
         rebuilt = with_scanned(old or {}, scanned)
         problem = f"could not be read and was set aside as {aside.name}" if aside else "was missing"
         source = "its backup and the transcripts" if old is not None else "the transcripts"
-        self._notices += (f"{INDEX_NAME} {problem}; {len(rebuilt)} sessions were restored from {source}.",)
+        self._notices += (
+            f"{self._path.name} {problem}; {len(rebuilt)} sessions were restored from {source}.",
+        )
         replace_file(self._path, _bytes(rebuilt))
         return rebuilt
 
     def _write(self, raw: Mapping[str, Any]) -> None:
-        present = read_plain(self._path)
-        if present is not None:
-            replace_file(self._backup, present[0])
-        replace_file(self._path, _bytes(raw))
+        replace_file(self._path, _bytes(raw), backup=self._backup)
+
+
+def _records(raw: Mapping[str, Any]) -> dict[str, SessionRecord]:
+    records = ((key, record_from_json(value)) for key, value in raw.items())
+    return {key: record for key, record in records if record is not None}
 
 
 def parsed_index(data: bytes) -> dict[str, Any] | None:

@@ -16,27 +16,35 @@ from typing import Literal, TypeAlias
 
 from nacre.sessions.errors import SessionKeyInvalid
 
-KeyKind: TypeAlias = Literal["main", "direct", "group", "thread", "subagent", "cron", "other"]
+KeyKind: TypeAlias = Literal[
+    "main", "direct", "group", "thread", "subagent", "cron", "hook", "global", "other"
+]
 DmScope: TypeAlias = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
+SessionScope: TypeAlias = Literal["per-sender", "global"]
+
+GLOBAL_KEY = "global"
+SYNTHETIC_KINDS: tuple[KeyKind, ...] = ("subagent", "cron", "hook")
+"""Sessions that a program began, in which no person speaks."""
 
 MAX_KEY_CHARS = 800
 MAX_PART_CHARS = 128
 """A longer part keeps its first 64 characters and a digest of the whole."""
 
-_UNPREFIXED = ("global", "unknown")
+_UNPREFIXED = (GLOBAL_KEY, "unknown")
 _RECOVERED = "recovered:"
 _DIRECT_WORDS = ("dm", "direct")
 _GROUP_WORDS = ("group", "channel")
 _THREAD_WORDS = ("thread", "topic")
-_RESERVED = {*_DIRECT_WORDS, *_GROUP_WORDS, *_THREAD_WORDS, "subagent", "cron", "main", "agent"}
+_RESERVED = {*_DIRECT_WORDS, *_GROUP_WORDS, *_THREAD_WORDS, *SYNTHETIC_KINDS, "main", "agent"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionRoute:
     """What decides a session key: where a message came from, and the owner's settings.
 
-    `identity_links` maps one person's canonical name to their ids, bare or as `channel:id`.
-    Any `chat_kind` but `direct` is a group.
+    `identity_links` maps one person's canonical name to their ids as `channel:id`. A bare id counts
+    for the owner alone: on another channel anybody may be able to choose it. Any `chat_kind` but
+    `direct` is a group.
     """
 
     agent_id: str
@@ -47,6 +55,7 @@ class SessionRoute:
     thread_id: str
     sender_id: str
     is_owner: bool
+    scope: str = "per-sender"
     dm_scope: str = "main"
     main_key: str = "main"
     identity_links: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -58,48 +67,22 @@ def normalise_agent_id(text: str) -> str:
     return lowered.strip("-").lstrip("_-")[:64].rstrip("-") or "main"
 
 
-def session_key(
-    *,
-    agent_id: str,
-    chat_kind: str,
-    channel: str,
-    account: str,
-    chat_id: str,
-    thread_id: str,
-    sender_id: str,
-    is_owner: bool,
-    dm_scope: str = "main",
-    main_key: str = "main",
-    identity_links: Mapping[str, Sequence[str]] | None = None,
-) -> str:
-    """The key of the session that a message belongs to; see `route_key`."""
-    return route_key(
-        SessionRoute(
-            agent_id=agent_id,
-            chat_kind=chat_kind,
-            channel=channel,
-            account=account,
-            chat_id=chat_id,
-            thread_id=thread_id,
-            sender_id=sender_id,
-            is_owner=is_owner,
-            dm_scope=dm_scope,
-            main_key=main_key,
-            identity_links=identity_links or {},
-        )
-    )
-
-
 def route_key(route: SessionRoute) -> str:
     """The key of the session that a message belongs to.
 
     The owner's direct chats share the main session unless `dm_scope` parts them. A direct chat with
-    anybody else has a key of its own by channel and peer at least, so that a stranger never lands in
-    the owner's transcript. Groups and channels have one key each; a thread adds a suffix.
+    anybody else has a key of its own, by channel and peer unless `identity_links` name the person, so
+    that a stranger never lands in the owner's transcript. Groups and channels have one key each; a
+    thread adds a suffix. With the scope `global` all that the owner says, in any chat, is one session;
+    what others say is not part of it.
 
     Raises:
-        SessionKeyInvalid: `main_key` or `dm_scope` is not usable.
+        SessionKeyInvalid: `main_key`, `dm_scope` or `scope` is not usable.
     """
+    if route.scope not in ("per-sender", "global"):
+        raise SessionKeyInvalid(f"session.scope is {route.scope!r}. Use per-sender or global.")
+    if route.scope == "global" and route.is_owner:
+        return GLOBAL_KEY
     agent = f"agent:{normalise_agent_id(route.agent_id)}"
     base = f"{agent}:{_direct_rest(route) if _is_direct(route) else _group_rest(route)}"
     return f"{base}:thread:{_part(route.thread_id)}" if route.thread_id.strip() else base
@@ -140,16 +123,18 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
 
 def key_kind(key: str, *, main_key: str = "main") -> KeyKind:
     """What sort of conversation a canonical key names; what cannot be told is `other`, never `main`."""
+    if key == GLOBAL_KEY:
+        return "global"
     rest = _rest(key)
     parts = rest.split(":")
+    for kind in SYNTHETIC_KINDS:
+        # First, because the rest is the program's own and may hold any word of the scheme.
+        if len(parts) > 1 and parts[0] == kind and parts[1]:
+            return kind
     if _thread_parent(rest) is not None:
         return "thread"
     if rest and rest == main_key.strip().lower():
         return "main"
-    if len(parts) > 1 and all(parts[:2]) and parts[0] == "subagent":
-        return "subagent"
-    if len(parts) > 1 and all(parts[:2]) and parts[0] == "cron":
-        return "cron"
     return _peer_kind(parts)
 
 
@@ -182,10 +167,10 @@ def _direct_rest(route: SessionRoute) -> str:
     if route.is_owner and (scope == "main" or not sender):
         return main
     channel = _part(route.channel)
-    peer = _peer(route, sender)
+    peer, is_linked = _peer(route, sender)
     if scope == "per-account-channel-peer":
         return f"{channel}:{_part(route.account or 'default')}:dm:{peer}"
-    if route.is_owner and scope == "per-peer":
+    if scope == "per-peer" and (route.is_owner or is_linked):
         return f"dm:{peer}"
     return f"{channel}:dm:{peer}"
 
@@ -195,16 +180,17 @@ def _group_rest(route: SessionRoute) -> str:
     return f"{_part(route.channel)}:{word}:{_part(route.chat_id)}"
 
 
-def _peer(route: SessionRoute, sender: str) -> str:
-    ids = {sender.lower(), f"{route.channel.strip()}:{sender}".lower()}
+def _peer(route: SessionRoute, sender: str) -> tuple[str, bool]:
+    """The other one of a direct chat, and whether the owner's settings name them."""
+    ids = {f"{route.channel.strip()}:{sender}".lower()} | ({sender.lower()} if route.is_owner else set())
     for name, linked in route.identity_links.items():
         if name.strip() and sender and any(item.strip().lower() in ids for item in linked):
-            return _part(name)
+            return _part(name), True
     peer = _part(sender)
     # A stranger may be able to choose an id; it must not read like somebody's canonical name.
     if peer in {_part(name) for name in route.identity_links}:
-        return f"%{ord(peer[0]):02x}{peer[1:]}"
-    return peer
+        return f"%{ord(peer[0]):02x}{peer[1:]}", False
+    return peer, False
 
 
 def _part(text: str) -> str:
@@ -238,7 +224,7 @@ def _main_key(text: str) -> str:
 def _rest(key: str) -> str:
     head, _, tail = key.partition(":")
     _, _, rest = tail.partition(":")
-    return rest if head == "agent" else key if head in ("cron", "subagent") else ""
+    return rest if head == "agent" else key if head in SYNTHETIC_KINDS else ""
 
 
 def _thread_parent(rest: str) -> str | None:

@@ -16,13 +16,24 @@ class SessionRecord:
 
     `total_tokens` is how full the window was after the last call; it counts only while
     `total_tokens_fresh`. `context_tokens` is the model's window. `previous_session_ids` are the
-    sessions that this key named before, newest last. `extra` holds other programs' keys.
+    sessions that this key named before, newest last. `origin` is where the latest message came from,
+    `delivery_context` and `last_…` where a reply goes (`origin.py`). `extra` holds other programs' keys.
     """
 
     session_id: str
     updated_at_ms: int
     session_file: str | None = None
     chat_type: str | None = None
+    channel: str | None = None
+    group_id: str | None = None
+    display_name: str | None = None
+    label: str | None = None
+    origin: Mapping[str, Any] | None = None
+    delivery_context: Mapping[str, Any] | None = None
+    last_channel: str | None = None
+    last_to: str | None = None
+    last_account_id: str | None = None
+    last_thread_id: str | None = None
     system_sent: bool | None = None
     aborted_last_run: bool | None = None
     input_tokens: int | None = None
@@ -44,6 +55,16 @@ class SessionRecord:
 _NAMES: Mapping[str, tuple[str, type]] = {
     "session_file": ("sessionFile", str),
     "chat_type": ("chatType", str),
+    "channel": ("channel", str),
+    "group_id": ("groupId", str),
+    "display_name": ("displayName", str),
+    "label": ("label", str),
+    "origin": ("origin", dict),
+    "delivery_context": ("deliveryContext", dict),
+    "last_channel": ("lastChannel", str),
+    "last_to": ("lastTo", str),
+    "last_account_id": ("lastAccountId", str),
+    "last_thread_id": ("lastThreadId", str),
     "system_sent": ("systemSent", bool),
     "aborted_last_run": ("abortedLastRun", bool),
     "input_tokens": ("inputTokens", int),
@@ -59,6 +80,13 @@ _NAMES: Mapping[str, tuple[str, type]] = {
     "session_started_at_ms": ("sessionStartedAt", int),
     "last_interaction_at_ms": ("lastInteractionAt", int),
 }
+
+_FORMER_NAMES: Mapping[str, str] = {
+    "provider": "channel",
+    "lastProvider": "lastChannel",
+    "room": "groupChannel",
+}
+"""Names that older OpenClaw versions wrote; the newer one wins where both stand."""
 
 
 def record_to_json(record: SessionRecord) -> dict[str, Any]:
@@ -78,12 +106,16 @@ def record_to_json(record: SessionRecord) -> dict[str, Any]:
 
 
 def record_from_json(raw: object) -> SessionRecord | None:
-    """Reads a record; `None` without a session id. Values of the wrong type go to `extra`."""
+    """Reads a record; `None` without a session id. Values of the wrong type go to `extra`.
+
+    Former names are read, and written back under the names of today.
+    """
     if not isinstance(raw, Mapping):
         return None
     session_id = _value(raw.get("sessionId"), str)
     if not session_id:
         return None
+    raw = _under_present_names(raw)
     extra = dict(raw)
     known: dict[str, Any] = {}
     for name, (key, kind) in _NAMES.items():
@@ -98,6 +130,14 @@ def record_from_json(raw: object) -> SessionRecord | None:
     extra.pop("sessionId")
     updated_at_ms = _value(extra.pop("updatedAt", None), int) or 0
     return SessionRecord(session_id=session_id, updated_at_ms=updated_at_ms, extra=extra, **known)
+
+
+def _under_present_names(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    former = {old: new for old, new in _FORMER_NAMES.items() if old in raw}
+    if not former:
+        return raw
+    present = {name: value for name, value in raw.items() if name not in former}
+    return {**{new: raw[old] for old, new in former.items()}, **present}
 
 
 def _value(value: object, kind: type) -> Any:

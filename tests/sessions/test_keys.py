@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nacre.sessions.errors import SessionKeyInvalid
-from nacre.sessions.keys import canonical_key, is_private_key, key_kind, normalise_agent_id, session_key
+from nacre.sessions.keys import (
+    SessionRoute,
+    canonical_key,
+    is_private_key,
+    key_kind,
+    normalise_agent_id,
+    route_key,
+)
 
-LINKS = {"Anna": ["telegram:42", "anna@example.org"]}
+LINKS = {"Anna": ["telegram:42", "anna@example.org"], "Ben": ["telegram:7", "discord:99"]}
 
 
 def key(**changes: Any) -> str:
@@ -25,7 +32,7 @@ def key(**changes: Any) -> str:
         "sender_id": "42",
         "is_owner": True,
     }
-    return session_key(**{**route, **changes})
+    return route_key(SessionRoute(**{**route, **changes}))
 
 
 @pytest.mark.parametrize(
@@ -51,6 +58,28 @@ def key(**changes: Any) -> str:
         ),
         ({"identity_links": LINKS}, "agent:main:main"),
         ({"thread_id": "9"}, "agent:main:main:thread:9"),
+        (
+            {"dm_scope": "per-account-channel-peer", "account": "Work", "identity_links": LINKS},
+            "agent:main:telegram:work:dm:anna",
+        ),
+        (
+            {"dm_scope": "per-peer", "sender_id": "7", "is_owner": False, "identity_links": LINKS},
+            "agent:main:dm:ben",
+        ),
+        (
+            {
+                "dm_scope": "per-channel-peer",
+                "channel": "discord",
+                "sender_id": "99",
+                "is_owner": False,
+                "identity_links": LINKS,
+            },
+            "agent:main:discord:dm:ben",
+        ),
+        ({"scope": "global"}, "global"),
+        ({"scope": "global", "chat_kind": "group", "thread_id": "1"}, "global"),
+        ({"scope": "global", "chat_kind": "group", "is_owner": False}, "agent:main:telegram:group:7"),
+        ({"scope": "global", "is_owner": False}, "agent:main:telegram:dm:42"),
         ({"is_owner": False}, "agent:main:telegram:dm:42"),
         ({"is_owner": False, "dm_scope": "per-peer"}, "agent:main:telegram:dm:42"),
         ({"is_owner": False, "sender_id": ""}, "agent:main:telegram:dm:unknown"),
@@ -104,6 +133,29 @@ def test_an_id_cannot_pass_for_a_linked_name() -> None:
     assert stranger == "agent:main:telegram:dm:%61nna"
 
 
+def test_a_bare_link_is_the_owners_alone() -> None:
+    """An id without a channel names the owner; a stranger who has it elsewhere is not taken for them."""
+    route = {
+        "dm_scope": "per-peer",
+        "channel": "mail",
+        "sender_id": "anna@example.org",
+        "identity_links": LINKS,
+    }
+
+    assert key(**route) == "agent:main:dm:anna"
+    assert key(**route, is_owner=False) == "agent:main:mail:dm:anna@example.org"
+
+
+@pytest.mark.parametrize("agent_id", ["main", "work"])
+def test_no_alias_of_the_main_session_makes_an_orphan(agent_id: str) -> None:
+    """`main`, the main key, and both behind the agent, are the key that a direct chat has."""
+    derived = key(agent_id=agent_id, main_key="home")
+
+    assert derived == f"agent:{agent_id}:home"
+    for alias in ("main", "home", f"agent:{agent_id}:main", f"agent:{agent_id}:home"):
+        assert canonical_key(alias, agent_id=agent_id, main_key="home") == derived
+
+
 def test_long_ids_stay_apart() -> None:
     """Ids that differ only after hundreds of characters have different keys of bounded length."""
     keys = {key(chat_kind="group", chat_id="x" * 5000 + end) for end in ("a", "b")}
@@ -146,7 +198,9 @@ def test_what_cannot_be_a_key_is_refused(text: str) -> None:
         canonical_key(text, agent_id="main")
 
 
-@pytest.mark.parametrize("changes", [{"main_key": "a:b"}, {"main_key": "dm"}, {"dm_scope": "everybody"}])
+@pytest.mark.parametrize(
+    "changes", [{"main_key": "a:b"}, {"main_key": "dm"}, {"dm_scope": "everybody"}, {"scope": "all"}]
+)
 def test_unusable_settings_are_refused(changes: dict[str, str]) -> None:
     """A main key or a scope that would break the scheme is refused."""
     with pytest.raises(SessionKeyInvalid, match="session"):
@@ -173,7 +227,10 @@ def test_unusable_settings_are_refused(changes: dict[str, str]) -> None:
         ("agent:main:cron:nightly", "cron", False),
         ("cron:nightly", "cron", False),
         ("recovered:abc", "other", False),
-        ("global", "other", False),
+        ("global", "global", False),
+        ("agent:main:hook:2f:thread:1", "hook", False),
+        ("agent:main:cron:dm:42", "cron", False),
+        ("node-kitchen", "other", False),
         ("main", "other", False),
         ("agent:main:", "other", False),
         ("agent:main:telegram:dm:", "other", False),
