@@ -1,6 +1,6 @@
 """How fast the index follows the files: first index, nothing changed, one file changed, and vectors.
 
-    python -m benchmarks.index_speed [--chunks 10000] [--dimensions 384] [--folder DIR]
+    python -m benchmarks.index_speed [--chunks 10000 100000] [--dimensions 384] [--folder DIR]
 
 Each measurement runs in a process of its own, so that the memory it tells is its own. One line for each.
 """
@@ -29,7 +29,7 @@ MEASURES = ("words: first index", "words: nothing changed", "words: one file cha
 
 
 async def measure(name: str, folder: Path, dimensions: int) -> dict[str, float]:
-    """One measurement: time, chunks, peak memory, and the size of the index against its content."""
+    """One measurement: time, chunks, memory, and the size of the index against text and vectors once."""
     embedder = InstantEmbedder(dimensions) if name.startswith("vectors") else None
     index = folder / ("vectors" if embedder else "words") / "main.sqlite"
     if "first" in name:
@@ -37,7 +37,7 @@ async def measure(name: str, folder: Path, dimensions: int) -> dict[str, float]:
     elif "one file" in name:
         note = next(iter(sorted((folder / "memory").iterdir())))
         note.write_text(note.read_text(encoding="utf-8") + "- one more line\n", encoding="utf-8")
-    started, processor = time.perf_counter(), time.process_time()
+    started, processor, before_mb = time.perf_counter(), time.process_time(), _peak_mb()
     engine = await MemoryEngine.open(
         workspace=folder,
         index_path=index,
@@ -47,6 +47,7 @@ async def measure(name: str, folder: Path, dimensions: int) -> dict[str, float]:
     )
     report = await engine.sync(reason="benchmark")
     seconds, processor = time.perf_counter() - started, time.process_time() - processor
+    peak_mb = _peak_mb()
     status = await engine.status()
     await engine.close()
     text_bytes = sum(path.stat().st_size for path in (folder / "memory").iterdir())
@@ -56,38 +57,52 @@ async def measure(name: str, folder: Path, dimensions: int) -> dict[str, float]:
         "processor_seconds": processor,
         "chunks": status.chunks,
         "chunks_per_second": report.indexed_chunks / seconds,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mb": peak_mb,
+        "added_mb": peak_mb - before_mb,
         "size_ratio": status.index_bytes / content_bytes,
     }
 
 
+def _peak_mb() -> float:
+    """The most memory that this process had so far, pages of mapped files included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def main() -> None:
-    """Runs all measurements, or with `--measure` one of them in this process."""
+    """Runs all measurements for each size, or with `--measure` one of them in this process."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--chunks", type=int, default=10_000)
+    parser.add_argument("--chunks", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--dimensions", type=int, default=384)
-    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--folder", type=Path, help="where the workspaces stay, one for each size")
     parser.add_argument("--measure", choices=MEASURES)
     arguments = parser.parse_args()
     if arguments.measure:
         print(json.dumps(asyncio.run(measure(arguments.measure, arguments.folder, arguments.dimensions))))
         return
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="nacre-index-speed-"))
-    if not (folder / "memory").exists():
-        write_workspace(folder, chunks=arguments.chunks)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    for name in MEASURES:
-        command = [sys.executable, "-m", "benchmarks.index_speed", "--measure", name, "--folder", str(folder)]
-        command += ["--dimensions", str(arguments.dimensions)]
-        run = subprocess.run(command, capture_output=True, text=True, check=True)
-        told = json.loads(run.stdout)
-        print(
-            f"{name:26} {told['seconds']:7.2f} s ({told['processor_seconds']:.2f} s of processor) "
-            f"{told['chunks']:8.0f} chunks {told['chunks_per_second']:7.0f}/s {told['peak_mb']:6.0f} MB "
-            f"index {told['size_ratio']:.2f} × content"
-        )
+    for chunks in arguments.chunks:
+        workspace = folder / str(chunks)
+        if not (workspace / "memory").exists():
+            write_workspace(workspace, chunks=chunks)
+        for name in MEASURES:
+            _run(name, workspace, arguments.dimensions)
     if arguments.folder is None:
         shutil.rmtree(folder)
+
+
+def _run(name: str, workspace: Path, dimensions: int) -> None:
+    """One measurement in a process of its own, as a line."""
+    command = [sys.executable, "-m", "benchmarks.index_speed", "--measure", name, "--folder", str(workspace)]
+    command += ["--dimensions", str(dimensions)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = json.loads(run.stdout)
+    print(
+        f"{name:22} {told['chunks']:7.0f} chunks {told['seconds']:6.2f} s "
+        f"({told['processor_seconds']:5.2f} of processor) {told['chunks_per_second']:6.0f}/s, "
+        f"peak {told['peak_mb']:4.0f} MB, {told['added_mb']:4.0f} of it while indexing, "
+        f"index {told['size_ratio']:.2f} × content"
+    )
 
 
 if __name__ == "__main__":

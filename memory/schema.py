@@ -80,7 +80,11 @@ CREATE TABLE failures (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1,)
+# How many bytes of words a transaction gathers in memory before it writes a segment. The default of one
+# megabyte would cut each batch of a first index into several, to be merged right after.
+_VERSION_2 = "INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 16777216);"
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
 """Migration n leads from version n to n + 1. Never change one that was released: add another."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

@@ -100,12 +100,7 @@ class SqliteStore:
 
     async def replace_files(self, files: Sequence[IndexedFile]) -> None:
         """See `Store.replace_files`: one transaction, since each costs the full-text index a segment."""
-
-        def replace(connection: Connection) -> None:
-            for file in files:
-                writes.replace_file(connection, file)
-
-        await self._write(replace)
+        await self._write(writes.replace_files, files)
 
     async def tidy(self) -> None:
         """See `Store.tidy`: merges the full-text index in steps, each with the lock to itself."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from nacre.memory.lexical import FTS_COLUMNS
 from nacre.memory.records import Chunk, FailedFile, Source
@@ -26,31 +27,37 @@ RETURNING id
 """
 
 
-def replace_file(connection: Connection, file: IndexedFile) -> None:
-    """Puts a file's chunks in the place of what was stored for it, unless that was read later."""
-    state = file.state
-    newer = connection.execute(
-        "SELECT 1 FROM files WHERE source = ? AND path = ? AND (read_at_ns, mtime_ns) > (?, ?)",
-        (state.source, state.path, state.read_at_ns, state.mtime_ns),
-    ).get
-    if newer:
-        return
-    file_id = connection.execute(_UPSERT_FILE, _state_row(file.state)).get
-    _remove_chunks(connection, file_id)
-    first_id = connection.execute(
+def replace_files(connection: Connection, files: Sequence[IndexedFile]) -> None:
+    """Puts each file's chunks in the place of what was stored for it, unless that was read later.
+
+    The words of all files come last: any other statement in between would make the full-text index write
+    down what it has gathered so far, which costs a segment, and a merge of segments, for each file.
+    """
+    words: dict[int, list[tuple[int | str, ...]]] = {}
+    stored: list[tuple[str, str]] = []
+    next_id = connection.execute(
         "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'chunks'"
     ).get
-    ids = range(first_id, first_id + len(file.chunks))
-    connection.executemany(
-        _INSERT_CHUNK,
-        (_chunk_row(chunk_id, file_id, chunk) for chunk_id, chunk in zip(ids, file.chunks, strict=True)),
-    )
-    connection.executemany(
-        _INSERT_FTS, ((chunk_id, *fields) for chunk_id, fields in zip(ids, file.fields, strict=True))
-    )
-    connection.execute(
-        "DELETE FROM failures WHERE source = ? AND path = ?", (file.state.source, file.state.path)
-    )
+    for file in files:
+        state = file.state
+        newer = connection.execute(
+            "SELECT 1 FROM files WHERE source = ? AND path = ? AND (read_at_ns, mtime_ns) > (?, ?)",
+            (state.source, state.path, state.read_at_ns, state.mtime_ns),
+        ).get
+        if newer:
+            continue
+        file_id = connection.execute(_UPSERT_FILE, _state_row(state)).get
+        _remove_chunks(connection, file_id)
+        ids = range(next_id, next_id + len(file.chunks))
+        next_id = ids.stop
+        connection.executemany(
+            _INSERT_CHUNK,
+            [_chunk_row(chunk_id, file_id, chunk) for chunk_id, chunk in zip(ids, file.chunks, strict=True)],
+        )
+        stored.append((state.source, state.path))
+        words[file_id] = [(chunk_id, *fields) for chunk_id, fields in zip(ids, file.fields, strict=True)]
+    connection.executemany("DELETE FROM failures WHERE source = ? AND path = ?", stored)
+    connection.executemany(_INSERT_FTS, chain.from_iterable(words.values()))
 
 
 def merge_words(connection: Connection, *, first: bool) -> bool:

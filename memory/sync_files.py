@@ -18,8 +18,8 @@ from nacre.memory.records import FailedFile
 from nacre.memory.store import FileState, Store
 from nacre.memory.sync_plan import batches, next_failure, plan_changes
 
-BATCH_BYTES = 1 << 20
-BATCH_FILES = 64
+BATCH_BYTES = 4 << 20
+BATCH_FILES = 256
 
 
 @dataclass(frozen=True, kw_only=True)

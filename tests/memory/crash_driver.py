@@ -1,9 +1,9 @@
 """A process of its own that works on an index, to be killed by a test at any moment.
 
-    python -m tests.memory.crash_driver index|rebuild|migrate|churn <folder> [seconds]
+    python -m tests.memory.crash_driver index|rebuild|migrate|churn <folder> [version or seconds]
 
-`index` and `rebuild` print a line for each step; `migrate` kills itself inside the migration; `churn` writes
-notes, syncs and searches until its time is over, and prints what went wrong.
+`index` and `rebuild` print a line for each step; `migrate` kills itself inside the migration to a version;
+`churn` writes notes, syncs and searches until its time is over, and prints what went wrong.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,16 @@ from pathlib import Path
 from nacre.memory.schema import migrate
 from nacre.memory.sqlite_connection import open_connection
 from tests.memory.doubles import WordEmbedder, open_engine
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(mode: str, folder: Path, *more: str) -> subprocess.Popen[str]:
+    """Starts a driver; what it tells comes out of `stdout`."""
+    command = [sys.executable, "-m", "tests.memory.crash_driver", mode, str(folder), *more]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
+    )
 
 
 def tell(*words: object) -> None:
@@ -35,11 +46,15 @@ async def sync(root: Path, *, force: bool) -> None:
     tell("done")
 
 
-def die_in_migration(root: Path) -> None:
-    """Kills itself after the tables of the first version were made and before they were committed."""
+def die_in_migration(root: Path, version: int) -> None:
+    """Kills itself after the tables of a version were made and before they were committed."""
+
+    def between(reached: int) -> None:
+        if reached == version:
+            os.kill(os.getpid(), signal.SIGKILL)
+
     (root / "state").mkdir(exist_ok=True)
-    connection = open_connection(root / "state" / "main.sqlite")
-    migrate(connection, between=lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    migrate(open_connection(root / "state" / "main.sqlite"), between=between)
 
 
 async def churn(root: Path, seconds: float) -> None:
@@ -67,7 +82,7 @@ def main() -> None:
     """Runs one mode."""
     mode, root = sys.argv[1], Path(sys.argv[2])
     if mode == "migrate":
-        die_in_migration(root)
+        die_in_migration(root, int(sys.argv[3]))
     elif mode == "churn":
         asyncio.run(churn(root, float(sys.argv[3])))
     else:

@@ -6,24 +6,16 @@ import asyncio
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from nacre.memory.sqlite_connection import open_connection, quick_check
+from tests.memory.crash_driver import start
 from tests.memory.doubles import WordEmbedder, open_engine, workspace
 
-ROOT = Path(__file__).parents[2]
 QUESTIONS = ("note 7 cats", "word31 word32", "note 390")
-
-
-def _start(mode: str, folder: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.memory.crash_driver", mode, str(folder), *more]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8"
-    )
 
 
 def _notes(folder: Path) -> None:
@@ -94,7 +86,7 @@ def test_a_kill_at_any_moment_leaves_a_sound_index(tmp_path: Path, mode: str) ->
     if mode == "rebuild":
         asyncio.run(_answers(killed))
     for lines, seconds in ((1, 0.02), (2, 0.0), (5, 0.01), (8, 0.05), (12, 0.1), (20, 0.15)):
-        _kill_after(_start(mode, killed), lines, seconds)
+        _kill_after(start(mode, killed), lines, seconds)
         if (killed / "state" / "main.sqlite").exists():
             _content(killed / "state" / "main.sqlite")
         if mode == "rebuild":
@@ -106,19 +98,6 @@ def test_a_kill_at_any_moment_leaves_a_sound_index(tmp_path: Path, mode: str) ->
     assert not list((killed / "state").glob("*.corrupt*"))
 
 
-def test_a_kill_inside_a_migration_leaves_the_version_before(tmp_path: Path) -> None:
-    """The next start migrates again, from where the last committed version stands."""
-    workspace(tmp_path, {"MEMORY.md": "note 7 about cats"})
-    process = _start("migrate", tmp_path)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    connection = open_connection(tmp_path / "state" / "main.sqlite")
-    assert (connection.pragma("user_version"), quick_check(connection)) == (0, "")
-    connection.close()
-
-    assert asyncio.run(_answers(tmp_path))[0] != []
-
-
 @pytest.mark.slow
 def test_two_processes_share_one_index(tmp_path: Path) -> None:
     """Both write, sync, rebuild and search for a minute: each finds its own newest note every time."""
@@ -127,7 +106,7 @@ def test_two_processes_share_one_index(tmp_path: Path) -> None:
         {"memory/fixed.md": "the fixed giraffe"} | {f"memory/{n}.md": f"note {n}" for n in range(40)},
     )
     started = time.monotonic()
-    processes = [_start("churn", tmp_path, "60") for _ in range(2)]
+    processes = [start("churn", tmp_path, "60") for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
 
     assert time.monotonic() - started < 115

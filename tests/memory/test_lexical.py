@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date
 
@@ -184,6 +186,29 @@ def test_any_text_is_a_legal_query(text: str) -> None:
         assert (
             list(connection.execute("SELECT rowid FROM notes WHERE notes MATCH ?", (query.expression,))) == []
         )
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(st.text(st.sampled_from("abzABZ09-_.é記 \t\n"), max_size=12), max_size=8).map(" ".join),
+)
+@example("the memorySearch of utf8 and wi-fi,e-mail")
+@example("記memorySearch x-yy-zz A-bb v2 ab2")
+def test_no_inner_word_is_passed_over(text: str) -> None:
+    """The quick look for compound words finds what looking at every word finds."""
+    inner = re.compile(r"[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*|[A-Za-z]{2,}[0-9]+[A-Za-z0-9]*")
+    wanted = [
+        part
+        for word in re.findall(r"\w+", text)
+        if inner.fullmatch(word)
+        for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", word)
+        if len(part) > 1
+    ]
+    wanted += map("".join, re.findall(r"\b([A-Za-z]{1,12})-([A-Za-z]{2,12})\b(?!-)", text))
+
+    parts = lexical_fields(chunk(text, path="memory/a.md"))[2].split()
+
+    assert Counter(part for part in parts if part.isascii()) == Counter(wanted)
 
 
 def test_a_very_long_query_stays_small() -> None:

@@ -140,6 +140,28 @@ async def test_vectors_are_stored_once_and_binary(tmp_path: Path) -> None:
     connection.close()
 
 
+async def test_a_batch_of_files_costs_the_words_one_segment(tmp_path: Path) -> None:
+    """However many files are stored at once: a segment for each would have to be merged with the others."""
+    store = await SqliteStore.open(tmp_path / "main.sqlite")
+    await store.replace_files([indexed(chunk("before", path="memory/0.md"))])
+    await store.replace_files([indexed(chunk(f"word{n}", path=f"memory/{n}.md")) for n in range(300)])
+    await store.close()
+    connection = open_connection(tmp_path / "main.sqlite", read_only=True)
+
+    assert connection.execute("SELECT count(DISTINCT segid) FROM chunks_fts_idx").get == 2
+    connection.close()
+
+
+async def test_a_file_that_comes_twice_in_a_batch_is_stored_once(tmp_path: Path) -> None:
+    """The later of the two counts, in the chunks and in the words."""
+    store = await SqliteStore.open(tmp_path / "main.sqlite")
+    await store.replace_files([indexed(chunk("first apples")), indexed(chunk("second apples"))])
+
+    assert await found(store, "apples") == ["second apples"]
+    assert await store.check() == ""
+    await store.close()
+
+
 async def test_free_space_is_given_back(tmp_path: Path) -> None:
     """After most of the text is gone, `tidy` makes the file smaller."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
