@@ -53,6 +53,7 @@ class RemoteSettings(_Group):
     base_url: str | None = None
     api_key: str | None = None
     headers: dict[str, str] | None = None
+    daily_tokens: int | None = Field(default=None, ge=1)
     batch: BatchSettings = BatchSettings()
 
 
@@ -187,6 +188,7 @@ class MemorySearchSettings(_Group):
     provider: str | None = None
     fallback: str = "none"
     model: str | None = None
+    output_dimensionality: int | None = Field(default=None, ge=1)
     remote: RemoteSettings | None = None
     local: LocalSettings = LocalSettings()
     store: StoreSettings = StoreSettings()

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from nacre.runtime.errors import ConfigError
 from nacre.runtime.settings import Settings, unread_keys
+from nacre.runtime.settings_variables import with_variables
 
 SETTINGS_FILE = "nacre.json5"
 AGENT_ID = "main"
@@ -53,12 +54,13 @@ def load_config(
     """Reads the settings of a state folder. A missing folder or file means all defaults.
 
     Raises:
-        ConfigError: the file is unreadable, no JSON5, or a value does not fit its setting.
+        ConfigError: the file is unreadable, no JSON5, names a variable that is not set, or a value does not
+            fit its setting.
     """
     home = Path(environment.get("HOME") or Path.home())
     state = state_dir or _path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
     file = state / SETTINGS_FILE
-    settings = _settings(file, _read_json5(file))
+    settings = _settings(file, with_variables(_read_json5(file), environment))
     chosen = (
         workspace
         or _path(environment.get(WORKSPACE_VARIABLE), home)

@@ -12,12 +12,19 @@ from dataclasses import dataclass
 from nacre.memory.embedder import Embedder
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.settings import MemorySearchSettings, RemoteSettings
+from nacre.runtime.embedding_budget import EmbeddingBudget
 from nacre.runtime.errors import ConfigError
 from nacre.runtime.fallback_embedder import FallbackEmbedder
-from nacre.runtime.models.embedding_wire import EmbeddingEndpoint, is_secret_header
+from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint, is_secret_header
+from nacre.runtime.models.litellm_loading import key_in_environment
 from nacre.runtime.settings import ProviderSettings
 
-LOCAL = ("", "auto", "local")
+LOCAL = ("", "local")
+COMPACT = ("openai", "voyage")
+"""Providers that are known to send vectors in base64."""
+
+AUTO_ORDER = ("openai", "gemini", "voyage", "mistral")
+"""Which provider `auto` takes: the first with a key (seed 001, "Vector memory search")."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,23 +91,53 @@ def embedder_for(
     providers: Mapping[str, ProviderSettings],
     *,
     now_seconds: Callable[[], float],
+    budget: EmbeddingBudget | None = None,
 ) -> Embedder | None:
     """The embedder that `memorySearch` asks for; `None` for the provider `none`.
 
     `providers` is `models.providers`. `memorySearch.remote` and `model` are the first provider's alone; a
-    fallback has its own model, and its address and key from `models.providers`.
+    fallback has its own model, and its address and key from `models.providers`. `budget` counts the tokens
+    that go to remote providers.
 
     Raises:
         ConfigError: a provider is not known and has no address, or has no model.
     """
-    name = (settings.provider or "").strip().lower()
-    first = _embedder(name, settings, providers, now_seconds=now_seconds)
-    fallback = settings.fallback.strip().lower()
-    if first is None or fallback in ("none", "", name) or (name in LOCAL and fallback in LOCAL):
+
+    def made(name: str, settings: MemorySearchSettings) -> Embedder | None:
+        if name == "none":
+            return None
+        if name in LOCAL:
+            return MiniLmEmbedder()
+        # a command that searches with the local model has no use for the rest
+        from nacre.runtime.models.http_embedder import HttpEmbedder
+
+        return HttpEmbedder(endpoint_for(name, settings, providers), now_seconds=now_seconds, budget=budget)
+
+    name = provider_name(settings, providers)
+    first = made(name, settings)
+    second_settings = settings.model_copy(
+        update={"provider": settings.fallback, "remote": None, "model": None, "output_dimensionality": None}
+    )
+    fallback = provider_name(second_settings, providers) or "none"
+    if first is None or fallback in ("none", name) or (name in LOCAL and fallback in LOCAL):
         return first
-    plain = settings.model_copy(update={"remote": None, "model": None})
-    second = _embedder(fallback, plain, providers, now_seconds=now_seconds)
+    second = made(fallback, second_settings)
     return first if second is None else FallbackEmbedder(first, second)
+
+
+def provider_name(settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings]) -> str:
+    """The provider that `memorySearch.provider` means, in small letters.
+
+    `auto`, and no name beside settings in `memorySearch.remote`, take the first of `AUTO_ORDER` that has a
+    key in the settings or the environment, else the local model. No name and no such settings is the local
+    model, whatever keys there are for other things.
+    """
+    name = (settings.provider or "").strip().lower()
+    if name != "auto" and (name or settings.remote is None):
+        return name
+    return next(
+        (each for each in AUTO_ORDER if _has_key(endpoint_for(each, settings, providers), settings)), "local"
+    )
 
 
 def endpoint_for(
@@ -143,24 +180,16 @@ def endpoint_for(
         and not any(is_secret_header(header) for header in headers),
         headers=headers,
         max_input_tokens=_input_tokens(model),
+        dimensions=settings.output_dimensionality,
+        compact=name in COMPACT and not own_url,
     )
 
 
-def _embedder(
-    name: str,
-    settings: MemorySearchSettings,
-    providers: Mapping[str, ProviderSettings],
-    *,
-    now_seconds: Callable[[], float],
-) -> Embedder | None:
-    if name == "none":
-        return None
-    if name in LOCAL:
-        return MiniLmEmbedder()
-    # a command that searches with the local model has no use for the rest
-    from nacre.runtime.models.litellm_embedder import LiteLLMEmbedder
-
-    return LiteLLMEmbedder(endpoint_for(name, settings, providers), now_seconds=now_seconds)
+def _has_key(endpoint: EmbeddingEndpoint, settings: MemorySearchSettings) -> bool:
+    if endpoint.api_key or key_in_environment(*endpoint.key_variables):
+        return True
+    # whoever writes an address for embeddings wants it asked, with a key or without
+    return bool(settings.remote and (settings.remote.base_url or settings.remote.headers))
 
 
 def _plain_model(model: str, name: str) -> str:

@@ -17,6 +17,7 @@ from nacre.memory.syncing import Syncing
 from nacre.runtime.clock import Clock
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.embedding import embedder_for
+from nacre.runtime.embedding_budget import EmbeddingBudget
 from nacre.runtime.fallback_embedder import FallbackEmbedder
 
 if TYPE_CHECKING:
@@ -100,11 +101,22 @@ async def open_memory(config: Config, now: Clock) -> MemoryEngine | None:
             update={"extra_paths": tuple(at_home(path, config.home) for path in settings.extra_paths)}
         ),
         embedder=embedder_for(
-            settings, config.settings.models.providers, now_seconds=lambda: now().timestamp()
+            settings,
+            config.settings.models.providers,
+            now_seconds=lambda: now().timestamp(),
+            budget=_budget(config, now),
         ),
         now=now,
         transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
     )
+
+
+def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:
+    remote = config.settings.agent.memory_search.remote
+    if remote is None or remote.daily_tokens is None:
+        return None
+    path = config.state_dir / "memory" / "embedding-tokens.json"
+    return EmbeddingBudget(path, daily_tokens=remote.daily_tokens, now=now)
 
 
 def _transcripts(config: Config, now: Clock) -> TranscriptSource:

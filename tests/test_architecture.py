@@ -54,6 +54,7 @@ LIBRARIES = {
         "runtime/lanes.py",
         "sessions/durable.py",
     ),
+    "httpx": ("runtime/models/http_embedder.py",),
     "litellm": ("runtime/models/litellm_loading.py",),
     "numpy": ("memory/embedders/minilm.py", "memory/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm.py",),

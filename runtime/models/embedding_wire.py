@@ -1,55 +1,47 @@
-"""Embeddings on the wire: what litellm is to send, and whether what comes back can be used. Pure."""
+"""Embeddings on the wire: what goes to a provider, and whether what comes back can be used. Pure.
+
+Two protocols: OpenAI's `/embeddings`, which Mistral, Voyage, Ollama and most servers of one's own speak with
+small differences, and Gemini's own.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
+import base64
+import binascii
 import math
+import sys
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
-from nacre.memory.embedder import EmbeddingFailed
+from nacre.memory.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.embedders.instructions import instructions_for
+from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
 
 REQUEST_TOKENS = 8_000
 
 Purpose = Literal["query", "document"]
 
-_SECRET_HEADER = ("authorization", "cookie", "key", "token", "secret", "password", "credential")
-_MEDIA = ("files/", "gs://", "data:", "https://generativelanguage.")
-"""Beginnings that litellm takes for media to fetch when it talks to Gemini; a note is always text."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingEndpoint:
-    """Where a model is asked and how. `key_variables` are looked at when there is no `api_key`.
+class WireRequest:
+    """One POST: an address, its headers, and what is sent as JSON."""
 
-    `needs_key` is false for servers that answer without one.
-    """
-
-    provider: str
-    model: str
-    base_url: str
-    api_key: str | None = field(default=None, repr=False)
-    key_variables: tuple[str, ...] = ()
-    needs_key: bool = True
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    max_input_tokens: int = 8_192
+    url: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
 
 
-def request_arguments(endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose) -> dict[str, Any]:
-    """What litellm is to send. All providers but Gemini speak OpenAI's protocol, with their own extras."""
-    arguments: dict[str, Any] = {"model": f"openai/{endpoint.model}", "input": list(texts)}
-    if endpoint.provider == "gemini":
-        arguments["model"] = f"gemini/{endpoint.model}"
-        arguments["input"] = [f" {text}" if text.startswith(_MEDIA) else text for text in texts]
-        arguments["task_type"] = f"RETRIEVAL_{purpose.upper()}"
-    elif endpoint.provider == "voyage":
-        arguments["extra_body"] = {"input_type": purpose}
-    if endpoint.headers:
-        arguments["extra_headers"] = dict(endpoint.headers)
-    return {**arguments, "api_base": endpoint.base_url}
+def request_for(
+    endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose, key: str | None
+) -> WireRequest:
+    """What asks for the vectors of `texts`. The owner's headers go last and win over ours."""
+    url, own_headers, body = (_gemini if endpoint.provider == "gemini" else _openai)(
+        endpoint, texts, purpose, key
+    )
+    headers = {name.lower(): value for name, value in (*own_headers.items(), *endpoint.headers.items())}
+    return WireRequest(url=url, headers=headers, body=body)
 
 
 def packed(texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -73,61 +65,135 @@ def estimated_tokens(text: str) -> int:
     return -(-plain // 4) + len(text) - plain
 
 
-def vectors_of(response: Any, count: int, name: str) -> Sequence[Sequence[float]]:
-    """The vectors of an answer in the order of the texts.
+def vectors_of(answer: Any, count: int, endpoint: EmbeddingEndpoint) -> Sequence[Sequence[float]]:
+    """The vectors of an answer in the order of the texts, each of length 1.
 
     Raises:
-        EmbeddingFailed: they are not as many as the texts, not numbered like them, or not usable.
+        TextRefused: the model made no usable vector of some of the texts.
+        EmbeddingFailed: they are not as many as the texts, not numbered like them, or none is usable.
     """
-    items = list(getattr(response, "data", None) or ())
+    items = _items(answer)
     if len(items) != count:
         raise EmbeddingFailed(
-            f"The model {name!r} gave {len(items)} vectors for {count} texts; none is used."
+            f"The model {endpoint.name!r} gave {len(items)} vectors for {count} texts; none is used."
         )
-    numbers = [_field(item, "index") for item in items]
-    if any(number is not None for number in numbers):
-        if sorted(number for number in numbers if isinstance(number, int)) != list(range(count)):
-            raise EmbeddingFailed(
-                f"The model {name!r} numbered {count} vectors {numbers[:10]}, which does not say which text "
-                "is whose; none is used."
-            )
-        items.sort(key=lambda item: int(_field(item, "index")))
-    vectors = [_field(item, "embedding") for item in items]
-    for vector in vectors:
-        if problem := _vector_problem(vector, len(vectors[0])):
-            raise EmbeddingFailed(f"The model {name!r} gave a vector that is {problem}; none is used.")
-    return vectors
+    vectors = [_numbers(item) for item in _in_order(items, endpoint.name)]
+    unit = [_unit(vector, endpoint.dimensions) for vector in vectors]
+    bad = [at for at, vector in enumerate(unit) if vector is None]
+    if bad:
+        problem = _problem(vectors[bad[0]])
+        # One strange text among others is the text's doing; nothing usable at all is the model's.
+        kind = TextRefused if len(bad) < count or count == 1 else EmbeddingFailed
+        raise kind(f"The model {endpoint.name!r} gave a vector that is {problem}; it is not used.")
+    whole = [vector for vector in unit if vector is not None]
+    if odd := next((len(vector) for vector in whole if len(vector) != len(whole[0])), None):
+        raise EmbeddingFailed(
+            f"The model {endpoint.name!r} gave a vector that is {odd} numbers long where others have "
+            f"{len(whole[0])}; none is used."
+        )
+    return whole
 
 
-def fingerprint_of(endpoint: EmbeddingEndpoint) -> str:
-    """A hash of what changes the vectors: address, model, and the headers that are no secret."""
-    headers = sorted(
-        [name.lower(), value] for name, value in endpoint.headers.items() if not is_secret_header(name)
+def tokens_of(answer: Any, texts: Sequence[str]) -> int:
+    """How many tokens an answer says that it cost, or about how many the texts have."""
+    usage = answer.get("usage") if isinstance(answer, Mapping) else None
+    told = (
+        [usage.get(name) for name in ("total_tokens", "prompt_tokens")] if isinstance(usage, Mapping) else []
     )
-    facts = json.dumps([without_credentials(endpoint.base_url), endpoint.model, headers])
-    return hashlib.sha256(facts.encode()).hexdigest()[:16]
+    counted = next((value for value in told if isinstance(value, int) and value > 0), None)
+    return counted if counted is not None else sum(map(estimated_tokens, texts))
 
 
-def is_secret_header(name: str) -> bool:
-    """Whether a header of this name is likely to hold a key."""
-    return any(part in name.lower() for part in _SECRET_HEADER)
+def _openai(
+    endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose, key: str | None
+) -> tuple[str, Mapping[str, str], Mapping[str, Any]]:
+    body: dict[str, Any] = {"model": endpoint.model}
+    if endpoint.provider == "voyage":
+        body["input_type"] = purpose
+        body["input"] = list(texts)
+    else:
+        words = instructions_for(endpoint.model)
+        before = words.query if purpose == "query" else words.document
+        body["input"] = [f"{before}{text}" for text in texts]
+    if endpoint.dimensions is not None:
+        name = "output_dimension" if endpoint.provider in ("voyage", "mistral") else "dimensions"
+        body[name] = endpoint.dimensions
+    if endpoint.compact:
+        body["encoding_format"] = "base64"
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return f"{endpoint.base_url}/embeddings", headers, body
 
 
-def without_credentials(url: str) -> str:
-    """An address without user name, password, query and slash at its end."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+def _gemini(
+    endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose, key: str | None
+) -> tuple[str, Mapping[str, str], Mapping[str, Any]]:
+    model = f"models/{endpoint.model}"
+    extra = {} if endpoint.dimensions is None else {"outputDimensionality": endpoint.dimensions}
+    requests = [
+        {
+            "model": model,
+            "content": {"parts": [{"text": text}]},
+            "taskType": f"RETRIEVAL_{purpose.upper()}",
+            **extra,
+        }
+        for text in texts
+    ]
+    headers = {"x-goog-api-key": key} if key else {}
+    if purpose == "query":
+        return f"{endpoint.base_url}/{model}:embedContent", headers, requests[0]
+    return f"{endpoint.base_url}/{model}:batchEmbedContents", headers, {"requests": requests}
 
 
-def _field(item: Any, name: str) -> Any:
-    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
+def _items(answer: Any) -> list[Any]:
+    """OpenAI's `data`, or Gemini's `embeddings` or single `embedding`."""
+    if not isinstance(answer, Mapping):
+        return []
+    if isinstance(answer.get("embedding"), Mapping):
+        return [answer["embedding"]]
+    items = answer.get("data", answer.get("embeddings"))
+    return list(items) if isinstance(items, list) else []
 
 
-def _vector_problem(vector: Any, dimensions: int) -> str:
-    if not isinstance(vector, Sequence) or isinstance(vector, str) or not vector:
+def _in_order(items: list[Any], name: str) -> list[Any]:
+    numbers = [item.get("index") if isinstance(item, Mapping) else None for item in items]
+    if all(number is None for number in numbers):
+        return items
+    if sorted(number for number in numbers if isinstance(number, int)) != list(range(len(items))):
+        raise EmbeddingFailed(
+            f"The model {name!r} numbered {len(items)} vectors {numbers[:10]}, which does not say which text "
+            "is whose; none is used."
+        )
+    return [items[numbers.index(at)] for at in range(len(items))]
+
+
+def _numbers(item: Any) -> Any:
+    """What stands for a vector: a list of numbers, or little-endian 32-bit floats in base64."""
+    value = item.get("embedding", item.get("values")) if isinstance(item, Mapping) else None
+    if not isinstance(value, str):
+        return value
+    try:
+        floats = array("f", base64.b64decode(value, validate=True))
+    except (binascii.Error, ValueError):
+        return None
+    if sys.byteorder == "big":
+        floats.byteswap()
+    return floats
+
+
+def _unit(vector: Any, dimensions: int | None) -> list[float] | None:
+    """The vector cut to `dimensions` and brought to length 1; `None` when it is no direction."""
+    if not isinstance(vector, list | array) or not all(isinstance(value, int | float) for value in vector):
+        return None
+    numbers = list(vector[:dimensions])
+    length = math.hypot(*numbers)
+    if not numbers or length == 0 or not math.isfinite(length):
+        return None
+    return [value / length for value in numbers]
+
+
+def _problem(vector: Any) -> str:
+    if not isinstance(vector, list | array) or not vector:
         return "empty or no list of numbers"
     if not all(isinstance(value, int | float) and math.isfinite(value) for value in vector):
         return "not made of finite numbers"
-    if not any(vector):
-        return "all zero"
-    return "" if len(vector) == dimensions else f"{len(vector)} numbers long where others have {dimensions}"
+    return "all zero"

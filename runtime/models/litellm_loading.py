@@ -157,8 +157,6 @@ def _tame(module: Any) -> None:
     module.suppress_debug_info = True
     # a history with tool calls is refused by some providers when a request (a summary) offers no tools
     module.modify_params = True
-    # embeddings take it in place of a `max_retries` of 0; whoever asks decides about asking again
-    module.DEFAULT_MAX_RETRIES = 0
 
 
 def _silence_warnings() -> None:

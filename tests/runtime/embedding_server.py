@@ -9,23 +9,30 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
+from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
+from nacre.runtime.models.http_embedder import HttpEmbedder
 from tests import provider_wire as wire
+
+KEY = "sk-a-secret-key-0123456789"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A scripted answer; `body` is sent as JSON."""
+    """A scripted answer; `body` is sent as JSON, `raw` as it stands; one that `breaks` ends too early."""
 
     body: Any
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     hangs: bool = False
+    raw: bytes | None = None
+    breaks: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,12 @@ class EmbeddingServer:
                     outer._released.wait(30)
                     self.close_connection = True
                     return
-                data = json.dumps(answer.body).encode()
+                data = json.dumps(answer.body).encode() if answer.raw is None else answer.raw
+                if answer.breaks:
+                    self.close_connection = True
+                    if data:
+                        self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n" + data)
+                    return
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)
@@ -117,7 +129,38 @@ USAGE = {"prompt_tokens": 1, "total_tokens": 1}
 
 
 def _ordinary(path: str, body: Mapping[str, Any]) -> Any:
+    if path.endswith(":embedContent"):
+        return {"embedding": {"values": wire.embedding(body["content"]["parts"][0]["text"])}}
     if path.endswith(":batchEmbedContents"):
         texts = [request["content"]["parts"][0]["text"] for request in body["requests"]]
         return {"embeddings": [{"values": wire.embedding(text)} for text in texts]}
     return wire.embeddings(body)
+
+
+@asynccontextmanager
+async def opened(
+    server: EmbeddingServer, *, provider: str = "openai", waits: list[float] | None = None, **options: Any
+) -> AsyncIterator[HttpEmbedder]:
+    """An embedder at that server; what it would wait between retries goes to `waits`."""
+
+    async def sleep(seconds: float) -> None:
+        if waits is not None:
+            waits.append(seconds)
+
+    own = ("query_seconds", "request_seconds", "total_seconds", "budget")
+    seconds = {name: options.pop(name) for name in own if name in options}
+    version = "v1beta" if provider == "gemini" else "v1"
+    endpoint = EmbeddingEndpoint(
+        **{
+            "provider": provider,
+            "model": "m",
+            "base_url": f"{server.url}/{version}",
+            "api_key": KEY,
+            **options,
+        }
+    )
+    embedder = HttpEmbedder(endpoint, now_seconds=lambda: 0.0, sleep=sleep, **seconds)
+    try:
+        yield embedder
+    finally:
+        await embedder.close()

@@ -11,11 +11,11 @@ import pytest
 from nacre.memory.embedder import EmbeddingFailed, TextRefused
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.settings import resolve_settings
-from nacre.runtime.embedding import embedder_for, endpoint_for
+from nacre.runtime.embedding import PROVIDERS, embedder_for, endpoint_for, provider_name
 from nacre.runtime.errors import ConfigError
 from nacre.runtime.fallback_embedder import FallbackEmbedder
-from nacre.runtime.models.embedding_wire import EmbeddingEndpoint
-from nacre.runtime.models.litellm_embedder import LiteLLMEmbedder
+from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
+from nacre.runtime.models.http_embedder import HttpEmbedder
 from nacre.runtime.settings import ProviderSettings
 from tests.runtime.embedding_server import EmbeddingServer
 
@@ -25,6 +25,13 @@ def chosen(providers: dict[str, ProviderSettings] | None = None, **search: Any) 
     return embedder_for(resolve_settings(search), providers or {}, now_seconds=lambda: 0.0)
 
 
+def forget_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes every provider's key out of this process's environment."""
+    for known in PROVIDERS.values():
+        for variable in known.key_variables:
+            monkeypatch.delenv(variable, raising=False)
+
+
 def endpoint(
     name: str, providers: dict[str, ProviderSettings] | None = None, **search: Any
 ) -> EmbeddingEndpoint:
@@ -32,10 +39,49 @@ def endpoint(
     return endpoint_for(name, resolve_settings(search), providers or {})
 
 
-@pytest.mark.parametrize("provider", [None, "", "auto", "local", " Local "])
+@pytest.mark.parametrize("provider", [None, "", "local", " Local "])
 def test_without_a_provider_the_installed_model_embeds(provider: str | None) -> None:
     """Search by meaning needs no key and no network."""
     assert isinstance(chosen(provider=provider), MiniLmEmbedder)
+
+
+@pytest.mark.parametrize(
+    ("keyed", "chosen_first"),
+    [
+        (("mistral", "voyage", "google", "openai"), "openai"),
+        (("mistral", "voyage", "google"), "gemini"),
+        (("mistral", "voyage"), "voyage"),
+        (("mistral",), "mistral"),
+        (("anthropic",), "local"),
+    ],
+)
+def test_auto_takes_the_first_provider_with_a_key(
+    monkeypatch: pytest.MonkeyPatch, keyed: tuple[str, ...], chosen_first: str
+) -> None:
+    """In the seeds' order, and the model that comes with Nacre when there is no key."""
+    forget_keys(monkeypatch)
+    providers = {name: ProviderSettings(api_key="k") for name in keyed}
+
+    assert provider_name(resolve_settings({"provider": "auto"}), providers) == chosen_first
+    assert isinstance(chosen(providers), MiniLmEmbedder), "a key for other things sends no notes anywhere"
+
+
+def test_auto_looks_into_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a provider's key usually is."""
+    forget_keys(monkeypatch)
+    monkeypatch.setenv("VOYAGE_API_KEY", "k")
+
+    assert provider_name(resolve_settings({"provider": "auto"}), {}) == "voyage"
+
+
+@pytest.mark.parametrize("remote", [{"apiKey": "k"}, {"baseUrl": "http://127.0.0.1:1/v1"}])
+def test_remote_settings_without_a_name_are_openai_s(
+    monkeypatch: pytest.MonkeyPatch, remote: dict[str, str]
+) -> None:
+    """Whoever writes a key or an address for embeddings wants it used."""
+    forget_keys(monkeypatch)
+
+    assert provider_name(resolve_settings({"remote": remote}), {}) == "openai"
 
 
 def test_none_is_no_embedder() -> None:
@@ -58,7 +104,7 @@ def test_each_provider_has_its_usual_model(provider: str, model: str, base_url: 
     embedder = chosen(provider=provider)
     found = endpoint(provider)
 
-    assert isinstance(embedder, LiteLLMEmbedder)
+    assert isinstance(embedder, HttpEmbedder)
     assert (embedder.provider, embedder.model) == (provider, model)
     assert (found.base_url, found.max_input_tokens) == (base_url, tokens)
 

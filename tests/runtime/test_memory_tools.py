@@ -15,8 +15,8 @@ from nacre.memory.engine import MemoryEngine
 from nacre.runtime.app import assemble
 from nacre.runtime.config import load_config
 from nacre.runtime.memory_tools import memory_tools
-from nacre.runtime.models.embedding_wire import EmbeddingEndpoint
-from nacre.runtime.models.litellm_embedder import LiteLLMEmbedder
+from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
+from nacre.runtime.models.http_embedder import HttpEmbedder
 from nacre.runtime.open_memory import open_memory
 from nacre.runtime.testing import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.tools import Toolbox
@@ -283,7 +283,7 @@ async def test_a_used_up_quota_says_what_to_do(tmp_path: Path) -> None:
         for _ in range(9):
             server.fail(429, "You exceeded your current quota, please check your plan and billing details.")
         endpoint = EmbeddingEndpoint(provider="openai", model="m", base_url=f"{server.url}/v1", api_key="k")
-        embedder = LiteLLMEmbedder(endpoint, now_seconds=lambda: 0.0)
+        embedder = HttpEmbedder(endpoint, now_seconds=lambda: 0.0)
         engine = await open_engine(tmp_path, embedder=embedder)
         await engine.sync(reason="cli")
         reply = await _told(engine, "memory_search", query="Pepper")

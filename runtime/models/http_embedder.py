@@ -1,0 +1,262 @@
+"""A remote embedding model over HTTP, as the memory room's `Embedder`.
+
+Requests go out one at a time for each call, bounded in tokens and in time; what fails in passing is asked
+again, and a provider that keeps failing is left alone for a while. Failures become `EmbeddingFailed` with a
+sentence and without a key. httpx is loaded on the first question, off the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nacre.memory.embedder import EmbeddingFailed, TextRefused
+from nacre.runtime.errors import BadModelReply, ContextOverflow, ModelError
+from nacre.runtime.models import litellm_errors
+from nacre.runtime.models.circuit_breaker import CircuitBreaker
+from nacre.runtime.models.embedding_endpoint import (
+    EmbeddingEndpoint,
+    fingerprint_of,
+    is_loopback,
+    without_credentials,
+)
+from nacre.runtime.models.embedding_wire import (
+    Purpose,
+    estimated_tokens,
+    packed,
+    request_for,
+    tokens_of,
+    vectors_of,
+)
+from nacre.runtime.models.litellm_loading import key_in_environment
+from nacre.runtime.retry import call_with_retries
+
+if TYPE_CHECKING:
+    import httpx
+
+    from nacre.runtime.embedding_budget import EmbeddingBudget
+
+BATCH_TEXTS = 20
+"""Chunks of the usual 400 tokens that fill one request."""
+
+QUERY_SECONDS = 10.0
+REQUEST_SECONDS = 60.0
+TOTAL_SECONDS = 300.0
+"""The longest that one call may take, with all that is asked again."""
+
+WHOLE_CHUNK_TOKENS = 2_000
+"""A model that reads this much takes any chunk whole; a shorter one gets pieces of half its length."""
+
+_REFUSED = (
+    "too many tokens",
+    "too large to process",
+    "fit into the model",
+    "exceeding max",
+    "maximum context",
+    "maximum input",
+    "input is too long",
+    "content_policy",
+    "content policy",
+)
+"""Words of providers about a text that they will not take, beside those for a full context window."""
+
+
+class ProviderAnswered(Exception):
+    """An answer that is no success: `status_code` and `headers` as they came, the body as the message."""
+
+    def __init__(self, status_code: int, headers: Mapping[str, str], text: str) -> None:
+        super().__init__(text)
+        self.status_code = status_code
+        self.headers = headers
+
+
+class HttpEmbedder:
+    """The embedder at an endpoint.
+
+    `sleep` waits between retries; `now_seconds` is the time of day. `budget` counts tokens, and stops
+    documents, not questions, when a day's are used up.
+    """
+
+    batch_texts = BATCH_TEXTS
+
+    def __init__(
+        self,
+        endpoint: EmbeddingEndpoint,
+        *,
+        now_seconds: Callable[[], float],
+        budget: EmbeddingBudget | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        query_seconds: float = QUERY_SECONDS,
+        request_seconds: float = REQUEST_SECONDS,
+        total_seconds: float = TOTAL_SECONDS,
+    ) -> None:
+        self._endpoint = endpoint
+        self._now_seconds = now_seconds
+        self._budget = budget
+        self._sleep = sleep
+        self._query_seconds = query_seconds
+        self._request_seconds = request_seconds
+        self._total_seconds = total_seconds
+        self._circuit = CircuitBreaker(now_seconds)
+        self._client: httpx.AsyncClient | None = None
+
+    @property
+    def provider(self) -> str:
+        """The provider's name in the settings."""
+        return self._endpoint.provider
+
+    @property
+    def model(self) -> str:
+        """The model's name at the provider."""
+        return self._endpoint.model
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of address, model and those headers that are no secret; another key does not change it."""
+        return fingerprint_of(self._endpoint)
+
+    @property
+    def max_input_tokens(self) -> int:
+        """The longest text that the model reads."""
+        return self._endpoint.max_input_tokens
+
+    @property
+    def piece_tokens(self) -> int | None:
+        """`None` for whole chunks, or the length of pieces for a model that reads less than a chunk."""
+        limit = self._endpoint.max_input_tokens
+        return None if limit >= WHOLE_CHUNK_TOKENS else limit // 2
+
+    def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
+        """1: nothing is known against any script."""
+        return 1.0
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        """The vector of a question; asked once, within ten seconds, because somebody waits.
+
+        Raises:
+            EmbeddingFailed: no vector could be had.
+        """
+        # every character counts as a token: a question cut short is better than one refused
+        texts = [text[: self._endpoint.max_input_tokens]]
+        try:
+            vectors = await self._asked(texts, "query", self._query_seconds)
+        except ModelError as error:
+            raise self._failure(error) from error
+        self._circuit.succeeded()
+        return vectors[0]
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector for each text, in order; what fails in passing is asked again up to three times.
+
+        Raises:
+            TextRefused: a text is too long, or not allowed, or gets no usable vector.
+            EmbeddingFailed: no vectors could be had, the provider is being left alone after several failures,
+                or the day's tokens are used up.
+        """
+        if rest_seconds := self._circuit.resting_seconds():
+            raise EmbeddingFailed(
+                f"{self._circuit.problem} After several failures it is left alone for "
+                f"{rest_seconds:.0f} more seconds."
+            )
+        try:
+            async with asyncio.timeout(self._total_seconds):
+                vectors = [vector for part in packed(texts) for vector in await self._part(part)]
+        except TimeoutError as error:
+            failure = EmbeddingFailed(
+                f"The model {self._endpoint.name!r} made no embeddings of {len(texts)} texts within "
+                f"{self._total_seconds:g} seconds."
+            )
+            self._circuit.failed(str(failure))
+            raise failure from error
+        self._circuit.succeeded()
+        return vectors
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _part(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        async def ask() -> Sequence[Sequence[float]]:
+            return await self._asked(texts, "document", self._request_seconds)
+
+        if self._budget is not None:
+            await self._budget.allow(sum(map(estimated_tokens, texts)))
+        try:
+            return await call_with_retries(ask, sleep=self._sleep)
+        except ModelError as error:
+            failure = self._failure(error)
+            if not isinstance(failure, TextRefused):
+                self._circuit.failed(str(failure))
+            raise failure from error
+
+    async def _asked(
+        self, texts: Sequence[str], purpose: Purpose, seconds: float
+    ) -> Sequence[Sequence[float]]:
+        """One request. Raises `ModelError` or `EmbeddingFailed`."""
+        key = self._key()
+        request = request_for(self._endpoint, texts, purpose, key)
+        try:
+            async with asyncio.timeout(seconds):
+                client = await self._connected()
+                response = await client.post(request.url, headers=request.headers, json=request.body)
+            if not response.is_success:
+                raise ProviderAnswered(response.status_code, response.headers, response.text)
+            answer = json.loads(response.content)
+        except json.JSONDecodeError as error:
+            raise BadModelReply(
+                f"{without_credentials(request.url)} answered, but not with JSON, when the model "
+                f"{self._endpoint.name!r} was asked for embeddings. Check that the address is right."
+            ) from error
+        except Exception as error:
+            raise litellm_errors.classify(error, self._facts(key)) from error
+        vectors = vectors_of(answer, len(texts), self._endpoint)
+        if self._budget is not None:
+            await self._budget.spend(tokens_of(answer, texts))
+        return vectors
+
+    async def _connected(self) -> httpx.AsyncClient:
+        if self._client is None:
+            httpx = await asyncio.to_thread(_import_httpx)
+            # No redirects: a key is for the address that the owner named. A proxy has no way to this machine.
+            self._client = httpx.AsyncClient(
+                timeout=None,
+                follow_redirects=False,
+                trust_env=not is_loopback(self._endpoint.base_url),
+            )
+        return self._client
+
+    def _key(self) -> str | None:
+        endpoint = self._endpoint
+        key = endpoint.api_key or key_in_environment(*endpoint.key_variables)
+        if not key and endpoint.needs_key:
+            raise EmbeddingFailed(
+                f"There is no key for {endpoint.provider!r}, which should make the embeddings. Set "
+                f"{' or '.join(endpoint.key_variables)} in the environment, or memorySearch.remote.apiKey."
+            )
+        return key
+
+    def _facts(self, key: str | None) -> litellm_errors.CallFacts:
+        return litellm_errors.CallFacts(
+            model_name=self._endpoint.name,
+            api_base=without_credentials(self._endpoint.base_url),
+            secrets=(key or "", *self._endpoint.secrets),
+            now_seconds=self._now_seconds(),
+        )
+
+    def _failure(self, error: ModelError) -> EmbeddingFailed:
+        said = error.detail.lower()
+        if isinstance(error, ContextOverflow) or any(words in said for words in _REFUSED):
+            return TextRefused(
+                f"The embedding model {self._endpoint.name!r} does not take a text of this length or kind."
+            )
+        return EmbeddingFailed(str(error))
+
+
+def _import_httpx() -> Any:
+    import httpx
+
+    return httpx
