@@ -15,9 +15,8 @@ from nacre.prompts import quoted, render
 from nacre.runtime.model import SystemPrompt, ToolSpec
 from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.settings import AgentSettings
-from nacre.sessions.entries import Entry
 from nacre.sessions.messages import Message
-from nacre.sessions.transcript import build_transcript, last_compaction
+from nacre.sessions.transcript import TranscriptItem
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files whose absence is no news: they are left out instead of marked as missing."""
@@ -85,14 +84,13 @@ async def daily_logs(workspace: Path, *, now: datetime, max_chars: int) -> str |
     return render("recall", files="\n\n".join(logs)) if logs else None
 
 
-def model_messages(branch: Sequence[Entry]) -> tuple[Message, ...]:
-    """The messages of a session's branch in the order the model reads them.
+def model_messages(items: Sequence[TranscriptItem], *, is_compacted: bool) -> tuple[Message, ...]:
+    """The messages of a transcript in the order the model reads them; a compacted one begins with a summary.
 
     Recalled logs stand at the front, behind a summary if there is one, and only the newest of them:
     they are background, not something that was just said.
     """
-    items = build_transcript(branch)
-    summary_count = 0 if last_compaction(branch) is None else 1
+    summary_count = 1 if is_compacted else 0
     recalled = [item for item in items if item.is_recall]
     said = [item for item in items if not item.is_recall]
     ordered = [*said[:summary_count], *recalled[-1:], *said[summary_count:]]

@@ -165,7 +165,7 @@ async def _ask_for_notes(
     conversation = FlushConversation(
         session=session,
         system=_flush_system(system, settings, notes.path),
-        messages=list(model_messages(session.branch)),
+        messages=list(model_messages(session.transcript, is_compacted=session.compaction_count > 0)),
         notes=tool,
         max_output_tokens=max_output_tokens,
     )

@@ -22,6 +22,7 @@ from nacre.sessions.journal import Journal
 from nacre.sessions.messages import AssistantMessage, Message, UserMessage
 from nacre.sessions.origin import with_origin
 from nacre.sessions.succession import next_session
+from nacre.sessions.transcript import TranscriptItem
 
 SESSION_ENTRY = "nacre.session"
 FLUSH_ENTRY = "nacre.flush"
@@ -67,9 +68,14 @@ class OpenSession:
         return self.journal.branch()
 
     @property
+    def transcript(self) -> tuple[TranscriptItem, ...]:
+        """What a model is to see of the branch; the same object as long as that did not change."""
+        return self.journal.transcript()
+
+    @property
     def compaction_count(self) -> int:
         """How many compactions this session has had; also the number of its present cycle."""
-        return sum(isinstance(entry, CompactionEntry) for entry in self.branch)
+        return self.journal.compaction_count
 
     @property
     def has_messages(self) -> bool:

@@ -187,7 +187,9 @@ class TurnConversation:
             await _recall(self._session, self._parts, self._emit)
         return ModelRequest(
             system=self._prepared.system,
-            messages=model_messages(self._session.branch),
+            messages=model_messages(
+                self._session.transcript, is_compacted=self._session.compaction_count > 0
+            ),
             tools=self._prepared.specs,
         )
 

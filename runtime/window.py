@@ -28,7 +28,7 @@ from nacre.runtime.settings import CompactionSettings
 from nacre.sessions.cut import CompactionPlan, NothingToCompact, plan_compaction
 from nacre.sessions.entries import Entry
 from nacre.sessions.tokens import ContextMeasure, estimate_message_tokens, measure_context
-from nacre.sessions.transcript import build_transcript
+from nacre.sessions.transcript import TranscriptItem
 
 log = logging.getLogger(__name__)
 
@@ -76,15 +76,14 @@ class Window:
 
         Counting is work for the processor, so it is done on a thread.
         """
-        return await asyncio.to_thread(self._measured, self._session.branch)
+        return await asyncio.to_thread(self._measured, self._session.transcript, self._session.branch)
 
     @cached_property
     def _overhead_tokens(self) -> int:
         return overhead_tokens(self._system, self._tools, self._parts.count_tokens)
 
-    def _measured(self, branch: Sequence[Entry]) -> ContextMeasure:
+    def _measured(self, items: Sequence[TranscriptItem], branch: Sequence[Entry]) -> ContextMeasure:
         count_tokens = self._parts.count_tokens
-        items = build_transcript(branch)
         overhead = self._overhead_tokens
         measure = measure_context(items, branch, count_tokens, overhead_tokens=overhead)
         if measure.usage_tokens <= self._parts.budget.window_tokens:

@@ -7,12 +7,13 @@ from nacre.sessions.entries import (
     CustomEntry,
     CustomMessageEntry,
     Entry,
+    LabelEntry,
     MessageEntry,
     OtherEntry,
     SessionHeader,
     entry_from_json,
-    entry_to_json,
 )
+from nacre.sessions.entry_writing import entry_to_json
 from nacre.sessions.errors import (
     SessionCorrupt,
     SessionError,
@@ -50,13 +51,8 @@ from nacre.sessions.messages import (
 from nacre.sessions.record import SessionRecord
 from nacre.sessions.serialise import serialise_for_summary
 from nacre.sessions.tokens import ContextMeasure, estimate_message_tokens, measure_context
-from nacre.sessions.transcript import (
-    TranscriptItem,
-    build_transcript,
-    last_compaction,
-    repair_pairs,
-    summary_entry,
-)
+from nacre.sessions.transcript import TranscriptItem, last_compaction, summary_entry
+from nacre.sessions.transcript_view import build_transcript
 from nacre.sessions.usage import Usage, usage_from_json
 
 __all__ = [
@@ -72,6 +68,7 @@ __all__ = [
     "Image",
     "Journal",
     "KeyKind",
+    "LabelEntry",
     "Message",
     "MessageEntry",
     "NothingToCompact",
@@ -107,7 +104,6 @@ __all__ = [
     "message_text",
     "normalise_agent_id",
     "plan_compaction",
-    "repair_pairs",
     "route_key",
     "serialise_for_summary",
     "summary_entry",

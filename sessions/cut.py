@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nacre.sessions.entries import CompactionEntry, CustomEntry, Entry, OtherEntry
+from nacre.sessions.entries import CustomEntry, Entry, OtherEntry
 from nacre.sessions.file_operations import file_operations, without_file_lists
 from nacre.sessions.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
 from nacre.sessions.pairs import paired_results
 from nacre.sessions.tokens import estimate_message_tokens
-from nacre.sessions.transcript import entry_item, is_user_said, last_compaction
+from nacre.sessions.transcript import entry_item, is_user_said, last_compaction, last_compaction_place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +76,8 @@ def plan_compaction(
     when its own turn has to be cut, `build_transcript` shows it before the kept part. A cut in
     front of an unanswered user message also keeps the exchange before it if that is small enough.
     """
+    start = _start(branch)
     previous = last_compaction(branch)
-    start = _start(branch, previous)
     units = _units(branch, start, count_tokens)
     base = _base_cut(units, keep_recent_tokens)
     if base is None:
@@ -108,12 +108,14 @@ def plan_compaction(
     )
 
 
-def _start(branch: Sequence[Entry], previous: CompactionEntry | None) -> int:
+def _start(branch: Sequence[Entry]) -> int:
     """The first entry that no summary covers yet."""
-    if previous is None:
+    at = last_compaction_place(branch)
+    previous = last_compaction(branch)
+    if at is None or previous is None:
         return 0
-    at = branch.index(previous)
-    return next((place for place in range(at) if branch[place].id == previous.first_kept_entry_id), at + 1)
+    kept_id = previous.first_kept_entry_id
+    return next((place for place in range(at - 1, -1, -1) if branch[place].id == kept_id), at + 1)
 
 
 def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], int]) -> list[_Unit]:

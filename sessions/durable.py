@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from nacre.sessions.errors import SessionCorrupt, SessionWriteFailed
 
@@ -21,6 +22,7 @@ LOCK_TIMEOUT_SECONDS = 30.0
 LOCK_POLL_SECONDS = 0.005
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
+READ_BLOCK_BYTES = 1 << 18
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -102,6 +104,21 @@ def read_plain(path: Path) -> tuple[bytes, os.stat_result] | None:
         return file.read(), os.fstat(file.fileno())
 
 
+@contextmanager
+def reading(path: Path, *, start_bytes: int = 0) -> Iterator[BinaryIO]:
+    """An existing plain file, open for reading from `start_bytes` on.
+
+    Raises:
+        FileNotFoundError: there is none.
+        SessionCorrupt: it is a symbolic link, a folder or a device.
+        SessionWriteFailed: the system refused.
+    """
+    descriptor = open_plain(path, os.O_RDONLY)
+    with reported("read", path), os.fdopen(descriptor, "rb", buffering=READ_BLOCK_BYTES) as file:
+        file.seek(start_bytes)
+        yield file
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Writes all of `data` and waits until the disk has it."""
     view = memoryview(data)
@@ -137,12 +154,12 @@ def _unfinished(path: Path) -> Path:
     return path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
 
 
-def set_aside(path: Path, data: bytes, *, now: Callable[[], datetime]) -> Path:
-    """Stores `data`, which was found in `path`, as `<name>.corrupt-<timestamp>` beside it."""
+def set_aside(path: Path, data: bytes, *, now: Callable[[], datetime], mark: str = "corrupt") -> Path:
+    """Stores `data`, which was found in `path`, as `<name>.<mark>-<timestamp>` beside it."""
     stamp = now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     with reported("set aside what could not be read of", path):
         for attempt in range(1, 1000):
-            aside = path.with_name(f"{path.name}.corrupt-{stamp}{'' if attempt == 1 else f'-{attempt}'}")
+            aside = path.with_name(f"{path.name}.{mark}-{stamp}{'' if attempt == 1 else f'-{attempt}'}")
             try:
                 _write_new(aside, data, os.O_CREAT | os.O_EXCL)
             except FileExistsError:

@@ -18,7 +18,7 @@ FOREIGN_ROLES = ("custom", "bashExecution", "branchSummary", "compactionSummary"
 """Roles of pi's own that a `message` entry may carry; they are read as `OtherEntry`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SessionHeader:
     """The first line: which session this is. `timestamp` is ISO 8601, `cwd` where it was begun."""
 
@@ -29,7 +29,7 @@ class SessionHeader:
     parent_session: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MessageEntry:
     """A message of the conversation."""
 
@@ -39,7 +39,7 @@ class MessageEntry:
     message: Message
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionEntry:
     """A summary that stands, in the model's view, for everything before `first_kept_entry_id`.
 
@@ -56,7 +56,7 @@ class CompactionEntry:
     from_hook: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CustomEntry:
     """A program's own record; never in the model's view."""
 
@@ -67,7 +67,7 @@ class CustomEntry:
     data: Any = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class CustomMessageEntry:
     """Text that a program put into the conversation; the model sees it as a user message."""
 
@@ -80,20 +80,36 @@ class CustomMessageEntry:
     details: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BranchSummaryEntry:
-    """What happened on a branch that was left at `from_id`."""
+    """What happened behind `from_id` on a branch that was left there; `root` is the very beginning.
+
+    `from_hook` as in `CompactionEntry`.
+    """
 
     id: str
     parent_id: str | None
     timestamp: str
     from_id: str
     summary: str
+    details: Mapping[str, Any] | None = None
+    from_hook: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LabelEntry:
+    """A name that a person gave to the entry `target_id`; without a `label` it takes the name away."""
+
+    id: str
+    parent_id: str | None
+    timestamp: str
+    target_id: str
+    label: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OtherEntry:
-    """An entry of any other type, as it stands in the file: settings, labels, unknown things."""
+    """An entry of any other type, as it stands in the file: settings, names, unknown things."""
 
     id: str
     parent_id: str | None
@@ -101,21 +117,10 @@ class OtherEntry:
     raw: Mapping[str, Any]
 
 
-Entry: TypeAlias = (
-    MessageEntry | CompactionEntry | CustomEntry | CustomMessageEntry | BranchSummaryEntry | OtherEntry
+KnownEntry: TypeAlias = (
+    MessageEntry | CompactionEntry | CustomEntry | CustomMessageEntry | BranchSummaryEntry | LabelEntry
 )
-
-
-def header_to_json(header: SessionHeader) -> dict[str, Any]:
-    """The header as pi stores it."""
-    raw: dict[str, Any] = {
-        "type": "session",
-        "version": header.version,
-        "id": header.id,
-        "timestamp": header.timestamp,
-        "cwd": header.cwd,
-    }
-    return raw if header.parent_session is None else {**raw, "parentSession": header.parent_session}
+Entry: TypeAlias = KnownEntry | OtherEntry
 
 
 def header_from_json(raw: Mapping[str, Any]) -> SessionHeader | None:
@@ -135,37 +140,26 @@ def header_from_json(raw: Mapping[str, Any]) -> SessionHeader | None:
     )
 
 
-def entry_to_json(entry: Entry) -> dict[str, Any]:
-    """The entry as pi stores it."""
-    if isinstance(entry, OtherEntry):
-        return {**entry.raw, "id": entry.id, "parentId": entry.parent_id}
-    kind, fields = _own_fields(entry)
-    return {
-        "type": kind,
-        "id": entry.id,
-        "parentId": entry.parent_id,
-        "timestamp": entry.timestamp,
-        **{key: value for key, value in fields.items() if value is not None},
-    }
-
-
 def entry_from_json(raw: Mapping[str, Any]) -> Entry:
     """Reads one entry; one of an unknown type or with an unreadable shape becomes an `OtherEntry`.
 
     Expects a string `id`; `parentId` may be missing.
     """
     parent = raw.get("parentId")
-    place = _Place(
-        id=str(raw.get("id") or ""),
-        parent_id=parent if isinstance(parent, str) else None,
-        timestamp=str(raw.get("timestamp") or ""),
+    return placed_entry(
+        raw, entry_id=str(raw.get("id") or ""), parent_id=parent if isinstance(parent, str) else None
     )
+
+
+def placed_entry(raw: Mapping[str, Any], *, entry_id: str, parent_id: str | None) -> Entry:
+    """Reads one entry like `entry_from_json`, with the id and parent that its place in the file gives it."""
+    timestamp = str(raw.get("timestamp") or "")
     reader = _READERS.get(str(raw.get("type")))
     try:
-        entry = reader(raw, place) if reader else None
+        entry = reader(raw, (entry_id, parent_id, timestamp)) if reader else None
     except ValueError:
         entry = None
-    return entry or OtherEntry(id=place.id, parent_id=place.parent_id, timestamp=place.timestamp, raw=raw)
+    return entry or OtherEntry(id=entry_id, parent_id=parent_id, timestamp=timestamp, raw=raw)
 
 
 def is_misshapen(entry: Entry) -> bool:
@@ -193,80 +187,92 @@ def _is_text(block: object) -> bool:
     return isinstance(block, Mapping) and block.get("type") == "text"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Place:
-    id: str
-    parent_id: str | None
-    timestamp: str
-
-
-def _own_fields(
-    entry: MessageEntry | CompactionEntry | CustomEntry | CustomMessageEntry | BranchSummaryEntry,
-) -> tuple[str, dict[str, Any]]:
-    match entry:
-        case MessageEntry():
-            return "message", {"message": entry.message.to_json()}
-        case CompactionEntry():
-            return "compaction", {
-                "summary": entry.summary,
-                "firstKeptEntryId": entry.first_kept_entry_id,
-                "tokensBefore": entry.tokens_before,
-                "details": entry.details,
-                "fromHook": entry.from_hook or None,
-            }
-        case CustomEntry():
-            return "custom", {"customType": entry.custom_type, "data": entry.data}
-        case CustomMessageEntry():
-            return "custom_message", {
-                "customType": entry.custom_type,
-                "content": entry.content,
-                "display": entry.display,
-                "details": entry.details,
-            }
-        case BranchSummaryEntry():
-            return "branch_summary", {"fromId": entry.from_id, "summary": entry.summary}
+_Place: TypeAlias = tuple[str, str | None, str]
+"""An entry's id, parent and timestamp."""
 
 
 def _message(raw: Mapping[str, Any], place: _Place) -> Entry | None:
     message = raw.get("message")
     read = message_from_json(message) if isinstance(message, Mapping) else None
-    return None if read is None else MessageEntry(**vars(place), message=read)
+    if read is None:
+        return None
+    entry_id, parent_id, timestamp = place
+    return MessageEntry(id=entry_id, parent_id=parent_id, timestamp=timestamp, message=read)
 
 
 def _compaction(raw: Mapping[str, Any], place: _Place) -> Entry | None:
     if not isinstance(raw.get("summary"), str):
         return None
     before = raw.get("tokensBefore")
-    details = raw.get("details")
+    entry_id, parent_id, timestamp = place
     return CompactionEntry(
-        **vars(place),
+        id=entry_id,
+        parent_id=parent_id,
+        timestamp=timestamp,
         summary=raw["summary"],
         first_kept_entry_id=str(raw.get("firstKeptEntryId") or ""),
         tokens_before=before if isinstance(before, int) and not isinstance(before, bool) else 0,
-        details=details if isinstance(details, Mapping) else None,
+        details=_details(raw),
         from_hook=raw.get("fromHook") is True,
     )
 
 
 def _custom(raw: Mapping[str, Any], place: _Place) -> Entry | None:
-    return CustomEntry(**vars(place), custom_type=str(raw.get("customType") or ""), data=raw.get("data"))
+    entry_id, parent_id, timestamp = place
+    return CustomEntry(
+        id=entry_id,
+        parent_id=parent_id,
+        timestamp=timestamp,
+        custom_type=str(raw.get("customType") or ""),
+        data=raw.get("data"),
+    )
 
 
 def _custom_message(raw: Mapping[str, Any], place: _Place) -> Entry | None:
-    details = raw.get("details")
+    entry_id, parent_id, timestamp = place
     return CustomMessageEntry(
-        **vars(place),
+        id=entry_id,
+        parent_id=parent_id,
+        timestamp=timestamp,
         custom_type=str(raw.get("customType") or ""),
         content=blocks_text(raw.get("content")),
         display=raw.get("display") is True,
-        details=details if isinstance(details, Mapping) else None,
+        details=_details(raw),
     )
 
 
 def _branch_summary(raw: Mapping[str, Any], place: _Place) -> Entry | None:
     if not isinstance(raw.get("summary"), str):
         return None
-    return BranchSummaryEntry(**vars(place), from_id=str(raw.get("fromId") or "root"), summary=raw["summary"])
+    entry_id, parent_id, timestamp = place
+    return BranchSummaryEntry(
+        id=entry_id,
+        parent_id=parent_id,
+        timestamp=timestamp,
+        from_id=str(raw.get("fromId") or "root"),
+        summary=raw["summary"],
+        details=_details(raw),
+        from_hook=raw.get("fromHook") is True,
+    )
+
+
+def _label(raw: Mapping[str, Any], place: _Place) -> Entry | None:
+    target, label = raw.get("targetId"), raw.get("label")
+    if not isinstance(target, str):
+        return None
+    entry_id, parent_id, timestamp = place
+    return LabelEntry(
+        id=entry_id,
+        parent_id=parent_id,
+        timestamp=timestamp,
+        target_id=target,
+        label=label if isinstance(label, str) and label.strip() else None,
+    )
+
+
+def _details(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    details = raw.get("details")
+    return details if isinstance(details, Mapping) else None
 
 
 _READERS = {
@@ -275,4 +281,5 @@ _READERS = {
     "custom": _custom,
     "custom_message": _custom_message,
     "branch_summary": _branch_summary,
+    "label": _label,
 }

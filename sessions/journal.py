@@ -6,7 +6,7 @@ for what happens to a file that a crash or another program damaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from nacre.sessions.entries import (
 from nacre.sessions.journal_file import JournalFile
 from nacre.sessions.lines import timestamp_text
 from nacre.sessions.messages import Message
+from nacre.sessions.transcript import TranscriptItem
+from nacre.sessions.transcript_view import TranscriptView
 from nacre.sessions.worker import OrderedWorker
 
 
@@ -36,6 +38,7 @@ class Journal:
         self._file = file
         self._new_id = new_id
         self._worker = OrderedWorker()
+        self._view = TranscriptView()
 
     @classmethod
     async def open(
@@ -59,7 +62,13 @@ class Journal:
         """
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
         journal = cls(JournalFile(path, fresh_header=header, now=now), new_id=new_id)
-        await journal._worker.run(journal._file.load)
+
+        def load() -> None:
+            journal._file.load()
+            # The first look at a long session takes a while, in which other sessions want their turns.
+            journal.transcript()
+
+        await journal._worker.run(load)
         return journal
 
     @property
@@ -73,18 +82,41 @@ class Journal:
         return self._file.header
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
-        """All entries in file order, on every branch."""
-        return self._file.entries
+    def size_bytes(self) -> int:
+        """How long the file was when it was last looked at."""
+        return self._file.size_bytes
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """All entries in file order, on every branch, as they are now; a later append does not change it."""
+        return self._file.tree.entries
 
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences about what was repaired, skipped or set aside since the journal was opened."""
         return self._file.notices
 
-    def branch(self) -> tuple[Entry, ...]:
-        """The entries from the root to the newest one; the next entry becomes the newest's child."""
-        return self._file.branch()
+    @property
+    def compaction_count(self) -> int:
+        """How many compactions the branch has."""
+        return self._file.tree.compaction_count
+
+    def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
+        """The entries from the root to the newest one, or to `leaf_id`, as they are now.
+
+        The next entry becomes the newest one's child.
+
+        Raises:
+            ValueError: no entry has that id.
+        """
+        return self._file.tree.branch(leaf_id)
+
+    def transcript(self) -> tuple[TranscriptItem, ...]:
+        """What a model is to see of the branch; the same object as long as that did not change.
+
+        See `transcript_view.py` for what it holds. Call it from one thread at a time.
+        """
+        return self._view.follow(self._file.tree.branch())
 
     async def refresh(self) -> bool:
         """Reads what others appended since the last look; whether there was anything."""
@@ -111,7 +143,8 @@ class Journal:
         Raises:
             ValueError: the summary is blank, or no entry of the branch has that id.
         """
-        if not summary.strip() or all(entry.id != first_kept_entry_id for entry in self.branch()):
+        is_kept = any(entry.id == first_kept_entry_id for entry in reversed(self.branch()))
+        if not summary.strip() or not is_kept:
             raise ValueError(
                 f"A compaction needs a summary, which had {len(summary.strip())} characters, and a kept "
                 f"entry of the branch, which was {first_kept_entry_id!r}; the history was left as it is."

@@ -1,41 +1,42 @@
 """A transcript file and what was read of it, kept in step. Blocking; `journal.py` runs it on threads.
 
-Edge: the only code that writes `.jsonl`. A file is appended to and never rewritten, with two
-exceptions, both after a copy was set aside: a torn end is cut off, and a file without a header is
-written anew from the entries that could be read.
+Edge: the only code that writes `.jsonl`. A file is read line by line, so that its size does not
+matter, and appended to. It is never rewritten, with three exceptions, each after a copy was set aside:
+a torn end is cut off, a file without a header is written anew from the entries that could be read,
+and a file of an older format is brought to the present one.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from types import EllipsisType
+from typing import Any, TypeVar
 
 from nacre.sessions.durable import (
     copies_set_aside,
     locked,
     open_plain,
-    read_plain,
+    reading,
     replace_file,
     reported,
     set_aside,
     write_all,
 )
-from nacre.sessions.entries import (
-    FORMAT_VERSION,
-    Entry,
-    SessionHeader,
-    entry_to_json,
-    header_from_json,
-    header_to_json,
-)
+from nacre.sessions.entries import FORMAT_VERSION, Entry, SessionHeader, header_from_json
+from nacre.sessions.entry_writing import entry_to_json, header_to_json
 from nacre.sessions.errors import SessionCorrupt, SessionVersionUnknown
-from nacre.sessions.lines import Line, split_lines, timestamp_text, to_line
+from nacre.sessions.lines import Line, read_lines, split_lines, timestamp_text, to_line
 from nacre.sessions.linking import EntryLinker
+from nacre.sessions.migration import migrated
+from nacre.sessions.tree import EntryTree
+
+_NEVER_READ = (0, 0)
 
 E = TypeVar("E", bound=Entry)
 
@@ -46,14 +47,23 @@ class JournalFile:
     def __init__(self, path: Path, *, fresh_header: SessionHeader, now: Callable[[], datetime]) -> None:
         self.path = path
         self.header = fresh_header
-        self.entries: tuple[Entry, ...] = ()
         self.notices: tuple[str, ...] = ()
         self._fresh_header = fresh_header
         self._now = now
         self._linker = EntryLinker(fresh_header.id)
         self._size_bytes = 0
-        self._identity = (0, 0)
+        self._identity = _NEVER_READ
         self._busy = threading.Lock()
+
+    @property
+    def tree(self) -> EntryTree:
+        """The entries."""
+        return self._linker.tree
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the file was when it was last looked at."""
+        return self._size_bytes
 
     def load(self) -> None:
         """Reads the file, repairs what a crash left, and creates the file when there is none."""
@@ -64,51 +74,58 @@ class JournalFile:
         """Reads what others appended since; whether there was anything."""
         with self._busy:
             with suppress(OSError):
-                facts = self.path.lstat()
-                if (facts.st_dev, facts.st_ino) == self._identity and facts.st_size == self._size_bytes:
+                if self._is_known(self.path.lstat()):
                     return False
             with locked(self.path):
                 return self._catch_up()
 
-    def append(self, make: Callable[[str, str | None, str], E], new_id: Callable[[], str]) -> E:
-        """Writes one entry, made from its id, parent and timestamp, and waits until the disk has it."""
+    def append(
+        self,
+        make: Callable[[str, str | None, str], E],
+        new_id: Callable[[], str],
+        *,
+        parent_id: str | EllipsisType | None = ...,
+    ) -> E:
+        """Writes one entry, made from its id, parent and timestamp, and waits until the disk has it.
+
+        The parent is the newest entry unless `parent_id` names another; `None` begins a new branch.
+        """
         with self._busy, locked(self.path):
             self._catch_up()
-            entry = make(self._linker.unused_id(new_id), self._linker.leaf_id, timestamp_text(self._now()))
+            parent = self.tree.leaf_id if parent_id is ... else parent_id
+            entry = make(self._linker.unused_id(new_id), parent, timestamp_text(self._now()))
             line = to_line(entry_to_json(entry))
             self._write(line)
             self._size_bytes += len(line)
             self._linker.add(entry)
-            self.entries = (*self.entries, entry)
             return entry
 
-    def branch(self) -> tuple[Entry, ...]:
-        """The entries from the root to the newest one."""
-        return self._linker.branch()
-
     def _load(self) -> None:
-        found = read_plain(self.path)
-        data = found[0] if found else b""
-        if not data.strip():
-            replace_file(self.path, to_line(header_to_json(self._fresh_header)))
-            data = self._reread()
-        lines = split_lines(data)
-        first = next((line.value for line in lines if line.value is not None), None)
-        header = header_from_json(first) if first is not None else None
-        if header is None:
-            self._salvage(data, lines)
-            header = self._fresh_header
-            lines = split_lines(self._reread())
-        if header.version > FORMAT_VERSION:
-            raise SessionVersionUnknown(
-                f"{self.path} has format version {header.version}; this program reads up to "
-                f"{FORMAT_VERSION}. Use a newer Nacre for it, or move the file away. It was left as it is."
-            )
-        lines = self._without_torn_end(lines)
-        self._set_unreadable_aside(lines)
-        self.header, self.entries, self._linker = header, (), EntryLinker(header.id)
-        self._take(lines)
+        header = self._readable_header()
+        linker = EntryLinker(header.id)
+        self._take(linker, start_bytes=0)
+        self.header, self._linker = header, linker
         self._remember()
+
+    def _readable_header(self) -> SessionHeader:
+        """The header of a file that can be read on; writes, salvages or migrates the file first."""
+        first = self._first_value()
+        if first is None and not self._has_content():
+            replace_file(self.path, to_line(header_to_json(self._fresh_header)))
+            return self._fresh_header
+        header = header_from_json(first) if first is not None else None
+        header = self._not_newer(header) if header is not None else self._salvage()
+        return header if header.version == FORMAT_VERSION else self._migrate(header)
+
+    def _first_value(self) -> Mapping[str, Any] | None:
+        with suppress(FileNotFoundError), reading(self.path) as file:
+            return next((line.value for line in read_lines(file) if line.value is not None), None)
+        return None
+
+    def _has_content(self) -> bool:
+        with suppress(FileNotFoundError), reading(self.path) as file:
+            return any(True for _ in read_lines(file))
+        return False
 
     def _catch_up(self) -> bool:
         """Under the lock: reads on, or anew when the file is another one or has become shorter."""
@@ -118,63 +135,71 @@ class JournalFile:
             raise SessionCorrupt(
                 f"{self.path} was there and cannot be found any more. Put it back, or begin a new session."
             ) from error
-        if (facts.st_dev, facts.st_ino) == self._identity and facts.st_size == self._size_bytes:
+        if self._is_known(facts):
             return False
         if (facts.st_dev, facts.st_ino) != self._identity or facts.st_size < self._size_bytes:
             self.notices += (f"{self.path.name} was changed by another program and was read anew.",)
             self._load()
             return True
-        known = len(self.entries)
-        lines = split_lines(self._reread()[self._size_bytes :], offset_bytes=self._size_bytes)
-        lines = self._without_torn_end(lines)
-        self._set_unreadable_aside(lines)
-        self._take(lines)
+        known = len(self.tree)
+        # Should reading fail half-way, the next look reads the file anew.
+        self._identity, identity = _NEVER_READ, self._identity
+        self._take(self._linker, start_bytes=self._size_bytes)
+        self._identity = identity
         self._remember()
-        return len(self.entries) > known
+        return len(self.tree) > known
 
-    def _take(self, lines: list[Line]) -> None:
-        """Reads entries out of lines that are whole; the header was seen to before."""
-        entries: list[Entry] = []
-        for line in lines:
-            if line.value is None:
-                self._linker.skip_unreadable()
-            elif line.value["type"] == "session":
-                self._linker.skip_header()
-            else:
-                entries.append(self._linker.read(line.value, offset_bytes=line.start))
-        self.entries += tuple(entries)
-        self.notices += tuple(self._linker.notices)
-        self._linker.notices.clear()
+    def _take(self, linker: EntryLinker, *, start_bytes: int) -> None:
+        """Reads the lines from `start_bytes` on, one in memory at a time, and repairs the file behind them.
 
-    def _without_torn_end(self, lines: list[Line]) -> list[Line]:
-        """Cuts off what stands behind the last readable line, and ends that line if need be."""
-        good = [index for index, line in enumerate(lines) if line.value is not None]
-        whole = lines[: good[-1] + 1] if good else []
-        torn = lines[len(whole) :]
-        if torn:
-            data = self._reread()[torn[0].start :]
-            aside = set_aside(self.path, data, now=self._now)
-            self._truncate(torn[0].start)
-            self.notices += (
-                f"The end of {self.path.name} was torn ({len(data)} bytes), as after a crash; "
-                f"it was set aside in {aside.name} and the transcript goes on before it.",
-            )
-        if whole and not whole[-1].is_ended:
-            self._write(b"\n", at_bytes=whole[-1].end)
+        Unreadable lines with a readable one behind them are skipped and copied aside; what is behind
+        the last readable line is a torn end.
+        """
+        skipped: list[bytes] = []
+        unreadable: list[Line] = []
+        last: Line | None = None
+        with reading(self.path, start_bytes=start_bytes) as file:
+            for line in read_lines(file, offset_bytes=start_bytes):
+                if line.value is None:
+                    unreadable.append(line)
+                    continue
+                if unreadable:
+                    linker.skip_unreadable()
+                    skipped += [broken.data for broken in unreadable]
+                    unreadable.clear()
+                if line.value["type"] != "session":
+                    linker.read(line.value, offset_bytes=line.start)
+                last = line
+        if unreadable:
+            self._cut_off(unreadable[0].start)
+        if last is not None and not last.is_ended:
+            self._write(b"\n", at_bytes=last.end)
             self.notices += (
                 f"The last line of {self.path.name} lacked its line feed; it was kept and ended.",
             )
-        return whole
+        self._set_lines_aside(skipped)
+        self.notices += tuple(linker.notices)
+        linker.notices.clear()
 
-    def _set_unreadable_aside(self, lines: list[Line]) -> None:
+    def _cut_off(self, start_bytes: int) -> None:
+        """Sets the torn end aside, then takes it off the file."""
+        with reading(self.path, start_bytes=start_bytes) as file:
+            data = file.read()
+        aside = set_aside(self.path, data, now=self._now)
+        self._truncate(start_bytes)
+        self.notices += (
+            f"The end of {self.path.name} was torn ({len(data)} bytes), as after a crash; "
+            f"it was set aside in {aside.name} and the transcript goes on before it.",
+        )
+
+    def _set_lines_aside(self, broken: list[bytes]) -> None:
         """Copies unreadable lines in the middle once; they stay in the file, skipped."""
-        broken = [line.data for line in lines if line.value is None]
         if not broken:
             return
         copied: set[bytes] = set()
         for copy in copies_set_aside(self.path):
-            found = read_plain(copy)
-            copied.update(line.rstrip(b"\r") for line in found[0].split(b"\n")) if found else None
+            with reading(copy) as file:
+                copied.update(data.rstrip(b"\r\n") for data in file)
         fresh = [data for data in broken if data not in copied]
         if fresh:
             aside = set_aside(self.path, b"".join(data + b"\n" for data in fresh), now=self._now)
@@ -183,22 +208,50 @@ class JournalFile:
                 f"copies are in {aside.name}.",
             )
 
-    def _salvage(self, data: bytes, lines: list[Line]) -> None:
-        """Sets the whole file aside and writes a new one from a fresh header and the readable entries."""
-        readable = [line.data for line in lines if line.value is not None and line.value["type"] != "session"]
+    def _salvage(self) -> SessionHeader:
+        """Sets the whole file aside and writes it anew: a header first, then the readable entries."""
+        data = self._reread()
+        values = [line for line in split_lines(data) if line.value is not None]
+        headers = (header_from_json(line.value) for line in values if line.value is not None)
+        header = self._not_newer(next(filter(None, headers), self._fresh_header))
+        entries = [line.data for line in values if line.value and line.value["type"] != "session"]
         aside = set_aside(self.path, data, now=self._now)
-        replace_file(
-            self.path,
-            to_line(header_to_json(self._fresh_header)) + b"".join(entry + b"\n" for entry in readable),
-        )
+        head = to_line(header_to_json(header))
+        replace_file(self.path, head + b"".join(entry + b"\n" for entry in entries))
         self.notices += (
             f"{self.path.name} had no valid header; it was set aside as {aside.name} "
-            f"and {len(readable)} entries that could be read were taken over.",
+            f"and {len(entries)} entries that could be read were taken over.",
         )
+        return header
+
+    def _not_newer(self, header: SessionHeader) -> SessionHeader:
+        if header.version > FORMAT_VERSION:
+            raise SessionVersionUnknown(
+                f"{self.path} has format version {header.version}; this program reads up to "
+                f"{FORMAT_VERSION}. Use a newer Nacre for it, or move the file away. It was left as it is."
+            )
+        return header
+
+    def _migrate(self, header: SessionHeader) -> SessionHeader:
+        """Keeps the file of an older format aside and writes it anew in the present one."""
+        data = self._reread()
+        lines = split_lines(data)
+        aside = set_aside(self.path, data, now=self._now, mark=f"v{header.version}")
+        replace_file(self.path, b"".join(map(to_line, migrated(lines, header))))
+        left_out = sum(line.value is None for line in lines)
+        self.notices += (
+            f"{self.path.name} was brought from format version {header.version} to {FORMAT_VERSION}; "
+            f"the file as it was is kept as {aside.name}"
+            + (f", with {left_out} unreadable line(s) that were left out." if left_out else "."),
+        )
+        return replace(header, version=FORMAT_VERSION)
+
+    def _is_known(self, facts: os.stat_result) -> bool:
+        return (facts.st_dev, facts.st_ino) == self._identity and facts.st_size == self._size_bytes
 
     def _reread(self) -> bytes:
-        found = read_plain(self.path)
-        return found[0] if found else b""
+        with reading(self.path) as file:
+            return file.read()
 
     def _remember(self) -> None:
         with reported("read", self.path):

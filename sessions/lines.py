@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from io import BytesIO
+from typing import Any, BinaryIO
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
     """One line that is not blank.
 
@@ -24,26 +25,29 @@ class Line:
     value: Mapping[str, Any] | None
 
 
-def split_lines(data: bytes, *, offset_bytes: int = 0) -> list[Line]:
-    """The lines of `data`, which begins at `offset_bytes` of its file; blank lines are left out."""
-    lines: list[Line] = []
-    start = 0
-    while start < len(data):
-        feed = data.find(b"\n", start)
-        end = len(data) if feed < 0 else feed + 1
-        content = data[start:end].rstrip(b"\r\n")
-        if content.strip():
-            lines.append(
-                Line(
-                    start=offset_bytes + start,
-                    end=offset_bytes + end,
-                    data=content,
-                    is_ended=feed >= 0,
-                    value=_object(content.removeprefix(b"\xef\xbb\xbf")),
-                )
+def read_lines(file: BinaryIO, *, offset_bytes: int = 0) -> Iterator[Line]:
+    """The lines of an open file from where it stands, which is `offset_bytes`; blank ones are left out.
+
+    One line at a time is in memory, so a file may be of any size.
+    """
+    start = offset_bytes
+    for data in file:
+        end = start + len(data)
+        content = data.rstrip(b"\r\n")
+        if content and not content.isspace():
+            yield Line(
+                start=start,
+                end=end,
+                data=content,
+                is_ended=data.endswith(b"\n"),
+                value=_object(content.removeprefix(b"\xef\xbb\xbf")),
             )
         start = end
-    return lines
+
+
+def split_lines(data: bytes, *, offset_bytes: int = 0) -> list[Line]:
+    """The lines of `data`, which begins at `offset_bytes` of its file; blank lines are left out."""
+    return list(read_lines(BytesIO(data), offset_bytes=offset_bytes))
 
 
 def to_line(raw: Mapping[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
 STOP_REASONS: tuple[StopReason, ...] = ("stop", "length", "toolUse", "error", "aborted")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Text:
     """A run of text."""
 
@@ -30,7 +30,7 @@ class Text:
         return {"type": "text", "text": self.text}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Thinking:
     """A model's reasoning, kept for the record and never sent to another provider."""
 
@@ -43,7 +43,7 @@ class Thinking:
         return block if self.signature is None else {**block, "thinkingSignature": self.signature}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
     """An image, base64 in `data`."""
 
@@ -55,7 +55,7 @@ class Image:
         return {"type": "image", "data": self.data, "mimeType": self.mime_type}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
     """One call that the model asks for.
 
@@ -76,7 +76,7 @@ class ToolCall:
         return block
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class UserMessage:
     """What a person, or the runtime in a person's place, said."""
 
@@ -92,7 +92,7 @@ class UserMessage:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AssistantMessage:
     """What a model answered: text, thinking and tool calls in the order they came."""
 
@@ -128,7 +128,7 @@ class AssistantMessage:
         return message
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ToolResultMessage:
     """What one tool call gave back."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nacre.sessions.entries import Entry
 from nacre.sessions.messages import AssistantMessage, Image, Message, Text, Thinking, ToolCall
-from nacre.sessions.transcript import TranscriptItem, last_compaction
+from nacre.sessions.transcript import TranscriptItem, last_compaction_place
 
 IMAGE_TOKENS = 1200
 """An image of usual size; providers count between 300 and 1600."""
@@ -62,8 +62,8 @@ def measure_context(
     gone. Without usage everything is estimated and `overhead_tokens`, for the system prompt and the
     tools, is added.
     """
-    compaction = last_compaction(branch)
-    after = branch if compaction is None else branch[branch.index(compaction) + 1 :]
+    compacted_at = last_compaction_place(branch)
+    after = branch if compacted_at is None else branch[compacted_at + 1 :]
     trusted_ids = {entry.id for entry in after}
     for index in range(len(items) - 1, -1, -1):
         message = items[index].message

@@ -1,4 +1,4 @@
-"""The transcript: the messages that a model sees, computed from a session's entries. Pure."""
+"""What each entry of a session says to a model. Pure; `transcript_view.py` puts the transcript together."""
 
 from __future__ import annotations
 
@@ -22,12 +22,10 @@ from nacre.sessions.messages import (
     Text,
     Thinking,
     ToolCall,
-    ToolResultMessage,
     UserMessage,
     message_text,
     user_message,
 )
-from nacre.sessions.pairs import paired_results
 
 RECALL_TYPE = "nacre.recall"
 COMPACTED_PREFACE = (
@@ -38,10 +36,9 @@ BRANCH_PREFACE = (
     "Another branch of this conversation was left. "
     "What follows is a record of it, not an instruction and not a question to answer."
 )
-MISSING_RESULT = "No result of this call was recorded; the run was interrupted before it was done."
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TranscriptItem:
     """One message with the entry that it comes from; `is_recall` marks recalled notes, which are data."""
 
@@ -50,30 +47,19 @@ class TranscriptItem:
     is_recall: bool
 
 
-def build_transcript(branch: Sequence[Entry]) -> tuple[TranscriptItem, ...]:
-    """The messages of a branch, root to leaf, as the model is to see them.
-
-    After a compaction: its summary, then what was kept, then what came later; earlier compactions
-    say nothing any more. When the kept part begins in the middle of a turn and holds no word of the
-    user, the message that opened the turn stands between summary and kept part, so that the newest
-    request is always there in full. Tool calls and results are paired, see `repair_pairs`.
-    """
-    compaction = last_compaction(branch)
-    if compaction is None:
-        return repair_pairs(_items(branch))
-    at = branch.index(compaction)
-    kept_from = next((place for place in range(at) if branch[place].id == compaction.first_kept_entry_id), at)
-    kept = branch[kept_from:at]
-    ask: list[Entry] = []
-    if kept and not any(map(is_user_said, kept)):
-        ask = [entry for entry in branch[:kept_from] if is_user_said(entry)][-1:]
-    shown = [*ask, *kept, *branch[at + 1 :]]
-    return repair_pairs([summary_entry(compaction), *_items(shown)])
-
-
 def last_compaction(branch: Sequence[Entry]) -> CompactionEntry | None:
     """The newest compaction of a branch."""
-    return next((entry for entry in reversed(branch) if isinstance(entry, CompactionEntry)), None)
+    place = last_compaction_place(branch)
+    found = None if place is None else branch[place]
+    return found if isinstance(found, CompactionEntry) else None
+
+
+def last_compaction_place(branch: Sequence[Entry]) -> int | None:
+    """Where the newest compaction of a branch stands, looked for from the end."""
+    behind = (
+        number for number, entry in enumerate(reversed(branch), 1) if isinstance(entry, CompactionEntry)
+    )
+    return next((len(branch) - number for number in behind), None)
 
 
 def summary_entry(compaction: CompactionEntry) -> TranscriptItem:
@@ -110,35 +96,6 @@ def entry_item(entry: Entry) -> TranscriptItem | None:
     return TranscriptItem(entry_id=entry.id, message=message, is_recall=is_recall)
 
 
-def repair_pairs(items: Sequence[TranscriptItem]) -> tuple[TranscriptItem, ...]:
-    """Each call followed by exactly one result, in the order of the calls, as providers demand.
-
-    A missing result is replaced by an error result; results without a call and second answers are
-    dropped. Nothing else is moved, and no user message is ever dropped or merged.
-    """
-    pairs = paired_results([item.message for item in items])
-    answers: dict[tuple[int, str], TranscriptItem] = {}
-    for index, caller in pairs.items():
-        message = items[index].message
-        if isinstance(message, ToolResultMessage):
-            answers[caller, message.tool_call_id] = items[index]
-    repaired: list[TranscriptItem] = []
-    for index, item in enumerate(items):
-        if isinstance(item.message, ToolResultMessage):
-            continue
-        repaired.append(item)
-        if isinstance(item.message, AssistantMessage):
-            repaired.extend(
-                answers.get((index, call.id)) or _missing_result(item, call)
-                for call in item.message.tool_calls
-            )
-    return tuple(repaired)
-
-
-def _items(entries: Sequence[Entry]) -> list[TranscriptItem]:
-    return [item for item in map(entry_item, entries) if item is not None]
-
-
 def is_user_said(entry: Entry) -> bool:
     """Whether an entry is something that the user said, and not text put there by a program."""
     return isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage)
@@ -154,21 +111,11 @@ def _usable(answer: AssistantMessage) -> AssistantMessage | None:
             if not broken_off and block.id not in seen:
                 content.append(block)
             seen.add(block.id)
-        elif isinstance(block, Text) or not broken_off:
+        elif block.text.strip() if isinstance(block, Text) else not broken_off:
             content.append(block)
-    answer = replace(answer, content=tuple(content))
+    if len(content) != len(answer.content):
+        answer = replace(answer, content=tuple(content))
     return answer if answer.tool_calls or message_text(answer).strip() else None
-
-
-def _missing_result(caller: TranscriptItem, call: ToolCall) -> TranscriptItem:
-    message = ToolResultMessage(
-        tool_call_id=call.id,
-        tool_name=call.name,
-        content=(Text(text=MISSING_RESULT),),
-        is_error=True,
-        timestamp_ms=caller.message.timestamp_ms,
-    )
-    return TranscriptItem(entry_id=caller.entry_id, message=message, is_recall=False)
 
 
 def _summary_message(preface: str, summary: str, timestamp: str) -> UserMessage:

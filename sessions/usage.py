@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
     """Tokens of one model call as the provider counted them; `input_tokens` excludes cached ones."""
 

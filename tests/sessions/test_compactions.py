@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from nacre.sessions.cut import CompactionPlan, plan_compaction
 from nacre.sessions.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_text
-from nacre.sessions.transcript import TranscriptItem, build_transcript
+from nacre.sessions.transcript import TranscriptItem
+from nacre.sessions.transcript_view import build_transcript
 from tests.sessions.talk import Branch, answer, result, user, words
 
 # One step of a conversation: what happens, how many words it has, and how many calls are involved.

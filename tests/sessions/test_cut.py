@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nacre.sessions.cut import CompactionPlan, NothingToCompact, plan_compaction
 from nacre.sessions.messages import message_text
-from nacre.sessions.transcript import build_transcript
+from nacre.sessions.transcript_view import build_transcript
 from tests.sessions.talk import Branch, answer, result, user, words
 
 

@@ -16,15 +16,15 @@ from nacre.sessions.entries import (
     CustomEntry,
     CustomMessageEntry,
     Entry,
+    LabelEntry,
     MessageEntry,
     OtherEntry,
     SessionHeader,
     entry_from_json,
-    entry_to_json,
     header_from_json,
-    header_to_json,
     is_misshapen,
 )
+from nacre.sessions.entry_writing import entry_to_json, header_to_json
 from nacre.sessions.lines import split_lines, timestamp_ms, timestamp_text, to_line
 from tests.sessions.talk import FIXTURES, STAMP, user
 
@@ -48,6 +48,9 @@ PLACE: dict[str, Any] = {"id": "0000000b", "parent_id": "0000000a", "timestamp":
         CustomEntry(**PLACE, custom_type="stamp"),
         CustomMessageEntry(**PLACE, custom_type="nacre.recall", content="notes", details={"from": "x"}),
         BranchSummaryEntry(**PLACE, from_id="root", summary="We tried."),
+        BranchSummaryEntry(**PLACE, from_id="a", summary="s", details={"readFiles": ["x"]}, from_hook=True),
+        LabelEntry(**PLACE, target_id="0000000a", label="good place"),
+        LabelEntry(**PLACE, target_id="0000000a"),
         OtherEntry(
             **PLACE, raw={"type": "label", "id": "0000000b", "parentId": "0000000a", "timestamp": STAMP}
         ),

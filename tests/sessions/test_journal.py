@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nacre.sessions.entries import CustomMessageEntry, MessageEntry, OtherEntry, SessionHeader
+from nacre.sessions.entries import CustomMessageEntry, LabelEntry, MessageEntry, SessionHeader
 from nacre.sessions.errors import SessionCorrupt, SessionVersionUnknown, SessionWriteFailed
 from nacre.sessions.journal import Journal
 from nacre.sessions.messages import ToolResultMessage
-from nacre.sessions.transcript import build_transcript
 from tests.sessions.talk import FIXTURES, answer, opened, said, ticking_clock, user
 
 
@@ -156,17 +155,6 @@ async def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
     ("name", "texts"),
     [
         (
-            "v1.jsonl",
-            [
-                "Which river runs through Vienna?",
-                "The Danube.",
-                "And through Prague?",
-                "The Vltava.",
-                "And through Rome?",
-            ],
-        ),
-        ("v2.jsonl", ["Good morning", "Take an umbrella."]),
-        (
             "v3-pi.jsonl",
             ["What is in notes.md?", "Let me look.", "Buy milk.", "It says: buy milk.", "Thanks!", "You are"],
         ),
@@ -174,8 +162,8 @@ async def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
         ("failed-flush.jsonl", ["Remember the milk.", "I will.", "Still there?"]),
     ],
 )
-async def test_every_format_ever_written_loads(tmp_path: Path, name: str, texts: list[str]) -> None:
-    """Old files and pi's own files open without a notice, stay as they are, and can be appended to."""
+async def test_every_file_of_the_format_loads(tmp_path: Path, name: str, texts: list[str]) -> None:
+    """pi's own files and older ones of Nacre open without a notice, stay as they are, and go on."""
     path = tmp_path / name
     path.write_bytes(before := (FIXTURES / name).read_bytes())
 
@@ -189,22 +177,6 @@ async def test_every_format_ever_written_loads(tmp_path: Path, name: str, texts:
     assert path.read_bytes().startswith(before)
 
 
-async def test_old_formats_mean_what_they_meant(tmp_path: Path) -> None:
-    """Version 1's compaction keeps what it kept, and version 2's hook message is seen by the model."""
-    for name in ("v1.jsonl", "v2.jsonl"):
-        (tmp_path / name).write_bytes((FIXTURES / name).read_bytes())
-    first, second = [(await opened(tmp_path / name)).branch() for name in ("v1.jsonl", "v2.jsonl")]
-
-    shown = [item.message.content[0] for item in build_transcript(first)]
-    assert [getattr(block, "text", "")[:12] for block in shown] == [
-        "The conversa",
-        "And through ",
-        "The Vltava.",
-        "And through ",
-    ]
-    assert len(build_transcript(second)) == 3
-
-
 async def test_a_pi_file_keeps_its_tree(tmp_path: Path) -> None:
     """The branch is pi's: what was left behind is in the file but not on the branch."""
     (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())
@@ -212,7 +184,7 @@ async def test_a_pi_file_keeps_its_tree(tmp_path: Path) -> None:
 
     left = [entry for entry in journal.entries if entry not in journal.branch()]
     assert "Never mind that." in said(left)
-    assert isinstance(left[1], OtherEntry)
+    assert isinstance(left[1], LabelEntry)
     assert any(isinstance(entry, CustomMessageEntry) and entry.content == "Mind the date." for entry in left)
     results = [
         e.message

@@ -6,7 +6,7 @@ import pytest
 
 from nacre.sessions.messages import AssistantMessage, Image, Text, Thinking, ToolCall, Usage, UserMessage
 from nacre.sessions.tokens import ContextMeasure, estimate_message_tokens, measure_context
-from nacre.sessions.transcript import build_transcript
+from nacre.sessions.transcript_view import build_transcript
 from tests.sessions.talk import Branch, answer, user, words
 
 USAGE = Usage(input_tokens=1000, output_tokens=500, cache_read_tokens=200, cache_write_tokens=100)

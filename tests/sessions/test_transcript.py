@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from nacre.sessions.entries import BranchSummaryEntry, entry_from_json
 from nacre.sessions.messages import AssistantMessage, Image, ToolResultMessage, UserMessage, message_text
-from nacre.sessions.transcript import MISSING_RESULT, TranscriptItem, build_transcript, last_compaction
+from nacre.sessions.transcript import TranscriptItem, last_compaction
+from nacre.sessions.transcript_view import MISSING_RESULT, build_transcript
 from tests.sessions.talk import STAMP, Branch, answer, result, user
 
 
