@@ -11,7 +11,7 @@ from nacre.memory.lexical import match_query
 from nacre.memory.schema import migrate
 from nacre.memory.sqlite_connection import Connection, open_connection, transaction
 from nacre.memory.sqlite_words import WordReader
-from nacre.memory.sqlite_writes import replace_file
+from nacre.memory.sqlite_writes import replace_files
 from nacre.memory.store import Scope
 from tests.memory.store_contract import chunk, indexed
 
@@ -25,7 +25,7 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
     migrate(opened)
     texts = [f"common {'middling ' if n % 2 else ''}{'rare' if n == 333 else ''} n{n}" for n in range(600)]
     with transaction(opened):
-        replace_file(opened, indexed(*(chunk(text, ordinal=n) for n, text in enumerate(texts))))
+        replace_files(opened, [indexed(*(chunk(text, ordinal=n) for n, text in enumerate(texts)))])
     yield opened
     opened.close()
 
