@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from nacre.sessions.entries import (
+    BranchSummaryEntry,
     CompactionEntry,
     CustomEntry,
     CustomMessageEntry,
     Entry,
+    LabelEntry,
     MessageEntry,
     SessionHeader,
 )
@@ -26,6 +28,9 @@ from nacre.sessions.transcript import TranscriptItem
 from nacre.sessions.transcript_view import TranscriptView
 from nacre.sessions.worker import OrderedWorker
 
+REWIND_TYPE = "nacre.rewind"
+"""The custom entry with which a branch begins whose past was not summed up; its data tells `leftAt`."""
+
 
 class Journal:
     """One transcript. Several journals, in one process or many, may share a file.
@@ -34,8 +39,9 @@ class Journal:
     Every append raises `SessionWriteFailed` when the disk refuses; file and object are unchanged then.
     """
 
-    def __init__(self, file: JournalFile, *, new_id: Callable[[], str]) -> None:
+    def __init__(self, file: JournalFile, *, now: Callable[[], datetime], new_id: Callable[[], str]) -> None:
         self._file = file
+        self._now = now
         self._new_id = new_id
         self._worker = OrderedWorker()
         self._view = TranscriptView()
@@ -61,7 +67,7 @@ class Journal:
             SessionWriteFailed: the system refused to read, lock or write.
         """
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
-        journal = cls(JournalFile(path, fresh_header=header, now=now), new_id=new_id)
+        journal = cls(JournalFile(path, fresh_header=header, now=now), now=now, new_id=new_id)
 
         def load() -> None:
             journal._file.load()
@@ -97,9 +103,22 @@ class Journal:
         return self._file.notices
 
     @property
+    def leaf_id(self) -> str | None:
+        """The id of the newest entry, whose child the next one will be."""
+        return self._file.tree.leaf_id
+
+    @property
     def compaction_count(self) -> int:
         """How many compactions the branch has."""
         return self._file.tree.compaction_count
+
+    def label(self, entry_id: str) -> str | None:
+        """The name that was last given to an entry, if it was not taken away again."""
+        return self._file.tree.label(entry_id)
+
+    def labelled(self, label: str) -> str | None:
+        """The id of the entry that carries a name; of several the one that got it last."""
+        return self._file.tree.labelled(label)
 
     def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
         """The entries from the root to the newest one, or to `leaf_id`, as they are now.
@@ -195,3 +214,63 @@ class Journal:
             )
 
         return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def append_label(self, target_id: str, label: str | None) -> LabelEntry:
+        """Gives an entry a name, or takes it away; the last one given holds.
+
+        Raises:
+            ValueError: there is no entry of that id.
+        """
+        self.branch(target_id)
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> LabelEntry:
+            return LabelEntry(
+                id=entry_id, parent_id=parent_id, timestamp=timestamp, target_id=target_id, label=label
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def rewind(self, leaf_id: str | None, *, summary: str = "") -> BranchSummaryEntry | CustomEntry:
+        """Goes back: the next entry becomes a child of `leaf_id`, or a new root when that is `None`.
+
+        The branch that is left stays in the file. A `summary` of it is shown to the model. One entry is
+        written in any case, so that the next opening of the file goes on at the same place.
+
+        Raises:
+            ValueError: there is no entry of that id.
+        """
+        self.branch(leaf_id)
+        left_at = self.leaf_id
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> BranchSummaryEntry | CustomEntry:
+            left = {"leftAt": left_at}
+            if not summary.strip():
+                return CustomEntry(
+                    id=entry_id, parent_id=parent_id, timestamp=timestamp, custom_type=REWIND_TYPE, data=left
+                )
+            return BranchSummaryEntry(
+                id=entry_id,
+                parent_id=parent_id,
+                timestamp=timestamp,
+                from_id=leaf_id or "root",
+                summary=summary,
+                details=left,
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id, parent_id=leaf_id))
+
+    async def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
+        """Writes a new transcript with the branch to `leaf_id`, and names this one as its parent.
+
+        Raises:
+            ValueError: there is no entry of that id.
+            SessionCorrupt: there is a file at `path` already.
+            SessionWriteFailed: the system refused; no file was left.
+        """
+        header = SessionHeader(
+            id=session_id,
+            timestamp=timestamp_text(self._now()),
+            cwd=self.header.cwd,
+            parent_session=str(self.path),
+        )
+        await self._worker.run(lambda: self._file.copy_branch(leaf_id, path, header))

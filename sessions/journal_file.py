@@ -1,23 +1,22 @@
 """A transcript file and what was read of it, kept in step. Blocking; `journal.py` runs it on threads.
 
 Edge: the only code that writes `.jsonl`. A file is read line by line, so that its size does not
-matter, and appended to. It is never rewritten, with three exceptions, each after a copy was set aside:
-a torn end is cut off, a file without a header is written anew from the entries that could be read,
-and a file of an older format is brought to the present one.
+matter, and appended to. It is never rewritten: `readable_file.py` tells of the files that are written
+anew before they are read, and here a torn end is cut off after a copy was set aside.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from nacre.sessions.branch_copy import branch_copy
 from nacre.sessions.durable import (
     copies_set_aside,
     locked,
@@ -28,12 +27,12 @@ from nacre.sessions.durable import (
     set_aside,
     write_all,
 )
-from nacre.sessions.entries import FORMAT_VERSION, Entry, SessionHeader, header_from_json
-from nacre.sessions.entry_writing import entry_to_json, header_to_json
-from nacre.sessions.errors import SessionCorrupt, SessionVersionUnknown
-from nacre.sessions.lines import Line, read_lines, split_lines, timestamp_text, to_line
+from nacre.sessions.entries import Entry, SessionHeader
+from nacre.sessions.entry_writing import entry_to_json
+from nacre.sessions.errors import SessionCorrupt
+from nacre.sessions.lines import Line, read_lines, timestamp_text, to_line
 from nacre.sessions.linking import EntryLinker
-from nacre.sessions.migration import migrated
+from nacre.sessions.readable_file import readable_header
 from nacre.sessions.tree import EntryTree
 
 _NEVER_READ = (0, 0)
@@ -100,32 +99,30 @@ class JournalFile:
             self._linker.add(entry)
             return entry
 
+    def copy_branch(self, leaf_id: str | None, path: Path, header: SessionHeader) -> None:
+        """Writes the branch to `leaf_id` into a new file, whole or not at all.
+
+        Raises:
+            ValueError: there is no entry of that id.
+            SessionCorrupt: there is a file at `path` already.
+        """
+        with self._busy, locked(self.path), locked(path):
+            self._catch_up()
+            if path.exists():
+                raise SessionCorrupt(f"{path} is there already, so nothing was copied to it. Try again.")
+            with reading(self.path) as file:
+                copy = branch_copy(
+                    read_lines(file), self.tree, source_id=self.header.id, leaf_id=leaf_id, header=header
+                )
+                replace_file(path, b"".join(map(to_line, copy)))
+
     def _load(self) -> None:
-        header = self._readable_header()
+        header, notices = readable_header(self.path, fresh_header=self._fresh_header, now=self._now)
+        self.notices += notices
         linker = EntryLinker(header.id)
         self._take(linker, start_bytes=0)
         self.header, self._linker = header, linker
         self._remember()
-
-    def _readable_header(self) -> SessionHeader:
-        """The header of a file that can be read on; writes, salvages or migrates the file first."""
-        first = self._first_value()
-        if first is None and not self._has_content():
-            replace_file(self.path, to_line(header_to_json(self._fresh_header)))
-            return self._fresh_header
-        header = header_from_json(first) if first is not None else None
-        header = self._not_newer(header) if header is not None else self._salvage()
-        return header if header.version == FORMAT_VERSION else self._migrate(header)
-
-    def _first_value(self) -> Mapping[str, Any] | None:
-        with suppress(FileNotFoundError), reading(self.path) as file:
-            return next((line.value for line in read_lines(file) if line.value is not None), None)
-        return None
-
-    def _has_content(self) -> bool:
-        with suppress(FileNotFoundError), reading(self.path) as file:
-            return any(True for _ in read_lines(file))
-        return False
 
     def _catch_up(self) -> bool:
         """Under the lock: reads on, or anew when the file is another one or has become shorter."""
@@ -208,50 +205,8 @@ class JournalFile:
                 f"copies are in {aside.name}.",
             )
 
-    def _salvage(self) -> SessionHeader:
-        """Sets the whole file aside and writes it anew: a header first, then the readable entries."""
-        data = self._reread()
-        values = [line for line in split_lines(data) if line.value is not None]
-        headers = (header_from_json(line.value) for line in values if line.value is not None)
-        header = self._not_newer(next(filter(None, headers), self._fresh_header))
-        entries = [line.data for line in values if line.value and line.value["type"] != "session"]
-        aside = set_aside(self.path, data, now=self._now)
-        head = to_line(header_to_json(header))
-        replace_file(self.path, head + b"".join(entry + b"\n" for entry in entries))
-        self.notices += (
-            f"{self.path.name} had no valid header; it was set aside as {aside.name} "
-            f"and {len(entries)} entries that could be read were taken over.",
-        )
-        return header
-
-    def _not_newer(self, header: SessionHeader) -> SessionHeader:
-        if header.version > FORMAT_VERSION:
-            raise SessionVersionUnknown(
-                f"{self.path} has format version {header.version}; this program reads up to "
-                f"{FORMAT_VERSION}. Use a newer Nacre for it, or move the file away. It was left as it is."
-            )
-        return header
-
-    def _migrate(self, header: SessionHeader) -> SessionHeader:
-        """Keeps the file of an older format aside and writes it anew in the present one."""
-        data = self._reread()
-        lines = split_lines(data)
-        aside = set_aside(self.path, data, now=self._now, mark=f"v{header.version}")
-        replace_file(self.path, b"".join(map(to_line, migrated(lines, header))))
-        left_out = sum(line.value is None for line in lines)
-        self.notices += (
-            f"{self.path.name} was brought from format version {header.version} to {FORMAT_VERSION}; "
-            f"the file as it was is kept as {aside.name}"
-            + (f", with {left_out} unreadable line(s) that were left out." if left_out else "."),
-        )
-        return replace(header, version=FORMAT_VERSION)
-
     def _is_known(self, facts: os.stat_result) -> bool:
         return (facts.st_dev, facts.st_ino) == self._identity and facts.st_size == self._size_bytes
-
-    def _reread(self) -> bytes:
-        with reading(self.path) as file:
-            return file.read()
 
     def _remember(self) -> None:
         with reported("read", self.path):
