@@ -5,11 +5,13 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 128 + n ended by signal
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -26,6 +28,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     "init": ("nacre.runtime.cli.init", "Make the state folder and the workspace."),
 }
 _DEFAULT_COMMAND = "chat"
+_COLLECT_AFTER_OBJECTS = 10_000
 
 
 class LazyGroup(click.Group):
@@ -66,12 +69,26 @@ def nacre(context: click.Context) -> int | None:
         return code
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The `nacre` program: runs one command and exits with its code."""
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The `nacre` program: runs one command and ends the process with its code."""
+    # Imports make many objects that stay; looking through them again and again was a tenth of a command.
+    gc.set_threshold(_COLLECT_AFTER_OBJECTS)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    sys.exit(_run(arguments))
+    _leave(_run(arguments))
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process at once. Commands close what they opened; taking the interpreter apart object by
+    object, as a usual exit does, took a tenth of a second more."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):  # no stream at all, one that broke, or was closed
+            code = code or 1
+    logging.shutdown()
+    os._exit(code)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -82,10 +99,15 @@ def _run(arguments: Sequence[str] | None) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return 130
+    except SystemExit as end:  # click's way out when nobody reads the output any more
+        return _code(end.code)
     except ConfigError as error:
         return _failed(error, 2)
     except AgentError as error:
         return _failed(error, 1)
+    except OSError as error:
+        log.info("the system refused", exc_info=True)
+        return _failed(f"Nacre stopped, because the system refused something: {error}.", 1)
     except Exception as error:
         # A bug: the trace belongs into the log, a sentence onto the screen.
         log.exception("the program broke off")
