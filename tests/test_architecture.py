@@ -210,9 +210,8 @@ def test_every_prompt_is_sent_by_somebody() -> None:
 def test_help_is_cheap(tmp_path: Path) -> None:
     """`nacre --help` imports none of the slow libraries."""
     script = (
-        "import sys\nfrom nacre.runtime.cli.main import main\n"
-        "sys.argv = ['nacre', '--help']\n"
-        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "import sys\nfrom nacre.runtime.cli.main import nacre\n"
+        "nacre.main(['--help'], standalone_mode=False)\n"
         f"print('HEAVY', sorted(set(sys.modules) & {HEAVY!r}))"
     )
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

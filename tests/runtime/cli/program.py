@@ -21,9 +21,9 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """The variables of a fresh login with this home folder, and nothing of the test run's own."""
+    """The variables of a fresh login with this home folder; of the test run's own, where programs lie."""
     return {
-        "PATH": os.environ["PATH"],
+        **{name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ},
         "HOME": str(home),
         "LANG": "C.UTF-8",
         "TZ": "UTC",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 from nacre import __version__
 from nacre.runtime import config
 from nacre.runtime.cli.main import nacre
-from tests.runtime.cli.program import run_nacre
+from tests.runtime.cli.program import environment, run_nacre
 
 HEAVY = (
     "apsw",
@@ -119,3 +120,39 @@ def test_each_command_module_has_a_command() -> None:
     """What `main.py` imports by name is there."""
     for name in nacre.list_commands(click.Context(nacre)):
         assert isinstance(import_module(f"nacre.runtime.cli.{name}").command, click.Command)
+
+
+def test_a_reader_that_went_away_ends_the_program_quietly(tmp_path: Path) -> None:
+    """`nacre … | head` leaves no complaint behind."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    run = subprocess.run(
+        [sys.executable, "-m", "nacre", "init"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(tmp_path),
+        timeout=60,
+    )
+    os.close(writer)
+
+    assert (run.returncode, run.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no disk that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["init"]])
+def test_output_that_cannot_be_written_is_a_sentence_and_code_1(tmp_path: Path, arguments: list[str]) -> None:
+    """A full disk behind standard output is said on standard error, without a trace."""
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "nacre", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(tmp_path),
+            timeout=60,
+        )
+
+    assert run.returncode == 1
+    assert run.stderr.startswith("Nacre stopped, because the system refused something: ")
+    assert run.stderr.count("\n") == 1
