@@ -1,9 +1,13 @@
-"""A process of its own that works on an index, to be killed by a test at any moment.
+"""A process of its own that works on an index, and dies or is killed at a chosen moment.
 
-    python -m tests.memory.crash_driver index|rebuild|migrate|churn <folder> [version or seconds]
+    python -m tests.memory.crash_driver index|rebuild <folder> [statement|"publish <seconds>"]
+    python -m tests.memory.crash_driver migrate <folder> <version>
+    python -m tests.memory.crash_driver churn <folder> <seconds>
 
-`index` and `rebuild` print a line for each step; `migrate` kills itself inside the migration to a version;
-`churn` writes notes, syncs and searches until its time is over, and prints what went wrong.
+`index` and `rebuild` print how many statements SQLite ran; with a number they kill themselves at that
+statement, full-text index's own included, with `publish` so long after a rebuilt index began to be copied.
+`migrate` kills itself inside the migration to a version. `churn` writes notes, syncs and searches until its
+time is over, and prints what went wrong.
 """
 
 from __future__ import annotations
@@ -13,8 +17,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
+
+import apsw
 
 from nacre.memory.schema import migrate
 from nacre.memory.sqlite_connection import open_connection
@@ -37,13 +45,43 @@ def tell(*words: object) -> None:
     sys.stdout.flush()
 
 
-async def sync(root: Path, *, force: bool) -> None:
-    """Syncs once and tells each step."""
+class Watch:
+    """Counts the statements of every connection, and kills the process at the chosen moment."""
+
+    def __init__(self, moment: str) -> None:
+        self.statements = 0
+        word, _, seconds = moment.partition(" ")
+        self._die_at = int(word) if word.isdigit() else 0
+        self._die_after_seconds = float(seconds) if word == "publish" else None
+        self._copies = 0
+
+    def connected(self, connection: apsw.Connection) -> None:
+        """Follows one more connection."""
+        connection.trace_v2(apsw.SQLITE_TRACE_STMT, self._statement)
+
+    def _statement(self, event: dict[str, Any]) -> None:
+        self.statements += 1
+        if self.statements == self._die_at:
+            _die()
+        if event["sql"] == "DETACH live":
+            self._copies += 1
+            # Vectors are copied into the hidden index when it is begun, and again before it is published.
+            if self._copies == 2 and self._die_after_seconds is not None:
+                threading.Timer(self._die_after_seconds, _die).start()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def sync(root: Path, *, force: bool, moment: str) -> None:
+    """Syncs once, unless it dies in the middle."""
+    watch = Watch(moment)
+    apsw.connection_hooks.append(watch.connected)
     engine = await open_engine(root, embedder=WordEmbedder())
-    tell("open")
-    await engine.sync(reason="cli", force=force, progress=lambda step: tell(step.stage, step.completed))
+    await engine.sync(reason="cli", force=force)
     await engine.close()
-    tell("done")
+    tell("statements", watch.statements)
 
 
 def die_in_migration(root: Path, version: int) -> None:
@@ -51,7 +89,7 @@ def die_in_migration(root: Path, version: int) -> None:
 
     def between(reached: int) -> None:
         if reached == version:
-            os.kill(os.getpid(), signal.SIGKILL)
+            _die()
 
     (root / "state").mkdir(exist_ok=True)
     migrate(open_connection(root / "state" / "main.sqlite"), between=between)
@@ -86,7 +124,7 @@ def main() -> None:
     elif mode == "churn":
         asyncio.run(churn(root, float(sys.argv[3])))
     else:
-        asyncio.run(sync(root, force=mode == "rebuild"))
+        asyncio.run(sync(root, force=mode == "rebuild", moment=" ".join(sys.argv[3:])))
 
 
 if __name__ == "__main__":

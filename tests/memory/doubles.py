@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -75,12 +75,16 @@ class ArrayEmbedder(WordEmbedder):
 
     async def embed_query(self, text: str) -> Sequence[float]:
         """The vector of a question."""
-        vector: Sequence[float] = np.array(await super().embed_query(text), dtype=np.float32)
-        return vector
+        return _array(await super().embed_query(text))
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One vector for each text."""
-        return [np.array(vector, dtype=np.float32) for vector in await super().embed_documents(texts)]
+        return [_array(vector) for vector in await super().embed_documents(texts)]
+
+
+def _array(vector: Sequence[float]) -> Sequence[float]:
+    # numpy does not call its arrays sequences, though they are long enough and give numbers
+    return cast("Sequence[float]", np.array(vector, dtype=np.float32))
 
 
 class RefusingEmbedder(WordEmbedder):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import signal
-import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from nacre.memory.sqlite_connection import open_connection, quick_check
 from tests.memory.crash_driver import start
 from tests.memory.doubles import WordEmbedder, open_engine, workspace
 
+INDEX = Path("state", "main.sqlite")
 QUESTIONS = ("note 7 cats", "word31 word32", "note 390")
 
 
@@ -61,41 +63,73 @@ async def _answers(folder: Path) -> list[list[tuple[str, int, float]]]:
     return answers
 
 
-def _kill_after(process: subprocess.Popen[str], lines: int, seconds: float) -> None:
-    """Kills a driver when it has told `lines` steps, and `seconds` more."""
-    assert process.stdout is not None
-    for _ in range(lines):
-        if not process.stdout.readline():
-            break
-    try:
-        process.wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-    process.communicate()
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """A folder `index` with notes only, a folder `rebuild` with an index of them, and what that says."""
+
+    root: Path
+    answers: list[list[tuple[str, int, float]]]
+    content: list[tuple[object, ...]]
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Before:
+    """Made once for all kills, each of which works on a copy."""
+    root = tmp_path_factory.mktemp("before")
+    for name in ("index", "rebuild"):
+        (root / name).mkdir()
+        _notes(root / name)
+    answers = asyncio.run(_answers(root / "rebuild"))
+    return Before(root=root, answers=answers, content=_content(root / "rebuild" / INDEX))
+
+
+def _killed(before: Before, mode: str, moment: str, folder: Path) -> None:
+    """A copy of what was before, as a kill at this moment leaves it."""
+    shutil.copytree(before.root / mode, folder)
+    process = start(mode, folder, moment)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == -signal.SIGKILL, output
+
+
+def _assert_whole(killed: Path, before: Before) -> None:
+    """Whatever was done is sound; the next sync completes it, so that it equals a fresh index."""
+    index = killed / INDEX
+    if index.exists() and index.stat().st_size:
+        _content(index)
+    assert asyncio.run(_answers(killed)) == before.answers
+    assert _content(index) == before.content
+    assert not list(index.parent.glob("*.rebuild*"))
+    assert not list(index.parent.glob("*.corrupt*"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["index", "rebuild"])
-def test_a_kill_at_any_moment_leaves_a_sound_index(tmp_path: Path, mode: str) -> None:
-    """After each of several kills the index opens and answers; in the end it equals a fresh one."""
-    killed, fresh = tmp_path / "killed", tmp_path / "fresh"
-    for folder in (killed, fresh):
-        folder.mkdir()
-        _notes(folder)
-    expected = asyncio.run(_answers(fresh))
-    if mode == "rebuild":
-        asyncio.run(_answers(killed))
-    for lines, seconds in ((1, 0.02), (2, 0.0), (5, 0.01), (8, 0.05), (12, 0.1), (20, 0.15)):
-        _kill_after(start(mode, killed), lines, seconds)
-        if (killed / "state" / "main.sqlite").exists():
-            _content(killed / "state" / "main.sqlite")
-        if mode == "rebuild":
-            assert asyncio.run(_answers(killed)) == expected
+def test_a_kill_at_any_moment_leaves_a_sound_index(tmp_path: Path, before: Before, mode: str) -> None:
+    """Killed at statements all over the work: what is there is sound, and the next sync completes it."""
+    shutil.copytree(before.root / mode, tmp_path / "whole")
+    output = start(mode, tmp_path / "whole").communicate(timeout=60)[0]
+    statements = int(output.split("statements ")[1])
 
-    assert asyncio.run(_answers(killed)) == expected
-    assert _content(killed / "state" / "main.sqlite") == _content(fresh / "state" / "main.sqlite")
-    assert not list((killed / "state").glob("*.rebuild*"))
-    assert not list((killed / "state").glob("*.corrupt*"))
+    for moment in (*(statements * part // 9 for part in range(1, 9)), statements - 3, statements - 1):
+        folder = tmp_path / str(moment)
+        _killed(before, mode, str(moment), folder)
+        if mode == "rebuild":
+            # The old index answers, or the new one: the notes are the same.
+            assert _content(folder / INDEX) == before.content
+        _assert_whole(folder, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.003, 0.006])
+def test_a_kill_while_a_rebuild_is_published_leaves_one_index(
+    tmp_path: Path, before: Before, seconds: float
+) -> None:
+    """In the middle of the copy readers have the old index, after it the new one, never a mixture."""
+    folder = tmp_path / "killed"
+    _killed(before, "rebuild", f"publish {seconds}", folder)
+
+    assert _content(folder / INDEX) == before.content
+    _assert_whole(folder, before)
 
 
 @pytest.mark.slow
@@ -116,4 +150,4 @@ def test_two_processes_share_one_index(tmp_path: Path) -> None:
         assert "locked" not in output, output
         assert int(output.split("rounds ")[1]) > 3
     asyncio.run(_answers(tmp_path))
-    _content(tmp_path / "state" / "main.sqlite")
+    _content(tmp_path / INDEX)

@@ -200,7 +200,7 @@ async def test_other_chunking_rebuilds_behind_the_old_index(tmp_path: Path) -> N
 
 async def test_progress_is_told(tmp_path: Path) -> None:
     """Progress rises to its total, with a guess of the time that is left."""
-    workspace(tmp_path, {f"memory/{number}.md": "words" for number in range(150)})
+    workspace(tmp_path, {f"memory/{number}.md": "words" for number in range(600)})
     engine = await open_engine(tmp_path)
     told: list[SyncProgress] = []
 
@@ -208,7 +208,7 @@ async def test_progress_is_told(tmp_path: Path) -> None:
 
     assert len(told) > 1
     assert [item.completed for item in told] == sorted(item.completed for item in told)
-    assert (told[-1].completed, told[-1].total, told[-1].eta_seconds) == (150, 150, 0)
+    assert (told[-1].completed, told[-1].total, told[-1].eta_seconds) == (600, 600, 0)
     await engine.close()
 
 
