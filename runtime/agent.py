@@ -15,18 +15,17 @@ from nacre.memory.paths import PathOutsideRoot
 from nacre.memory.workspace import TemplateMissing
 from nacre.runtime.app import AgentParts, assemble, disassemble
 from nacre.runtime.clock import Clock
-from nacre.runtime.command_turn import run_command
-from nacre.runtime.commands import parse_command
 from nacre.runtime.config import load_config, process_environment
 from nacre.runtime.errors import AgentError, TurnBroken, TurnCancelled
 from nacre.runtime.events import Event, ReplyReady, Silence, TurnFailed, Warned
+from nacre.runtime.hooks import Hooks
 from nacre.runtime.ids import NewId, random_id
 from nacre.runtime.inbound import Inbound, Reply
 from nacre.runtime.loop import Emit
+from nacre.runtime.message_turn import run_message
 from nacre.runtime.model import ChatModel
 from nacre.runtime.open_session import OpenSession, open_session
 from nacre.runtime.routing import Route, route
-from nacre.runtime.turn import run_turn
 from nacre.sessions.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -83,6 +82,7 @@ class Agent:
             )
         except (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing) as error:
             raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
+        parts.lifecycle.finish_left_over()
         return cls(parts)
 
     @property
@@ -104,6 +104,11 @@ class Agent:
     def workspace(self) -> Path:
         """The folder with the notes."""
         return self._parts.turn.workspace
+
+    @property
+    def hooks(self) -> Hooks:
+        """Where handlers are registered, for example `agent.hooks.on("session_end", handler)`."""
+        return self._parts.hooks
 
     async def respond(self, inbound: Inbound) -> Reply | None:
         """Runs one turn and gives its reply, or `None` when the assistant stays silent.
@@ -172,6 +177,7 @@ class Agent:
             task.cancel()
         try:
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._parts.lifecycle.close()
         finally:
             await disassemble(self._parts)
 
@@ -218,25 +224,12 @@ class Agent:
             session = await self._open(where)
             parts.turn.told.once("", parts.turn.index.notices, emit)
             parts.turn.told.once(session.session_id, session.notices, emit)
-            command = parse_command(inbound.text) if session.policy.is_owner else None
-            if command is not None:
-                reply = await run_command(
-                    command,
-                    session,
-                    inbound,
-                    parts.turn,
-                    emit,
-                    begin_new=lambda: self._open(where, fresh=True),
-                )
-            elif inbound.text.strip() or inbound.attachments:
-                reply = await run_turn(session, inbound, inbound.text, parts.turn, emit)
-            else:
-                reply = None
-            parts.turn.on_said()
-            if reply is None:
-                emit(Silence(session_key=session.key, session_id=session.session_id))
-            else:
-                emit(ReplyReady(reply=reply))
+            try:
+                ending = await run_message(session, inbound, where, parts.turn, parts.lifecycle, emit)
+                parts.turn.on_said()
+                emit(ending)
+            finally:
+                parts.lifecycle.finish(where.key)
 
     def _forget(self, lane: str, task: asyncio.Task[None]) -> None:
         self._running[lane].discard(task)
@@ -252,7 +245,7 @@ class Agent:
         except (AgentError, SessionError):
             return ""
 
-    async def _open(self, where: Route, *, fresh: bool = False) -> OpenSession:
+    async def _open(self, where: Route) -> OpenSession:
         turn = self._parts.turn
         return await open_session(
             where,
@@ -260,7 +253,6 @@ class Agent:
             journals=turn.journals,
             now=turn.now,
             new_id=turn.new_id,
-            fresh=fresh,
         )
 
 

@@ -9,9 +9,11 @@ from nacre.memory.workspace import WorkspaceReport, ensure_workspace
 from nacre.runtime.budget import TIGHT_WINDOW_TOKENS, ContextBudget, resolve_budget
 from nacre.runtime.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.config import AGENT_ID, Config
+from nacre.runtime.hooks import Hooks
 from nacre.runtime.ids import NewId
 from nacre.runtime.journals import Journals
 from nacre.runtime.lanes import Lanes
+from nacre.runtime.lifecycle import Lifecycle
 from nacre.runtime.model import ChatModel
 from nacre.runtime.models.litellm_model import LiteLLMModel
 from nacre.runtime.models.offline import OfflineModel
@@ -20,6 +22,7 @@ from nacre.runtime.open_memory import open_memory
 from nacre.runtime.settings import AgentSettings
 from nacre.runtime.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.turn import TurnParts
+from nacre.sessions.endings import EndingFolder
 
 LANE_WAIT_SECONDS = 600.0
 
@@ -31,6 +34,8 @@ class AgentParts:
     agent_id: str
     turn: TurnParts
     lanes: Lanes
+    hooks: Hooks
+    lifecycle: Lifecycle
     notices: tuple[str, ...]
 
 
@@ -71,12 +76,15 @@ async def assemble(
         sleep=asyncio.sleep,
         count_tokens=count_tokens,
     )
+    lanes = Lanes(config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    hooks = Hooks()
+    endings = EndingFolder(config.state_dir / "agents" / AGENT_ID / "endings", now=now)
     return AgentParts(
         agent_id=AGENT_ID,
         turn=turn,
-        lanes=Lanes(
-            config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS
-        ),
+        lanes=lanes,
+        hooks=hooks,
+        lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
         notices=(*config.notices, *_notices(workspace), *_window_notices(budget)),
     )
 

@@ -15,9 +15,13 @@ from nacre.runtime.commands import (
     status_text,
 )
 from nacre.runtime.inbound import Inbound, Reply
+from nacre.runtime.lifecycle import last_said_at, started_at
 from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession
-from nacre.runtime.turn import TurnParts, prepare, run_turn
+from nacre.runtime.session_end import leave_session
+from nacre.runtime.turn import TurnParts, answer_turn, prepare, run_turn
+from nacre.sessions.endings import EndReason
+from nacre.sessions.freshness import NextReset
 
 
 async def run_command(
@@ -27,7 +31,8 @@ async def run_command(
     parts: TurnParts,
     emit: Emit,
     *,
-    begin_new: Callable[[], Awaitable[OpenSession]],
+    begin_next: Callable[[EndReason], Awaitable[OpenSession]],
+    next_reset: NextReset | None,
 ) -> Reply | None:
     """Runs one command and gives its reply; `/new` with text goes on as a turn of the new session."""
     if command.name == "help":
@@ -35,16 +40,36 @@ async def run_command(
     if command.name == "unknown":
         return _said(session, f"There is no command {command.rest}. These are the commands:\n{HELP_TEXT}")
     if command.name == "status":
-        return _said(session, await _status(session, inbound, parts, emit))
+        return _said(session, await _status(session, inbound, parts, emit, next_reset))
     if command.name == "compact":
         return await _compact(command.rest, session, inbound, parts, emit)
-    fresh = session
-    if session.has_messages:
-        await (await prepare(session, inbound, parts, emit)).window.flush_before_leaving()
-        fresh = await begin_new()
-    if command.rest or inbound.attachments:
-        return await run_turn(fresh, inbound, command.rest, parts, emit)
-    return _said(fresh, f"✅ New session started · model: {parts.model.name}")
+    return await _fresh(command, session, inbound, parts, emit, begin_next)
+
+
+async def _fresh(
+    command: Command,
+    session: OpenSession,
+    inbound: Inbound,
+    parts: TurnParts,
+    emit: Emit,
+    begin_next: Callable[[EndReason], Awaitable[OpenSession]],
+) -> Reply | None:
+    """`/new` and `/reset`. A session in which nothing was said yet is fresh already."""
+    reason: EndReason = "reset" if command.name == "reset" else "new"
+    if not session.has_messages:
+        if command.rest or inbound.attachments:
+            return await run_turn(session, inbound, command.rest, parts, emit)
+        return _said(session, _started(parts))
+    fresh = await leave_session(
+        session, inbound, command.rest, parts, emit, begin_next=lambda: begin_next(reason)
+    )
+    if fresh.has_messages:
+        return await answer_turn(fresh, inbound, parts, emit)
+    return _said(fresh, _started(parts))
+
+
+def _started(parts: TurnParts) -> str:
+    return f"✅ New session started · model: {parts.model.name}"
 
 
 async def _compact(focus: str, session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> Reply:
@@ -56,7 +81,9 @@ async def _compact(focus: str, session: OpenSession, inbound: Inbound, parts: Tu
     return _said(session, compaction_text(ended, parts.budget))
 
 
-async def _status(session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> str:
+async def _status(
+    session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit, next_reset: NextReset | None
+) -> str:
     measure = await (await prepare(session, inbound, parts, emit)).window.measure()
     files, chunks, mode, problem = await _memory_facts(session, parts)
     return status_text(
@@ -76,6 +103,9 @@ async def _status(session: OpenSession, inbound: Inbound, parts: TurnParts, emit
             memory_mode=mode,
             memory_problem=problem,
             now=parts.now(),
+            started_at=started_at(session) if session.has_messages else None,
+            last_said_at=last_said_at(session) if session.has_messages else None,
+            next_reset=next_reset,
         )
     )
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from nacre.runtime.budget import ContextBudget
 from nacre.runtime.events import CompactionEnded
+from nacre.sessions.freshness import NextReset
 
 CommandName: TypeAlias = Literal["new", "reset", "compact", "status", "help", "unknown"]
 
@@ -63,6 +64,7 @@ def parse_command(text: str) -> Command | None:
 class StatusFacts:
     """What `/status` shows. Tokens are an estimate while no provider has reported any.
 
+    A session in which nothing was said has neither times nor a next reset.
     `workspace` is empty where others read along: the path tells the owner's account name.
     """
 
@@ -81,6 +83,9 @@ class StatusFacts:
     memory_mode: str
     memory_problem: str
     now: datetime
+    started_at: datetime | None = None
+    last_said_at: datetime | None = None
+    next_reset: NextReset | None = None
 
 
 def status_text(facts: StatusFacts) -> str:
@@ -97,10 +102,36 @@ def status_text(facts: StatusFacts) -> str:
         f"🧹 Compactions: {facts.compactions} · last flush: {facts.last_flush}",
         f"📝 Memory: {memory}" + (f" · {facts.memory_problem}" if facts.memory_problem else ""),
         f"🧵 Session: {facts.session_key} · {facts.session_id}",
+        f"⏳ {session_age_text(facts)}",
     ]
     if facts.workspace:
         lines.append(f"📁 Workspace: {facts.workspace}")
     return "\n".join(lines)
+
+
+def session_age_text(facts: StatusFacts) -> str:
+    """How old the session is, and when it is over by itself."""
+    if facts.started_at is None or facts.last_said_at is None:
+        return "Nothing has been said in this session yet"
+    ages = [
+        f"Begun {short_age(facts.now - facts.started_at)} ago",
+        f"last words {short_age(facts.now - facts.last_said_at)} ago",
+    ]
+    coming = facts.next_reset
+    if coming is None:
+        return " · ".join([*ages, "no reset"])
+    if coming.at.timestamp() <= facts.now.timestamp():
+        return " · ".join([*ages, f"{coming.cause} reset with the next message"])
+    return " · ".join([*ages, f"{coming.cause} reset {coming.at.strftime('%Y-%m-%d %H:%M')}"])
+
+
+def short_age(age: timedelta) -> str:
+    """A span of time as people read it: `0m`, `45m`, `3h 5m`, `2d 4h`."""
+    minutes = max(0, int(age.total_seconds()) // 60)
+    hours, days = minutes // 60, minutes // 1440
+    if days:
+        return f"{days}d {hours % 24}h"
+    return f"{hours}h {minutes % 60}m" if hours else f"{minutes}m"
 
 
 def compaction_text(ended: CompactionEnded, budget: ContextBudget) -> str:

@@ -1,6 +1,6 @@
 """What a turn tells while it runs, in the order it happens. Frozen values; a public contract.
 
-A turn yields any number of the first seven kinds and ends with exactly one of `ReplyReady`,
+A turn yields any number of the first eight kinds and ends with exactly one of `ReplyReady`,
 `Silence` or `TurnFailed`.
 """
 
@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from nacre.runtime.errors import AgentError
 from nacre.runtime.inbound import Reply
+from nacre.sessions.freshness import ResetCause
 
 CompactionReason: TypeAlias = Literal["threshold", "overflow", "manual"]
 FlushStatus: TypeAlias = Literal["written", "nothing", "fallback", "failed"]
@@ -72,6 +73,18 @@ class CompactionEnded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SessionReset:
+    """The session was over by itself before this message, which is the first of a fresh one.
+
+    `previous_session_id` is the one that is over: its transcript stays, and it can be gone back to.
+    """
+
+    reason: ResetCause
+    session_id: str
+    previous_session_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelRetried:
     """A model call failed in a way that passes; it is asked again after `delay_seconds`."""
 
@@ -115,6 +128,7 @@ Event: TypeAlias = (
     | ToolEnded
     | FlushEnded
     | CompactionEnded
+    | SessionReset
     | ModelRetried
     | Warned
     | ReplyReady

@@ -31,8 +31,12 @@ class Lanes:
         self._waiting: dict[str, int] = {}
 
     @asynccontextmanager
-    async def enter(self, session_key: str, *, on_wait: Callable[[str], None]) -> AsyncIterator[None]:
+    async def enter(
+        self, session_key: str, *, on_wait: Callable[[str], None], wait_seconds: float | None = None
+    ) -> AsyncIterator[None]:
         """Holds the session's lane. `on_wait` gets one sentence when another process keeps it busy.
+
+        `wait_seconds` is how long to wait for another process, unless it is as long as usual.
 
         Raises:
             SessionInUse: another process kept the lane for longer than this agent waits.
@@ -40,7 +44,8 @@ class Lanes:
         lock = self._locks.setdefault(session_key, asyncio.Lock())
         self._waiting[session_key] = self._waiting.get(session_key, 0) + 1
         try:
-            async with lock, self._across_processes(session_key, on_wait):
+            longest = self._wait_seconds if wait_seconds is None else wait_seconds
+            async with lock, self._across_processes(session_key, on_wait, longest):
                 yield
         finally:
             self._waiting[session_key] -= 1
@@ -49,7 +54,7 @@ class Lanes:
 
     @asynccontextmanager
     async def _across_processes(
-        self, session_key: str, on_wait: Callable[[str], None]
+        self, session_key: str, on_wait: Callable[[str], None], wait_seconds: float
     ) -> AsyncIterator[None]:
         from filelock import FileLock, Timeout
 
@@ -62,10 +67,10 @@ class Lanes:
                 lock.acquire(blocking=False)
                 break
             except Timeout:
-                if waited_seconds >= self._wait_seconds:
+                if waited_seconds >= wait_seconds:
                     raise SessionInUse(
                         f"Another process has been in a turn of session {session_key!r} for over "
-                        f"{self._wait_seconds:.0f} seconds. "
+                        f"{wait_seconds:.0f} seconds. "
                         "Try again when it is done, or use another session."
                     ) from None
                 await self._sleep(POLL_SECONDS)

@@ -207,10 +207,17 @@ class OpenSession:
         self.record = await self._updated(lambda record: replace(record, aborted_last_run=True))
 
     async def _updated(self, change: Callable[[SessionRecord], SessionRecord]) -> SessionRecord:
-        def checked(record: SessionRecord | None) -> SessionRecord:
-            return change(replace(record or self.record, updated_at_ms=self.now_ms()))
+        """The session's line in the index after a change; the key's line is another's once it is over."""
 
-        return await self._index.update(self.key, checked) or self.record
+        def checked(record: SessionRecord | None) -> SessionRecord | None:
+            if record is None or record.session_id != self.session_id:
+                return record
+            return change(replace(record, updated_at_ms=self.now_ms()))
+
+        now_there = await self._index.update(self.key, checked)
+        if now_there is not None and now_there.session_id == self.session_id:
+            return now_there
+        return change(self.record)
 
 
 def is_flush(entry: Entry) -> bool:
@@ -243,22 +250,22 @@ async def open_session(
             "of what was said before, only the notes are left.",
         )
     policy = route.policy
-    begun_private = _begun_private(journal.entries)
-    if begun_private and not policy.is_private:
+    in_private = begun_private(journal.entries)
+    if in_private and not policy.is_private:
         record, journal = await opened(fresh=True)
-        begun_private = None
-    if begun_private is None:
+        in_private = None
+    if in_private is None:
         await journal.append_custom(
             SESSION_ENTRY, {"key": route.key, "chatKind": policy.chat_kind, "private": policy.is_private}
         )
-    elif not begun_private:
+    elif not in_private:
         policy = replace(policy, session_key_is_private=False)
     return OpenSession(
         route.key, policy=policy, journal=journal, record=record, index=index, now=now, notices=notices
     )
 
 
-def _begun_private(entries: Sequence[Entry]) -> bool | None:
+def begun_private(entries: Sequence[Entry]) -> bool | None:
     """Whether a session was begun by its owner in private; `None` when it does not say."""
     for entry in entries:
         if isinstance(entry, CustomEntry) and entry.custom_type == SESSION_ENTRY:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasGenerator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic.alias_generators import to_camel
 
 from nacre.memory.settings import MemorySearchSettings
+from nacre.runtime.reset_settings import IdleMinutes, ResetByType, ResetSettings, channel_name, reset_triggers
+from nacre.runtime.settings_section import SettingsSection as _Section
 from nacre.sessions.errors import SessionKeyInvalid
+from nacre.sessions.freshness import ResetPolicy, SessionType, reset_policy
 from nacre.sessions.keys import canonical_key
 
 FLUSH_SOFT_THRESHOLD_TOKENS = 4_000
@@ -40,16 +43,6 @@ def _usable_main_key(text: str) -> str:
     except SessionKeyInvalid as error:
         raise ValueError(str(error)) from error
     return text
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="allow",
-        hide_input_in_errors=True,  # a key in the wrong place must not stand in a trace
-        populate_by_name=True,
-        alias_generator=AliasGenerator(validation_alias=to_camel),
-    )
 
 
 class MemoryFlushSettings(_Section):
@@ -129,6 +122,26 @@ class SessionSettings(_Section):
     """One person's ids on several channels, each as `channel:id`, under one name."""
     store: str = ""
     """The index file; transcripts lie beside it. `~` is the home folder, `{agentId}` the agent's id."""
+    reset: ResetSettings = ResetSettings()
+    reset_by_type: ResetByType = ResetByType()
+    reset_by_channel: Mapping[Annotated[str, AfterValidator(channel_name)], ResetSettings] = Field(
+        default_factory=dict
+    )
+    idle_minutes: IdleMinutes | None = None
+    """Older name of `session.reset.idleMinutes`; alone it means `idle` mode."""
+    reset_triggers: Annotated[tuple[str, ...], AfterValidator(reset_triggers)] = ("/new", "/reset")
+    """Words that the owner begins a fresh session with, alone or before a text; case does not matter."""
+
+    def reset_policy(self, kind: SessionType, channel: str) -> ResetPolicy:
+        """What holds for a session of this kind on this channel."""
+        return reset_policy(
+            kind=kind,
+            channel=channel,
+            base=self.reset.rule() if "reset" in self.model_fields_set else None,
+            by_type=self.reset_by_type.rules(),
+            by_channel={name: reset.rule() for name, reset in self.reset_by_channel.items()},
+            idle_minutes=self.idle_minutes,
+        )
 
 
 class MemorySettings(_Section):

@@ -8,7 +8,6 @@ room; nothing here decides what a chat may see (`policy.py`) or when history is 
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -22,7 +21,8 @@ from nacre.runtime.errors import ContextOverflow
 from nacre.runtime.events import ModelRetried, Warned
 from nacre.runtime.file_tools import file_tools
 from nacre.runtime.ids import NewId
-from nacre.runtime.inbound import Attachment, Inbound, Reply
+from nacre.runtime.inbound import Inbound, Reply
+from nacre.runtime.inbound_message import inbound_message
 from nacre.runtime.journals import Journals
 from nacre.runtime.loop import Ask, Emit, held_to_contract, run_loop
 from nacre.runtime.memory_tools import memory_tools
@@ -36,21 +36,9 @@ from nacre.runtime.silence import is_silent, without_token
 from nacre.runtime.tools import Tool, Toolbox
 from nacre.runtime.window import Window, WindowParts
 from nacre.sessions.index import SessionIndex
-from nacre.sessions.messages import (
-    AssistantMessage,
-    Image,
-    Message,
-    Text,
-    UserMessage,
-    message_text,
-)
+from nacre.sessions.messages import AssistantMessage, Message, message_text
 
 log = logging.getLogger(__name__)
-
-IMAGE_TYPES = ("image/gif", "image/jpeg", "image/png", "image/webp")
-"""The image types that the large providers have in common."""
-MAX_IMAGE_BYTES = 3_750_000
-"""5 MB as base64, the least that a large provider takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +133,17 @@ async def run_turn(
     Raises:
         ModelError: no answer could be had; the words and all that followed are on disk.
     """
+    await write_down(session, inbound, text)
+    return await answer_turn(session, inbound, parts, emit)
+
+
+async def write_down(session: OpenSession, inbound: Inbound, text: str) -> None:
+    """Puts a person's words, and what came with them, on disk."""
     await session.say(inbound_message(text, inbound.attachments, timestamp_ms=session.now_ms()))
+
+
+async def answer_turn(session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> Reply | None:
+    """The rest of a turn whose words are on disk; see `run_turn`."""
     prepared = await prepare(session, inbound, parts, emit)
     conversation = TurnConversation(session, prepared, parts, emit)
     try:
@@ -211,30 +209,6 @@ class TurnConversation:
     def now_ms(self) -> int:
         """The present moment in milliseconds since the epoch."""
         return self._session.now_ms()
-
-
-def inbound_message(text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int) -> UserMessage:
-    """A person's message: images that models take as images, other files by name.
-
-    An image that a provider refuses would be refused again on every later turn of the session.
-    """
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    named = [
-        f"[attachment {file.name!r}, {file.mime_type}, {len(file.data)} bytes: not readable here]"
-        for file in attachments
-        if not _is_readable_image(file)
-    ]
-    images = [
-        Image(data=base64.b64encode(file.data).decode("ascii"), mime_type=file.mime_type.lower())
-        for file in attachments
-        if _is_readable_image(file)
-    ]
-    words = "\n".join(part for part in (clean, *named) if part)
-    return UserMessage(content=(*((Text(text=words),) if words else ()), *images), timestamp_ms=timestamp_ms)
-
-
-def _is_readable_image(file: Attachment) -> bool:
-    return file.mime_type.lower() in IMAGE_TYPES and 0 < len(file.data) <= MAX_IMAGE_BYTES
 
 
 def _tools(policy: ChatPolicy, parts: TurnParts, *, cites: bool) -> tuple[Tool, ...]:

@@ -11,6 +11,7 @@ from nacre.runtime.events import (
     Event,
     FlushEnded,
     ModelRetried,
+    SessionReset,
     Silence,
     ToolEnded,
     ToolStarted,
@@ -39,6 +40,10 @@ def event_line(event: Event) -> Line | None:
             return f"· history compacted {before} → {after} tokens", "dim"
         case CompactionEnded():
             return f"· history was not compacted: {one_line(event.problem)}", "warning"
+        case SessionReset(reason="daily"):
+            return "· a new day, a fresh session; what was said before is kept", "dim"
+        case SessionReset():
+            return "· after a long silence, a fresh session; what was said before is kept", "dim"
         case ModelRetried():
             seconds = f"{event.delay_seconds:.1f}".removesuffix(".0")
             return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nacre.runtime.inbound import Attachment
-from nacre.runtime.turn import MAX_IMAGE_BYTES, inbound_message
+from nacre.runtime.inbound_message import MAX_IMAGE_BYTES, inbound_message
 from nacre.sessions.messages import Image, Text, message_text
 
 

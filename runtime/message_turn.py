@@ -1,0 +1,56 @@
+"""One message of an open session: a command, the first words of a fresh session, or a plain turn."""
+
+from __future__ import annotations
+
+from nacre.runtime.command_turn import run_command
+from nacre.runtime.commands import parse_command
+from nacre.runtime.events import ReplyReady, Silence
+from nacre.runtime.inbound import Inbound, Reply
+from nacre.runtime.lifecycle import Lifecycle
+from nacre.runtime.loop import Emit
+from nacre.runtime.open_session import OpenSession
+from nacre.runtime.routing import Route
+from nacre.runtime.session_end import leave_session
+from nacre.runtime.turn import TurnParts, answer_turn, run_turn
+from nacre.sessions.endings import EndReason
+
+
+async def run_message(
+    session: OpenSession, inbound: Inbound, where: Route, parts: TurnParts, lifecycle: Lifecycle, emit: Emit
+) -> ReplyReady | Silence:
+    """Answers a message. Only words to the assistant find a session over: a command is about the present one.
+
+    Raises:
+        AgentError: the message could not be answered; words to the assistant are on disk.
+    """
+    present = session
+
+    async def begin_next(reason: EndReason) -> OpenSession:
+        nonlocal present
+        present = await lifecycle.begin_next(session, where, reason, channel=inbound.channel, emit=emit)
+        return present
+
+    reply: Reply | None = None
+    command = parse_command(inbound.text) if session.policy.is_owner else None
+    if command is not None:
+        reply = await run_command(
+            command,
+            session,
+            inbound,
+            parts,
+            emit,
+            begin_next=begin_next,
+            next_reset=lifecycle.next_reset(session, inbound),
+        )
+    elif inbound.text.strip() or inbound.attachments:
+        cause = lifecycle.reset_due(session, inbound)
+        if cause is None:
+            reply = await run_turn(session, inbound, inbound.text, parts, emit)
+        else:
+            fresh = await leave_session(
+                session, inbound, inbound.text, parts, emit, begin_next=lambda: begin_next(cause)
+            )
+            reply = await answer_turn(fresh, inbound, parts, emit)
+    if reply is None:
+        return Silence(session_key=present.key, session_id=present.session_id)
+    return ReplyReady(reply=reply)
