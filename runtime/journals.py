@@ -10,7 +10,9 @@ from nacre.sessions.errors import SessionError
 from nacre.sessions.journal import Journal
 
 MOST_KEPT = 8
-"""A long transcript takes tens of megabytes once read, so only those of the latest sessions are kept."""
+MOST_KEPT_BYTES = 64_000_000
+"""A transcript in memory takes about one and a half times its file, so only the latest ones are kept: so
+many, and of them no more than this together. The one in use always is."""
 
 
 class Journals:
@@ -32,9 +34,13 @@ class Journals:
             path, session_id=session_id, cwd=self._workspace, now=self._now, new_id=self._new_id
         )
         self._kept[path] = journal
-        while len(self._kept) > MOST_KEPT:
+        while len(self._kept) > 1 and self._is_too_much():
             del self._kept[next(iter(self._kept))]
         return journal
+
+    def _is_too_much(self) -> bool:
+        kept_bytes = sum(journal.size_bytes for journal in self._kept.values())
+        return len(self._kept) > MOST_KEPT or kept_bytes > MOST_KEPT_BYTES
 
     async def _caught_up(self, journal: Journal | None) -> Journal | None:
         if journal is None:

@@ -167,7 +167,7 @@ def is_misshapen(entry: Entry) -> bool:
     if not isinstance(entry, OtherEntry) or str(entry.raw.get("type")) not in _READERS:
         return False
     message = entry.raw.get("message")
-    return not (isinstance(message, Mapping) and message.get("role") in FOREIGN_ROLES)
+    return not (isinstance(message, dict) and message.get("role") in FOREIGN_ROLES)
 
 
 def blocks_text(content: object) -> str:
@@ -184,7 +184,7 @@ def blocks_text(content: object) -> str:
 
 
 def _is_text(block: object) -> bool:
-    return isinstance(block, Mapping) and block.get("type") == "text"
+    return isinstance(block, dict) and block.get("type") == "text"
 
 
 _Place: TypeAlias = tuple[str, str | None, str]
@@ -193,7 +193,7 @@ _Place: TypeAlias = tuple[str, str | None, str]
 
 def _message(raw: Mapping[str, Any], place: _Place) -> Entry | None:
     message = raw.get("message")
-    read = message_from_json(message) if isinstance(message, Mapping) else None
+    read = message_from_json(message) if isinstance(message, dict) else None
     if read is None:
         return None
     entry_id, parent_id, timestamp = place
@@ -272,7 +272,7 @@ def _label(raw: Mapping[str, Any], place: _Place) -> Entry | None:
 
 def _details(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
     details = raw.get("details")
-    return details if isinstance(details, Mapping) else None
+    return details if isinstance(details, dict) else None
 
 
 _READERS = {

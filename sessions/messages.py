@@ -7,7 +7,7 @@ a transcript; times are milliseconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -190,7 +190,7 @@ def message_from_json(raw: Mapping[str, Any]) -> Message | None:
             content=_text_and_images(raw.get("content")),
             is_error=bool(raw.get("isError")),
             timestamp_ms=timestamp_ms,
-            details=details if isinstance(details, Mapping) else None,
+            details=details if isinstance(details, dict) else None,
         )
     return None
 
@@ -200,7 +200,7 @@ def _assistant_from_json(raw: Mapping[str, Any], timestamp_ms: int) -> Assistant
     blocks: list[Text | Thinking | ToolCall] = []
     if isinstance(content, str):
         blocks.append(Text(text=content))
-    elif isinstance(content, Sequence):
+    elif isinstance(content, list | tuple):
         blocks.extend(block for block in map(_assistant_block, content) if block is not None)
     elif content is not None:
         raise ValueError(f"an assistant message's content is {type(content).__name__}, not text or blocks")
@@ -219,7 +219,7 @@ def _assistant_from_json(raw: Mapping[str, Any], timestamp_ms: int) -> Assistant
 
 
 def _assistant_block(raw: object) -> Text | Thinking | ToolCall | None:
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         return None
     kind = raw.get("type")
     if kind == "text":
@@ -235,7 +235,7 @@ def _assistant_block(raw: object) -> Text | Thinking | ToolCall | None:
         return ToolCall(
             id=str(raw.get("id") or ""),
             name=str(raw.get("name") or ""),
-            arguments=arguments if isinstance(arguments, Mapping) else {},
+            arguments=arguments if isinstance(arguments, dict) else {},
             invalid_arguments=None if invalid is None else str(invalid),
         )
     return None
@@ -246,12 +246,12 @@ def _text_and_images(content: object) -> tuple[Text | Image, ...]:
         return ()
     if isinstance(content, str):
         return (Text(text=content),)
-    if not isinstance(content, Sequence):
+    if not isinstance(content, list | tuple):
         raise ValueError(f"a message's content is {type(content).__name__}, not text or blocks")
     blocks: list[Text | Image] = []
     for raw in content:
-        if isinstance(raw, Mapping) and raw.get("type") == "text":
+        if isinstance(raw, dict) and raw.get("type") == "text":
             blocks.append(Text(text=str(raw.get("text") or "")))
-        elif isinstance(raw, Mapping) and raw.get("type") == "image":
+        elif isinstance(raw, dict) and raw.get("type") == "image":
             blocks.append(Image(data=str(raw.get("data") or ""), mime_type=str(raw.get("mimeType") or "")))
     return tuple(blocks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nacre.runtime.journals import MOST_KEPT, Journals
+from nacre.runtime.journals import MOST_KEPT, MOST_KEPT_BYTES, Journals
 from nacre.runtime.testing import Clock, CountingIds, ScriptedModel, says
 from nacre.sessions.messages import message_text, user_message
 from tests.runtime.agents import opened, said, transcript_file
@@ -33,6 +33,18 @@ async def test_only_the_latest_transcripts_are_kept(tmp_path: Path) -> None:
     first = await kept.open(tmp_path / "0.jsonl", session_id="0")
     for number in range(1, MOST_KEPT + 1):
         await kept.open(tmp_path / f"{number}.jsonl", session_id=str(number))
+    assert await kept.open(tmp_path / "0.jsonl", session_id="0") is not first
+
+
+async def test_long_transcripts_make_room_for_each_other(tmp_path: Path) -> None:
+    """Of transcripts that are large together only the one in use stays in memory."""
+    kept = journals(tmp_path)
+    first = await kept.open(tmp_path / "0.jsonl", session_id="0")
+    await first.append_message(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
+    assert await kept.open(tmp_path / "0.jsonl", session_id="0") is first
+    second = await kept.open(tmp_path / "1.jsonl", session_id="1")
+    await second.append_message(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
+    assert await kept.open(tmp_path / "1.jsonl", session_id="1") is second
     assert await kept.open(tmp_path / "0.jsonl", session_id="0") is not first
 
 
