@@ -77,11 +77,17 @@ async def measure(folder: Path, dimensions: int) -> None:
     vectors = [await embedder.embed_query(text) for text in questions]
     await timed(
         "· full-text part",
-        [lambda query=query: store.lexical(query, limit=60, scope=MEMORY) for query in asked],
+        [
+            lambda query=query: store.read(lambda moment: moment.lexical(query, limit=60, scope=MEMORY))
+            for query in asked
+        ],
     )
     await timed(
         "· vector part",
-        [lambda vector=vector: store.nearest(vector, limit=60, scope=MEMORY) for vector in vectors],
+        [
+            lambda vector=vector: store.read(lambda moment: moment.nearest(vector, limit=60, scope=MEMORY))
+            for vector in vectors
+        ],
     )
     await store.close()
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import date
+from datetime import date, datetime
 
-from nacre.memory.records import Chunk
+from nacre.memory.records import ChunkPlace
 
 _DAYS_A_SECOND = 1 / 86_400
 _DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
@@ -40,22 +40,18 @@ def note_day(path: str) -> date | None:
         return None
 
 
-def is_evergreen(chunk: Chunk) -> bool:
+def is_evergreen(place: ChunkPlace) -> bool:
     """Curated memory and undated files under `memory/`, which never fade."""
-    path = chunk.path.replace("\\", "/").removeprefix("./")
-    return chunk.source == "memory" and note_day(path) is None and _EVERGREEN.match(path) is not None
+    path = place.path.replace("\\", "/").removeprefix("./")
+    return place.source == "memory" and note_day(path) is None and _EVERGREEN.match(path) is not None
 
 
-def chunk_decay(
-    chunk: Chunk, *, today: date, half_life_days: float, modified_seconds_ago: float | None
-) -> float:
-    """The factor for one chunk: by the day in its path, else by the file's age; 1 for evergreen files.
-
-    `modified_seconds_ago` is the age of the file's last change, `None` when not known: then nothing fades.
-    """
-    day = note_day(chunk.path)
+def chunk_decay(place: ChunkPlace, *, now: datetime, half_life_days: float) -> float:
+    """The factor for one chunk: by the day in its path, else by its file's last change; 1 if evergreen."""
+    day = note_day(place.path)
     if day is not None:
-        return decay_factor((today - day).days, half_life_days)
-    if is_evergreen(chunk) or modified_seconds_ago is None:
+        return decay_factor((now.date() - day).days, half_life_days)
+    if is_evergreen(place):
         return 1.0
-    return decay_factor(modified_seconds_ago * _DAYS_A_SECOND, half_life_days)
+    seconds = now.timestamp() - place.changed_at_ns / 1e9
+    return decay_factor(seconds * _DAYS_A_SECOND, half_life_days)

@@ -25,10 +25,10 @@ from nacre.memory.records import (
     SyncProgress,
     SyncReport,
 )
-from nacre.memory.searching import Answer, Question, answer
+from nacre.memory.searching import Answer, EmbedderInUse, Question, search
 from nacre.memory.settings import MemorySearchSettings
 from nacre.memory.status import describe
-from nacre.memory.store import Scope
+from nacre.memory.store import Scope, Snapshot
 from nacre.memory.sync_files import Corpus
 from nacre.memory.syncing import Syncing
 from nacre.memory.watcher import Watcher
@@ -109,7 +109,6 @@ class MemoryEngine:
         started = time.perf_counter()
         await self._freshen()
         usual, allowed = self._settings.query, self._settings.sources
-        vectors, problem = await self._syncing.query_vectors()
         question = Question(
             text=query,
             max_results=max(1, max_results) if max_results is not None else usual.max_results,
@@ -121,16 +120,15 @@ class MemoryEngine:
             ),
             explain=explain,
             settings=usual,
-            vectors=vectors,
-            scale=self._syncing.cosine_scale,
+            embedder=self._embedder_in_use(),
             now=self._now(),
         )
-        result: Answer = await self._syncing.with_store(lambda store: answer(store, question))
+        result = await search(self._read, question)
         embedder = self._plan.embedder
         return SearchReport(
             hits=result.hits,
             mode=result.mode,
-            degraded=result.degraded or problem,
+            degraded=result.degraded,
             provider=embedder.provider if embedder else "none",
             model=embedder.model if embedder else "",
             stale=self._syncing.stale,
@@ -210,6 +208,15 @@ class MemoryEngine:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._syncing.close()
+
+    async def _read(self, work: Callable[[Snapshot], Answer]) -> Answer:
+        return await self._syncing.with_store(lambda store: store.read(work))
+
+    def _embedder_in_use(self) -> EmbedderInUse | None:
+        vectors = self._syncing.query_vectors
+        if vectors is None:
+            return None
+        return EmbedderInUse(vectors=vectors, identity=self._plan.identity, key=self._plan.embedder_key)
 
     async def _freshen(self) -> None:
         """Gives a pending update a moment, unless one has been running for longer already."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nacre.memory.lexical import HEX, MatchQuery, inflected_stem, normalise
@@ -25,24 +24,23 @@ _COMBINING = re.compile("[\u0300-\u036f]+")
 _FOLDABLE = re.compile("[\u00aa-\u024f\u0300-\u036f\u0370-\u052f\u1e00-\u1fff\ufb00-\ufb06\uff00-\uffef]")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TextEvidence:
-    """The query's terms in one text. `lines` holds the terms' numbers, for each line that has any.
+    """The query's terms in one text, by their numbers: `terms` in all of it, `lines` for each line with any.
 
-    `exact` says that an identifier or a quoted phrase of the query stands in the text.
+    Lines count from 0. `exact` says that an identifier or a quoted phrase of the query stands in the text.
     """
 
-    lines: tuple[frozenset[int], ...]
+    terms: frozenset[int]
+    lines: Mapping[int, frozenset[int]]
     exact: bool
-
-    @property
-    def terms(self) -> frozenset[int]:
-        """Every term that the text has."""
-        return frozenset().union(*self.lines)
 
 
 class Finder:
-    """Looks for one query's terms in many texts. Plain string search: patterns took ten times as long."""
+    """Looks for one query's terms in many texts, at each text once.
+
+    Plain string search: patterns took ten times as long.
+    """
 
     def __init__(self, query: MatchQuery) -> None:
         self.terms = tuple(dict.fromkeys(filter(None, (stem(fold(term)) for term in query.terms))))
@@ -50,18 +48,30 @@ class Finder:
             _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
             for name in filter(None, map(fold, (*query.identifiers, *query.phrases)))
         ]
+        self._looked_at: dict[str, TextEvidence] = {}
 
     def look(self, text: str) -> TextEvidence:
         """The evidence in `text`."""
-        folded = fold(text)
-        ends = list(_positions(folded, "\n"))
+        found = self._looked_at.get(text)
+        if found is None:
+            found = self._looked_at[text] = self._look(fold(text))
+        return found
+
+    def _look(self, folded: str) -> TextEvidence:
         lines: dict[int, set[int]] = {}
         for number, term in enumerate(self.terms):
-            for at in _positions(folded, term):
-                if not term.isascii() or _is_form_of(folded, at, term):
-                    lines.setdefault(bisect_left(ends, at), set()).add(number)
+            whole_words = term.isascii()
+            line = last = 0
+            at = folded.find(term)
+            while at >= 0:
+                if not whole_words or _is_form_of(folded, at, term):
+                    line += folded.count("\n", last, at)
+                    last = at
+                    lines.setdefault(line, set()).add(number)
+                at = folded.find(term, at + len(term))
         return TextEvidence(
-            lines=tuple(frozenset(found) for found in lines.values()),
+            terms=frozenset().union(*lines.values()),
+            lines={line: frozenset(found) for line, found in lines.items()},
             exact=any(name.stands_in(folded) for name in self._names),
         )
 
@@ -123,22 +133,26 @@ def stem(word: str) -> str:
     return word
 
 
-def rarity(evidence: Sequence[TextEvidence], term_count: int) -> list[float]:
-    """How much each term tells about these texts: high for what few of them have, as in BM25's idf."""
+def rarity(evidence: Collection[TextEvidence], term_count: int) -> list[float]:
+    """How much each term tells about these texts, as a share of the whole query.
+
+    High for what few of them have, as in BM25's idf; all of them sum to 1.
+    """
     counts = [0] * term_count
     for item in evidence:
         for at in item.terms:
             counts[at] += 1
     total = len(evidence)
-    return [math.log(1 + (total + 0.5) / (count + 0.5)) for count in counts]
-
-
-def share(terms: frozenset[int], weights: Sequence[float]) -> float:
-    """The part of a query's whole weight, 0…1, that these terms carry."""
+    weights = [math.log(1 + (total + 0.5) / (count + 0.5)) for count in counts]
     whole = sum(weights)
-    return sum(weights[at] for at in terms) / whole if whole else 0.0
+    return [weight / whole for weight in weights]
+
+
+def share(terms: Iterable[int], weights: Sequence[float]) -> float:
+    """The part of a query, 0…1, that these terms carry; `weights` is its `rarity`."""
+    return sum(map(weights.__getitem__, terms))
 
 
 def best_line_share(evidence: TextEvidence, weights: Sequence[float]) -> float:
     """The share of the line that has most of the query."""
-    return max((share(line, weights) for line in evidence.lines), default=0.0)
+    return max((share(line, weights) for line in evidence.lines.values()), default=0.0)

@@ -8,14 +8,14 @@ formula of the first description, kept because owners may depend on it. Pure ari
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from nacre.memory.cosine_scale import DEFAULT_SCALE, CosineScale
-from nacre.memory.evidence import Finder, TextEvidence, best_line_share, rarity, share
-from nacre.memory.lexical import MatchQuery
+from nacre.memory.evidence import TextEvidence, best_line_share, rarity, share
 from nacre.memory.query_dates import DayRange, closeness
-from nacre.memory.records import Chunk
+from nacre.memory.records import ChunkPlace
+from nacre.memory.store import Scores
 
 EVIDENCE_POOL = 20
 """How many of the best lexical candidates are read line by line."""
@@ -31,27 +31,35 @@ _WORD_AMONG_FEW = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A chunk that one list or both proposed. Ranks count from 1; `lexical_score` is −bm25."""
+class Candidates:
+    """What both lists found: `words`, −bm25, and `nearest`, cosines, by chunk id and each best first.
 
-    chunk_id: int
-    chunk: Chunk
-    lexical_rank: int | None = None
-    lexical_score: float | None = None
-    vector_rank: int | None = None
-    cosine: float | None = None
+    `cosines` has every candidate's that is known, `evidence` what the best of `words` have of the query, best
+    first. `places` says where candidates stand; it may be empty when neither days nor decay ask for it.
+    """
+
+    words: Scores
+    nearest: Scores
+    cosines: Scores
+    evidence: Mapping[int, TextEvidence]
+    places: Mapping[int, ChunkPlace] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> Iterable[int]:
+        """Every candidate once."""
+        return {**self.words, **self.nearest}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What the candidates are weighed against.
 
-    `query` is `None` when words were not searched. `chunk_count` is the size of the index; `legible` the
-    share of the query that the embedder can read; weights sum to 1, and the seeds' 0.7 and 0.3 stand for the
-    measured mix.
+    `term_count` is how many terms the evidence can have, `None` when words were not asked for. `chunk_count`
+    is the size of the index; `legible` the share of the query that the embedder can read; weights sum to 1,
+    and the seeds' 0.7 and 0.3 stand for the measured mix.
     """
 
-    query: MatchQuery | None
+    term_count: int | None
     days: tuple[DayRange, ...] = ()
     chunk_count: int
     legible: float = 1.0
@@ -60,50 +68,43 @@ class Asked:
     text_weight: float = 0.3
 
 
-def fuse(candidates: Sequence[Candidate], asked: Asked) -> dict[int, float]:
+def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     """The score of each candidate by chunk id, 0…1, whatever the number of results asked for."""
-    if not candidates:
+    if not found.words and not found.nearest:
         return {}
-    finder = Finder(asked.query) if asked.query is not None else None
-    evidence = look_at(candidates, finder)
-    weights = rarity(list(evidence.values()), len(finder.terms) if finder else 0)
-    top = max((item.lexical_score or 0.0 for item in candidates), default=0.0)
-    covered = max((share(item.terms, weights) for item in list(evidence.values())[:6]), default=0.0)
-    related = {
-        item.chunk_id: asked.scale.relatedness(item.cosine) for item in candidates if item.cosine is not None
-    }
+    evidence = found.evidence
+    weights = rarity(evidence.values(), asked.term_count or 0)
+    top = max(found.words.values(), default=0.0)
+    best_texts = list(evidence.values())[:6]
+    covered = max((share(item.terms, weights) for item in best_texts), default=0.0)
+    related = {chunk_id: asked.scale.relatedness(cosine) for chunk_id, cosine in found.cosines.items()}
     mix = vector_share(covered, sorted(related.values(), reverse=True), asked, words=top > 0)
     nearest = max(related.values(), default=0.0)
-    fits = {item.chunk_id: closeness(item.chunk.date, asked.days) for item in candidates}
+    lines = {chunk_id: best_line_share(item, weights) for chunk_id, item in evidence.items()}
+    fits = _fits(found.places, asked.days)
     mixed: dict[int, float] = {}
-    for item in candidates:
-        words = 0.0
-        if item.lexical_score and top > 0:
-            found = evidence.get(item.chunk_id)
-            line = best_line_share(found, weights) if found else 0.0
-            words = (item.lexical_score / top + _LINE_WEIGHT * line) / (1 + _LINE_WEIGHT)
-        meaning = related.get(item.chunk_id, 0.0) / nearest if nearest else 0.0
-        mixed[item.chunk_id] = (1 - mix) * words + mix * meaning + _DATE_WEIGHT * fits[item.chunk_id]
-    matched = max((len(item.terms) for item in list(evidence.values())[:6]), default=0)
-    strength = lexical_strength(top, asked.chunk_count, matched) if asked.query is not None else None
+    for chunk_id in found.ids:
+        bm25 = found.words.get(chunk_id)
+        words = (bm25 / top + _LINE_WEIGHT * lines.get(chunk_id, 0.0)) / (1 + _LINE_WEIGHT) if bm25 else 0.0
+        meaning = related.get(chunk_id, 0.0) / nearest if nearest else 0.0
+        mixed[chunk_id] = (1 - mix) * words + mix * meaning + _DATE_WEIGHT * fits.get(chunk_id, 0.0)
+    matched = max((len(item.terms) for item in best_texts), default=0)
+    strength = lexical_strength(top, asked.chunk_count, matched) if asked.term_count is not None else None
     sure = confidence(strength, covered, nearest if related else None, asked.legible)
-    sure = max(sure, 0.6 * max(fits.values()))
+    sure = max(sure, 0.6 * max(fits.values(), default=0.0))
     best = max(mixed.values()) or 1.0
     scores = {chunk_id: sure * math.sqrt(value / best) for chunk_id, value in mixed.items()}
-    for chunk_id, found in evidence.items():
-        if found.exact:
+    for chunk_id, item in evidence.items():
+        if item.exact:
             scores[chunk_id] = EXACT_FLOOR + (1 - EXACT_FLOOR) * scores[chunk_id]
     return scores
 
 
-def look_at(candidates: Sequence[Candidate], finder: Finder | None) -> Mapping[int, TextEvidence]:
-    """The lines of the best lexical candidates, by chunk id, best candidate first."""
-    if finder is None:
+def _fits(places: Mapping[int, ChunkPlace], days: tuple[DayRange, ...]) -> dict[int, float]:
+    """How well the chunks' days fit the days that the query names; empty when it names none."""
+    if not days:
         return {}
-    ranked = sorted(
-        (item for item in candidates if item.lexical_rank), key=lambda item: item.lexical_rank or 0
-    )
-    return {item.chunk_id: finder.look(item.chunk.text) for item in ranked[:EVIDENCE_POOL]}
+    return {chunk_id: closeness(place.date, days) for chunk_id, place in places.items()}
 
 
 def vector_share(covered: float, related: Sequence[float], asked: Asked, *, words: bool) -> float:
@@ -148,20 +149,18 @@ def confidence(strength: float | None, covered: float, nearest: float | None, le
     return _logistic(max(words, (1 - 0.4 * legible) * words + 0.6 * legible * meaning))
 
 
-def seed_scores(candidates: Sequence[Candidate], asked: Asked) -> dict[int, float]:
+def seed_scores(found: Candidates, asked: Asked) -> dict[int, float]:
     """The first description's formula: `vectorWeight · cosine + textWeight · 1 / (1 + max(0, bm25))`.
 
     FTS5's bm25 is never positive, so every lexical hit gets 1 for its words. When one list did not take part
     at all, the other has the whole weight.
     """
-    has_words = any(item.lexical_score is not None for item in candidates)
-    has_vectors = any(item.cosine is not None for item in candidates)
-    vector_weight = asked.vector_weight if has_words else 1.0
-    text_weight = asked.text_weight if has_vectors else 1.0
+    vector_weight = asked.vector_weight if found.words else 1.0
+    text_weight = asked.text_weight if found.cosines else 1.0
     return {
-        item.chunk_id: vector_weight * (item.cosine or 0.0)
-        + (text_weight * seed_text_score(-item.lexical_score) if item.lexical_score is not None else 0.0)
-        for item in candidates
+        chunk_id: vector_weight * found.cosines.get(chunk_id, 0.0)
+        + (text_weight * seed_text_score(-found.words[chunk_id]) if chunk_id in found.words else 0.0)
+        for chunk_id in found.ids
     }
 
 

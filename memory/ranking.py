@@ -8,161 +8,98 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import datetime
+from itertools import takewhile
 
-from nacre.memory.cosine_scale import DEFAULT_SCALE, CosineScale
 from nacre.memory.decay import chunk_decay
 from nacre.memory.diversity import mmr_order
-from nacre.memory.evidence import Finder, rarity
-from nacre.memory.fusion import Asked, Candidate, fuse, seed_scores
-from nacre.memory.lexical import MatchQuery
-from nacre.memory.query_dates import DayRange
+from nacre.memory.fusion import Asked, Candidates, fuse, seed_scores
 from nacre.memory.records import Chunk, HitExplanation
-from nacre.memory.settings import HybridSettings
-from nacre.memory.snippet import cut_snippet
-from nacre.memory.store import Scored
+from nacre.memory.settings import HybridSettings, TemporalDecaySettings
+from nacre.memory.store import Scores
 
 DIVERSE_POOL = 60
 """How many of the best candidates diversity chooses from."""
-
-_WEIGHING_POOL = 11
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidates:
-    """What both lists found, and what the chunks say. `ages` are seconds since the file last changed."""
-
-    words: Sequence[Scored]
-    nearest: Sequence[Scored]
-    cosines: Mapping[int, float]
-    chunks: Mapping[int, Chunk]
-    chunk_count: int
-    ages: Mapping[int, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What the list is made for."""
-
-    query: MatchQuery | None
-    today: date
-    days: tuple[DayRange, ...] = ()
-    legible: float = 1.0
-    scale: CosineScale = DEFAULT_SCALE
-    max_results: int
-    min_score: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
     """A chunk in its place, with its score and how it came about."""
 
-    chunk: Chunk
+    chunk_id: int
     explanation: HitExplanation
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Placed:
-    item: Candidate
-    fused: float
-    decay: float
-    mmr_rank: int | None = None
-
-    @property
-    def final(self) -> float:
-        return self.fused * self.decay
-
-
-def rank(found: Candidates, wanted: Wanted, settings: HybridSettings) -> list[Ranked]:
-    """The best chunks, at most `max_results`, highest score first."""
-    candidates = _candidates(found)
-    asked = Asked(
-        query=wanted.query,
-        days=wanted.days,
-        chunk_count=found.chunk_count,
-        legible=wanted.legible,
-        scale=wanted.scale,
-        vector_weight=settings.vector_weight,
-        text_weight=settings.text_weight,
-    )
-    fused = (seed_scores if settings.fusion == "seed" else fuse)(candidates, asked)
-    placed = [
-        _Placed(item=item, fused=score, decay=_decay(item, found, wanted, settings))
-        for item in candidates
-        if (score := fused[item.chunk_id]) >= wanted.min_score
-    ]
-    placed.sort(key=_best_first)
-    if settings.mmr.enabled:
-        placed = _diverse(placed[:DIVERSE_POOL], settings.mmr.lambda_, wanted.max_results)
-    return [_ranked(place) for place in placed[: wanted.max_results]]
-
-
-def snippets(ranked: Sequence[Ranked], found: Candidates, query: MatchQuery | None) -> list[str]:
-    """What to show of each chunk."""
-    if query is None:
-        return [cut_snippet(item.chunk.text, None, ()) for item in ranked]
-    finder = Finder(query)
-    first = [
-        found.chunks[item.chunk_id] for item in found.words[:_WEIGHING_POOL] if item.chunk_id in found.chunks
-    ]
-    weights = rarity([finder.look(chunk.text) for chunk in first], len(finder.terms))
-    return [cut_snippet(item.chunk.text, finder, weights) for item in ranked]
-
-
-def _candidates(found: Candidates) -> list[Candidate]:
-    words = {item.chunk_id: (place, item.score) for place, item in enumerate(found.words, start=1)}
-    nearest = {item.chunk_id: place for place, item in enumerate(found.nearest, start=1)}
-    result = []
-    for chunk_id in dict.fromkeys((*words, *nearest)):
-        chunk = found.chunks.get(chunk_id)
-        if chunk is None:
-            continue
-        lexical_rank, lexical_score = words.get(chunk_id, (None, None))
-        result.append(
-            Candidate(
-                chunk_id=chunk_id,
-                chunk=chunk,
-                lexical_rank=lexical_rank,
-                lexical_score=lexical_score,
-                vector_rank=nearest.get(chunk_id),
+def rank(
+    found: Candidates,
+    asked: Asked,
+    settings: HybridSettings,
+    *,
+    count: int,
+    min_score: float,
+    now: datetime,
+) -> list[Ranked]:
+    """The best `count` chunks that are good enough, with those that tie with the last, best first."""
+    fused = (seed_scores if settings.fusion == "seed" else fuse)(found, asked)
+    decays = _decays(found, settings.temporal_decay, now)
+    final = {
+        chunk_id: score * decays.get(chunk_id, 1.0) for chunk_id, score in fused.items() if score >= min_score
+    }
+    order = sorted(final, key=final.__getitem__, reverse=True)
+    last = final[order[:count][-1]] if order else 0.0
+    in_words, in_vectors = _ranks(found.words), _ranks(found.nearest)
+    return [
+        Ranked(
+            chunk_id=chunk_id,
+            explanation=HitExplanation(
+                lexical_rank=in_words.get(chunk_id),
+                lexical_score=found.words.get(chunk_id),
+                vector_rank=in_vectors.get(chunk_id),
                 cosine=found.cosines.get(chunk_id),
-            )
+                fused=fused[chunk_id],
+                decay_factor=decays.get(chunk_id, 1.0),
+                mmr_rank=None,
+                final=final[chunk_id],
+            ),
         )
-    return result
+        for chunk_id in takewhile(lambda chunk_id: final[chunk_id] >= last, order)
+    ]
 
 
-def _decay(item: Candidate, found: Candidates, wanted: Wanted, settings: HybridSettings) -> float:
-    if not settings.temporal_decay.enabled:
-        return 1.0
-    return chunk_decay(
-        item.chunk,
-        today=wanted.today,
-        half_life_days=settings.temporal_decay.half_life_days,
-        modified_seconds_ago=found.ages.get(item.chunk_id),
-    )
+def placed(ranked: Sequence[Ranked], chunks: Mapping[int, Chunk]) -> list[Ranked]:
+    """The same in an order that does not depend on the index: of equals, by path and place in the file."""
+
+    def best_first(item: Ranked) -> tuple[float, str, int]:
+        chunk = chunks[item.chunk_id]
+        return (-item.explanation.final, chunk.path, chunk.ordinal)
+
+    return sorted(ranked, key=best_first)
 
 
-def _diverse(placed: Sequence[_Placed], lambda_: float, max_results: int) -> list[_Placed]:
-    """The first `max_results` that diversity picks, again by score, as the published example shows them."""
-    order = mmr_order([place.item.chunk.text for place in placed], [place.final for place in placed], lambda_)
-    picked = [replace(placed[at], mmr_rank=rank_) for rank_, at in enumerate(order[:max_results], start=1)]
-    return sorted(picked, key=_best_first)
+def diverse(
+    ranked: Sequence[Ranked], chunks: Mapping[int, Chunk], lambda_: float, count: int
+) -> list[Ranked]:
+    """The `count` that diversity picks first, again by score, as the published example shows them."""
+    pool = ranked[:DIVERSE_POOL]
+    texts = [chunks[item.chunk_id].text for item in pool]
+    order = mmr_order(texts, [item.explanation.final for item in pool], lambda_)
+    places = {at: place for place, at in enumerate(order[:count], start=1)}
+    return [
+        replace(item, explanation=replace(item.explanation, mmr_rank=places[at]))
+        for at, item in enumerate(pool)
+        if at in places
+    ]
 
 
-def _best_first(place: _Placed) -> tuple[float, str, int]:
-    return (-place.final, place.item.chunk.path, place.item.chunk.ordinal)
+def _decays(found: Candidates, settings: TemporalDecaySettings, now: datetime) -> dict[int, float]:
+    """The factor of each chunk; empty when decay is off."""
+    if not settings.enabled:
+        return {}
+    return {
+        chunk_id: chunk_decay(place, now=now, half_life_days=settings.half_life_days)
+        for chunk_id, place in found.places.items()
+    }
 
 
-def _ranked(place: _Placed) -> Ranked:
-    item = place.item
-    explanation = HitExplanation(
-        lexical_rank=item.lexical_rank,
-        lexical_score=item.lexical_score,
-        vector_rank=item.vector_rank,
-        cosine=item.cosine,
-        fused=place.fused,
-        decay_factor=place.decay,
-        mmr_rank=place.mmr_rank,
-        final=place.final,
-    )
-    return Ranked(chunk=item.chunk, explanation=explanation)
+def _ranks(scores: Scores) -> dict[int, int]:
+    return {chunk_id: place for place, chunk_id in enumerate(scores, start=1)}

@@ -35,6 +35,19 @@ class Chunk:
     ordinal: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkPlace:
+    """Where a chunk stands and how old it is: what days and decay need of chunks that are never shown.
+
+    `changed_at_ns` is when its file was last changed, in nanoseconds since the epoch.
+    """
+
+    source: Source
+    path: str
+    date: date | None
+    changed_at_ns: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class HitExplanation:
     """How a hit got its place. Ranks count from 1; `None` means that the list did not have the chunk.

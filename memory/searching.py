@@ -1,32 +1,48 @@
-"""From a query to hits: candidates from the store, ranked, cut to snippets. Reads only.
+"""From a query to hits: candidates out of one moment of the index, ranked, cut to snippets. Reads only.
 
-Nothing here waits for a sync; a list that fails leaves the other one's hits and a sentence in `degraded`.
+Nothing here waits for a sync. Without a vector the words answer, with a sentence in `degraded`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 
-from nacre.memory.cosine_scale import CosineScale
+from nacre.memory.evidence import Finder, rarity
+from nacre.memory.fusion import EVIDENCE_POOL, Asked, Candidates
+from nacre.memory.identity import embedder_change, stored_identity
 from nacre.memory.lexical import MatchQuery, match_query
 from nacre.memory.query_dates import named_days
 from nacre.memory.query_vectors import QueryVectors
-from nacre.memory.ranking import Candidates, Ranked, Wanted, rank, snippets
-from nacre.memory.records import SearchHit, SearchMode, citation
+from nacre.memory.ranking import DIVERSE_POOL, Ranked, diverse, placed, rank
+from nacre.memory.records import Chunk, SearchHit, SearchMode, citation
 from nacre.memory.settings import QuerySettings
-from nacre.memory.store import Scope, Scored, Store
+from nacre.memory.snippet import cut_snippet
+from nacre.memory.store import Scope, Snapshot, Vector
+from nacre.memory.sync_vectors import stored_scale
 
 MAX_QUERY_CHARS = 2_000
 POOL = 60
 """Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
 
+_WEIGHING_POOL = 11
+"""How many of the best texts by words say which words are rare, for the snippets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedderInUse:
+    """What embeds questions, and the marks of an index whose vectors can be compared with theirs."""
+
+    vectors: QueryVectors
+    identity: Mapping[str, str]
+    key: str
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a search asks, with every default filled in. `vectors` is `None` when words alone are searched."""
+    """What a search asks, with every default filled in. Without an `embedder` words alone are searched."""
 
     text: str
     max_results: int
@@ -34,8 +50,7 @@ class Question:
     scope: Scope
     explain: bool
     settings: QuerySettings
-    vectors: QueryVectors | None
-    scale: CosineScale
+    embedder: EmbedderInUse | None
     now: datetime
 
 
@@ -48,15 +63,12 @@ class Answer:
     degraded: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Lists:
-    words: Sequence[Scored]
-    nearest: Sequence[Scored]
-    vector: Sequence[float] | None
+Reading = Callable[[Callable[[Snapshot], Answer]], Awaitable[Answer]]
+"""`Store.read`, of the store that is in use."""
 
 
-async def answer(store: Store, question: Question) -> Answer:
-    """Searches the store.
+async def search(read: Reading, question: Question) -> Answer:
+    """Embeds the question if it can, then searches the index in one go.
 
     Raises:
         IndexUnusable, IndexClosed: the store cannot be read.
@@ -64,111 +76,100 @@ async def answer(store: Store, question: Question) -> Answer:
     text = " ".join(question.text.split())[:MAX_QUERY_CHARS]
     if not text or not question.scope.sources:
         return Answer(hits=(), mode="none")
+    embedder = question.embedder
+    vector = await embedder.vectors.vector(text) if embedder is not None else None
+    return await read(lambda snapshot: _answer(snapshot, question, text, vector))
+
+
+def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | None) -> Answer:
+    hybrid, embedder = question.settings.hybrid, question.embedder
     days = named_days(text, question.now.date())
     query = match_query(text, days)
-    lists = await _lists(store, question, text, query)
-    found = await _candidates(store, question, lists)
-    if len(found.chunks) < len({item.chunk_id for item in (*lists.words, *lists.nearest)}):
-        # A rebuild was published between the lists and the chunks.
-        lists = await _lists(store, question, text, query)
-        found = await _candidates(store, question, lists)
-    wanted = Wanted(
-        query=query,
-        today=question.now.date(),
+    meta = snapshot.meta()
+    degraded = _degraded(embedder, meta, vector)
+    if degraded:
+        vector = None
+    finder = Finder(query) if query is not None else None
+    found = _candidates(snapshot, question, query, finder, vector)
+    if days or hybrid.temporal_decay.enabled:
+        found = replace(found, places=snapshot.places(list(found.ids)))
+    asked = Asked(
+        term_count=len(finder.terms) if finder is not None else None,
         days=days,
-        legible=question.vectors.legible(text) if question.vectors else 1.0,
-        scale=question.scale,
-        max_results=question.max_results,
-        min_score=question.min_score,
+        chunk_count=snapshot.chunk_count(),
+        legible=embedder.vectors.legible(text) if embedder is not None else 1.0,
+        scale=stored_scale(meta, embedder.key if embedder is not None else ""),
+        vector_weight=hybrid.vector_weight,
+        text_weight=hybrid.text_weight,
     )
-    ranked = rank(found, wanted, question.settings.hybrid)
-    shown = snippets(ranked, found, query)
-    hits = [_hit(item, snippet, question) for item, snippet in zip(ranked, shown, strict=True)]
-    return Answer(hits=tuple(hits), mode=_mode(question, lists), degraded=_degraded(question, lists))
-
-
-async def _lists(store: Store, question: Question, text: str, query: MatchQuery | None) -> _Lists:
-    words, (nearest, vector) = await asyncio.gather(
-        _by_words(store, question, query), _by_vector(store, question, text)
-    )
-    if vector is not None and not question.settings.hybrid.enabled:
-        words = []
-    return _Lists(words=words, nearest=nearest, vector=vector)
-
-
-async def _by_words(store: Store, question: Question, query: MatchQuery | None) -> Sequence[Scored]:
-    if query is None:
-        return []
-    return await store.lexical(query, limit=_pool(question), scope=question.scope)
-
-
-async def _by_vector(
-    store: Store, question: Question, text: str
-) -> tuple[Sequence[Scored], Sequence[float] | None]:
-    vector = await question.vectors.vector(text) if question.vectors is not None else None
-    if vector is None:
-        return [], None
-    return await store.nearest(vector, limit=_pool(question), scope=question.scope), vector
-
-
-async def _candidates(store: Store, question: Question, lists: _Lists) -> Candidates:
-    ids = list(dict.fromkeys(item.chunk_id for item in (*lists.words, *lists.nearest)))
-    known = {item.chunk_id: item.score for item in lists.nearest}
-    literal = question.settings.hybrid.fusion == "seed"
-    unscored = [] if literal else [chunk_id for chunk_id in ids if chunk_id not in known]
-    chunks, more, count, ages = await asyncio.gather(
-        store.chunks(ids),
-        _cosines(store, lists.vector, unscored),
-        store.chunk_count(),
-        _ages(store, question, ids),
-    )
-    return Candidates(
-        words=lists.words,
-        nearest=lists.nearest,
-        cosines={**known, **more},
-        chunks=chunks,
-        chunk_count=count,
-        ages=ages,
+    mmr, wanted = hybrid.mmr, question.max_results
+    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted
+    ranked = rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now)
+    chunks = snapshot.chunks([item.chunk_id for item in ranked])
+    ranked = placed(ranked, chunks)
+    if mmr.enabled:
+        ranked = diverse(ranked, chunks, mmr.lambda_, wanted)
+    return Answer(
+        hits=tuple(_hits(question, ranked[:wanted], chunks, found, finder)),
+        mode="lexical" if vector is None else "hybrid" if hybrid.enabled else "vector",
+        degraded=degraded,
     )
 
 
-async def _cosines(
-    store: Store, vector: Sequence[float] | None, chunk_ids: Sequence[int]
-) -> Mapping[int, float]:
-    if vector is None or not chunk_ids:
-        return {}
-    return await store.cosines(vector, chunk_ids)
-
-
-async def _ages(store: Store, question: Question, chunk_ids: Sequence[int]) -> Mapping[int, float]:
-    if not question.settings.hybrid.temporal_decay.enabled:
-        return {}
-    now_seconds = question.now.timestamp()
-    changed = await store.modified_ns(chunk_ids)
-    return {chunk_id: now_seconds - at / 1e9 for chunk_id, at in changed.items()}
-
-
-def _pool(question: Question) -> int:
-    hybrid = question.settings.hybrid
-    if hybrid.fusion == "seed":
-        return min(200, max(1, question.max_results * hybrid.candidate_multiplier))
-    return max(POOL, question.max_results)
-
-
-def _mode(question: Question, lists: _Lists) -> SearchMode:
-    if lists.vector is None:
-        return "lexical"
-    return "hybrid" if question.settings.hybrid.enabled else "vector"
-
-
-def _degraded(question: Question, lists: _Lists) -> str:
-    if question.vectors is None or lists.vector is not None:
+def _degraded(embedder: EmbedderInUse | None, meta: Mapping[str, str], vector: Vector | None) -> str:
+    """Why the vector cannot take part, as a sentence; empty when it can, or none is wanted."""
+    if embedder is None:
         return ""
-    return f"Only words were searched. {question.vectors.problem}".strip()
+    if change := embedder_change(stored_identity(meta), embedder.identity):
+        return f"Only words were searched, because {change} and new vectors are not made yet."
+    return f"Only words were searched. {embedder.vectors.problem}".strip() if vector is None else ""
 
 
-def _hit(item: Ranked, snippet: str, question: Question) -> SearchHit:
-    chunk = item.chunk
+def _candidates(
+    snapshot: Snapshot,
+    question: Question,
+    query: MatchQuery | None,
+    finder: Finder | None,
+    vector: Vector | None,
+) -> Candidates:
+    hybrid, scope = question.settings.hybrid, question.scope
+    literal = hybrid.fusion == "seed"
+    pool = max(POOL, question.max_results)
+    if literal:
+        pool = min(200, max(1, question.max_results * hybrid.candidate_multiplier))
+    by_words = query is not None and (vector is None or hybrid.enabled)
+    words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
+    nearest = snapshot.nearest(vector, limit=pool, scope=scope) if vector is not None else {}
+    cosines = dict(nearest)
+    if vector is not None and not literal:
+        cosines.update(snapshot.cosines(vector, [item for item in words if item not in nearest]))
+    best = list(islice(words, EVIDENCE_POOL))
+    texts = snapshot.texts(best) if finder is not None else {}
+    return Candidates(
+        words=words,
+        nearest=nearest,
+        cosines=cosines,
+        evidence={item: finder.look(texts[item]) for item in best} if finder is not None else {},
+    )
+
+
+def _hits(
+    question: Question,
+    ranked: Sequence[Ranked],
+    chunks: Mapping[int, Chunk],
+    found: Candidates,
+    finder: Finder | None,
+) -> list[SearchHit]:
+    looked_at = list(islice(found.evidence.values(), _WEIGHING_POOL))
+    weights = rarity(looked_at, len(finder.terms)) if finder is not None else ()
+    return [
+        _hit(chunk, item, cut_snippet(chunk.text, finder, weights), explain=question.explain)
+        for item in ranked
+        for chunk in [chunks[item.chunk_id]]
+    ]
+
+
+def _hit(chunk: Chunk, item: Ranked, snippet: str, *, explain: bool) -> SearchHit:
     return SearchHit(
         path=chunk.path,
         start_line=chunk.start_line,
@@ -177,5 +178,5 @@ def _hit(item: Ranked, snippet: str, question: Question) -> SearchHit:
         snippet=snippet,
         source=chunk.source,
         citation=citation(chunk.path, chunk.start_line, chunk.end_line),
-        explain=item.explanation if question.explain else None,
+        explain=item.explanation if explain else None,
     )

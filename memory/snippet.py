@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nacre.memory.evidence import Finder, share
 
@@ -20,12 +20,13 @@ _NEIGHBOUR = 0.6
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？])")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Segment:
-    """A line or a sentence of a long line; `starts_line` is false for later sentences of a line."""
+class _Segment(NamedTuple):
+    """A line, or a sentence of a long line. `line` counts from 0; `whole_line` is false for sentences."""
 
     text: str
+    line: int
     starts_line: bool
+    whole_line: bool
 
 
 def cut_snippet(
@@ -35,23 +36,23 @@ def cut_snippet(
 
     `weights` is the rarity of the finder's terms. Without a finder, or without a match, it is the beginning.
     """
-    text = text.strip("\n")
-    if len(text) <= limit:
-        return text
+    shown = text.strip("\n")
+    if len(shown) <= limit:
+        return shown
     segments = list(_segments(text, limit))
-    chosen = _chosen(segments, _worth(segments, finder, weights), limit)
+    chosen = _chosen(segments, _worth(text, segments, finder, weights), limit)
     return _joined([segments[at] for at in chosen], chosen)
 
 
 def _segments(text: str, limit: int) -> Iterator[_Segment]:
-    for line in text.split("\n"):
+    for number, line in enumerate(text.split("\n")):
         if len(line) <= _LONG_LINE:
-            yield _Segment(text=line, starts_line=True)
+            yield _Segment(line, number, starts_line=True, whole_line=True)
             continue
         first = True
         for sentence in _sentences(line):
             for part in _fitting(sentence, limit):
-                yield _Segment(text=part, starts_line=first)
+                yield _Segment(part, number, starts_line=first, whole_line=False)
                 first = False
 
 
@@ -75,11 +76,22 @@ def _fitting(sentence: str, limit: int) -> Iterator[str]:
     yield sentence
 
 
-def _worth(segments: Sequence[_Segment], finder: Finder | None, weights: Sequence[float]) -> list[float]:
+def _worth(
+    text: str, segments: Sequence[_Segment], finder: Finder | None, weights: Sequence[float]
+) -> list[float]:
     """What each segment says about the query, with a part of what its neighbours say."""
     if finder is None:
         return [0.0] * len(segments)
-    own = [share(finder.look(segment.text).terms, weights) for segment in segments]
+    lines = finder.look(text).lines
+    own = [
+        0.0
+        if segment.line not in lines
+        else share(
+            lines[segment.line] if segment.whole_line else finder.look(segment.text).terms,
+            weights,
+        )
+        for segment in segments
+    ]
     return [
         value + _NEIGHBOUR * max(own[at - 1] if at else 0.0, own[at + 1] if at + 1 < len(own) else 0.0)
         for at, value in enumerate(own)

@@ -72,6 +72,18 @@ def transaction(connection: Connection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
+@contextmanager
+def one_moment(connection: Connection) -> Iterator[None]:
+    """A read transaction: every SELECT inside sees the index as it was at the first of them."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        # SQLite itself ends the transaction after some failures.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def quick_check(connection: Connection) -> str:
     """Empty when the database is sound, otherwise SQLite's own words about the damage."""
     try:
@@ -127,10 +139,6 @@ class ConnectionThread:
                 raise _translated(error, None) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
-
-    async def reopen(self) -> None:
-        """Closes the connection; the next call opens a new one."""
-        await asyncio.get_running_loop().run_in_executor(self._executor, self._drop)
 
     async def close(self) -> None:
         """Waits for the calls that were made, then closes the connection and ends the thread."""

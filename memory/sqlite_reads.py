@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import get_args
 
-from nacre.memory.records import Chunk, FailedFile, Source, SourceCount
+from nacre.memory.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount
 from nacre.memory.sqlite_connection import Connection
 from nacre.memory.store import FileState, Scope, StoreCounts
 
@@ -15,6 +15,9 @@ CHUNK_COLUMNS = """
 SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, chunks.content_hash, text
 FROM chunks JOIN files ON files.id = chunks.file_id
 """
+
+AMONG_CHUNKS = "chunks.id IN (SELECT value FROM json_each(?))"
+"""Takes the ids as a JSON list: one statement for any number of them."""
 
 
 def meta(connection: Connection) -> dict[str, str]:
@@ -78,20 +81,35 @@ def scope_condition(connection: Connection, scope: Scope) -> tuple[str, tuple[st
 
 def chunks(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, Chunk]:
     """Chunks by id."""
-    rows = connection.execute(
-        f"{CHUNK_COLUMNS} WHERE chunks.id IN (SELECT value FROM json_each(?))", (json.dumps(list(chunk_ids)),)
-    )
+    rows = connection.execute(f"{CHUNK_COLUMNS} WHERE {AMONG_CHUNKS}", (json.dumps(list(chunk_ids)),))
     return {row[0]: chunk_from_row(row) for row in rows}
 
 
-def modified_ns(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, int]:
-    """When the files of chunks were last changed."""
+def places(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, ChunkPlace]:
+    """Where chunks stand. The columns come before the text in the row, so no long row is read through."""
     rows = connection.execute(
-        "SELECT chunks.id, mtime_ns FROM chunks JOIN files ON files.id = file_id"
-        " WHERE chunks.id IN (SELECT value FROM json_each(?))",
+        "SELECT chunks.id, source, path, day, mtime_ns FROM chunks"
+        f" JOIN files ON files.id = file_id WHERE {AMONG_CHUNKS}",
         (json.dumps(list(chunk_ids)),),
     )
-    return {int(chunk_id): int(changed_ns) for chunk_id, changed_ns in rows}
+    return {
+        chunk_id: ChunkPlace(
+            source=source,
+            path=path,
+            date=date.fromisoformat(day) if day else None,
+            changed_at_ns=mtime_ns,
+        )
+        for chunk_id, source, path, day, mtime_ns in rows
+    }
+
+
+def texts(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, str]:
+    """What chunks say."""
+    return dict(
+        connection.execute(
+            f"SELECT id, text FROM chunks WHERE {AMONG_CHUNKS}", (json.dumps(list(chunk_ids)),)
+        )
+    )
 
 
 def failures(connection: Connection, source: Source) -> dict[str, FailedFile]:

@@ -1,7 +1,7 @@
-"""The store in SQLite: one file, one thread that writes, two that read.
+"""The store in SQLite: one file, and three threads: one writes, one searches, one reads for everything else.
 
 A write takes the lock file beside the index first, so that processes queue up instead of colliding; readers
-take nothing and see the last committed state.
+take nothing and see the last committed state. Searches never stand in line behind what syncs and status read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from nacre.memory import sqlite_vectors as vectors
 from nacre.memory import sqlite_writes as writes
 from nacre.memory.errors import refusals_told
 from nacre.memory.index_lock import WriteLock
-from nacre.memory.lexical import MatchQuery
 from nacre.memory.records import Chunk, FailedFile, Source
 from nacre.memory.schema import migrate, version_of
 from nacre.memory.sqlite_connection import (
@@ -27,13 +26,12 @@ from nacre.memory.sqlite_connection import (
     transaction,
 )
 from nacre.memory.sqlite_rebuild import SqliteRebuild, begin_rebuild, has_unfinished
-from nacre.memory.sqlite_words import WordReader
+from nacre.memory.sqlite_snapshot import SnapshotReader
 from nacre.memory.store import (
     FileState,
     IndexedFile,
     Piece,
-    Scope,
-    Scored,
+    Snapshot,
     StoreCounts,
     Vector,
     VectorEngine,
@@ -55,11 +53,10 @@ class SqliteStore:
         self._extension_path = extension_path
         self.write_lock = WriteLock(path)
         self._writer = ConnectionThread("memory-writer", lambda: open_connection(path, inspect=version_of))
-        self._words = ConnectionThread("memory-words", lambda: open_connection(path, read_only=True))
-        self._vectors = ConnectionThread("memory-vectors", self._open_for_vectors)
-        self._word_reader = WordReader()
-        self._vector_reader = vectors.VectorReader()
-        self._engine = VectorEngine(name="off")
+        self._reader = ConnectionThread("memory-reader", lambda: open_connection(path, read_only=True))
+        self._searcher = ConnectionThread("memory-search", lambda: open_connection(path, read_only=True))
+        self._snapshots = SnapshotReader(self._add_vector_functions)
+        self._engine: VectorEngine | None = None
 
     @classmethod
     async def open(
@@ -84,7 +81,7 @@ class SqliteStore:
 
     async def meta(self) -> Mapping[str, str]:
         """See `Store.meta`."""
-        return await self._words.run(reads.meta)
+        return await self._reader.run(reads.meta)
 
     async def set_meta(self, values: Mapping[str, str]) -> None:
         """See `Store.set_meta`."""
@@ -92,11 +89,11 @@ class SqliteStore:
 
     async def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
         """See `Store.stored_file`."""
-        return await self._words.run(reads.stored_file, source, path)
+        return await self._reader.run(reads.stored_file, source, path)
 
     async def file_states(self, source: Source) -> Mapping[str, FileState]:
         """See `Store.file_states`."""
-        return await self._words.run(reads.file_states, source)
+        return await self._reader.run(reads.file_states, source)
 
     async def replace_files(self, files: Sequence[IndexedFile]) -> None:
         """See `Store.replace_files`: one transaction, since each costs the full-text index a segment."""
@@ -117,33 +114,13 @@ class SqliteStore:
         """See `Store.remove_files`."""
         await self._write(writes.remove_files, source, paths)
 
-    async def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Sequence[Scored]:
-        """See `Store.lexical`."""
-        return await self._words.run(self._word_reader.lexical, query, limit, scope)
-
-    async def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Sequence[Scored]:
-        """See `Store.nearest`."""
-        return await self._vectors.run(self._vector_reader.nearest, vector, limit, scope)
-
-    async def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Mapping[int, float]:
-        """See `Store.cosines`."""
-        return await self._vectors.run(vectors.cosines, vector, chunk_ids)
-
-    async def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
-        """See `Store.chunks`."""
-        return await self._words.run(reads.chunks, chunk_ids)
-
-    async def chunk_count(self) -> int:
-        """See `Store.chunk_count`."""
-        return await self._words.run(self._word_reader.count)
-
-    async def modified_ns(self, chunk_ids: Sequence[int]) -> Mapping[int, int]:
-        """See `Store.modified_ns`."""
-        return await self._words.run(reads.modified_ns, chunk_ids)
+    async def read(self, work: Callable[[Snapshot], T]) -> T:
+        """See `Store.read`."""
+        return await self._searcher.run(self._snapshots.run, work)
 
     async def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
         """See `Store.without_vectors`."""
-        return await self._vectors.run(vectors.without_vectors, above_id, limit)
+        return await self._reader.run(vectors.without_vectors, above_id, limit)
 
     async def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
         """See `Store.attach_known`."""
@@ -165,7 +142,7 @@ class SqliteStore:
 
     async def failures(self, source: Source) -> Mapping[str, FailedFile]:
         """See `Store.failures`."""
-        return await self._words.run(reads.failures, source)
+        return await self._reader.run(reads.failures, source)
 
     async def set_failures(
         self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]
@@ -183,8 +160,7 @@ class SqliteStore:
 
     async def vector_engine(self) -> VectorEngine:
         """See `Store.vector_engine`."""
-        await self._vectors.run(lambda _: None)
-        return self._engine
+        return await self._searcher.run(self._add_vector_functions)
 
     async def check(self) -> str:
         """See `Store.check`."""
@@ -197,19 +173,19 @@ class SqliteStore:
 
     async def counts(self) -> StoreCounts:
         """See `Store.counts`."""
-        return await self._words.run(reads.counts)
+        return await self._reader.run(reads.counts)
 
     async def close(self) -> None:
         """See `Store.close`."""
-        await self._words.close()
-        await self._vectors.close()
+        await self._reader.close()
+        await self._searcher.close()
         await self._writer.close()
 
     async def read_with(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Runs SQLite work on a reader thread; for files of this room that know SQLite."""
-        return await self._words.run(work, *args, **kwargs)
+        return await self._reader.run(work, *args, **kwargs)
 
     async def write_with(
         self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -240,9 +216,9 @@ class SqliteStore:
             path, extension_enabled=self._extension_enabled, extension_path=self._extension_path
         )
 
-    def _open_for_vectors(self) -> Connection:
-        connection = open_connection(self.path, read_only=True)
-        self._engine = add_vector_functions(
-            connection, enabled=self._extension_enabled, extension_path=self._extension_path
-        )
-        return connection
+    def _add_vector_functions(self, connection: Connection) -> VectorEngine:
+        if self._engine is None:
+            self._engine = add_vector_functions(
+                connection, enabled=self._extension_enabled, extension_path=self._extension_path
+            )
+        return self._engine

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from nacre.memory.lexical import FTS_WEIGHTS, MatchQuery
 from nacre.memory.sqlite_connection import Connection
 from nacre.memory.sqlite_reads import scope_condition
-from nacre.memory.store import Scope, Scored
+from nacre.memory.store import Scope
 
 MOST_ROWS = 2_000
 """How many rows a query may score; at about a microsecond each for every word that they have."""
@@ -42,16 +42,18 @@ class WordReader:
             self._data_version = version
         return self._count
 
-    def lexical(self, connection: Connection, query: MatchQuery, limit: int, scope: Scope) -> list[Scored]:
-        """The best chunks, best first."""
+    def lexical(
+        self, connection: Connection, query: MatchQuery, limit: int, scope: Scope
+    ) -> dict[int, float]:
+        """−bm25 of the best chunks, best first."""
         where, arguments = scope_condition(connection, scope)
         # `ORDER BY rank` would have FTS5 prepare a query of its own for each search, which takes longer.
         rows = connection.execute(
-            f"SELECT rowid, {_BM25} AS score FROM chunks_fts WHERE chunks_fts MATCH ?"
-            f"{f' AND rowid IN ({where})' if where else ''} ORDER BY score LIMIT ?",
+            f"SELECT rowid, -{_BM25} AS score FROM chunks_fts WHERE chunks_fts MATCH ?"
+            f"{f' AND rowid IN ({where})' if where else ''} ORDER BY score DESC LIMIT ?",
             (self.affordable(connection, query), *arguments, limit),
         )
-        return [Scored(chunk_id=chunk_id, score=-bm25) for chunk_id, bm25 in rows]
+        return dict(rows)
 
     def affordable(self, connection: Connection, query: MatchQuery) -> str:
         """The query's expression, without its commonest words when it would touch too many rows."""

@@ -1,21 +1,26 @@
 """What the engine needs from a database. The contract that every backend's test suite runs against.
 
 Nothing here is SQLite's: a chunk's id is an opaque integer, a query is the pieces that `lexical.match_query`
-found, a vector a sequence of floats. All methods are coroutines; a reader never waits for a writer.
+found, a vector a sequence of floats. The methods of a `Store` are coroutines; a reader never waits for a
+writer. A search reads one `Snapshot`: it pays for one hand-over between threads, not for one for each list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from nacre.memory.lexical import MatchQuery
-from nacre.memory.records import Chunk, FailedFile, Source, SourceCount
+from nacre.memory.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount
 
 Vector: TypeAlias = Sequence[float]
+T = TypeVar("T")
+
+Scores: TypeAlias = Mapping[int, float]
+"""How well chunks fit, by chunk id, higher is better; a list's mapping runs from the best to the worst."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,14 +67,6 @@ class Scope:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scored:
-    """A chunk and how well it fits: −bm25 from `lexical`, the cosine from `nearest`. Higher is better."""
-
-    chunk_id: int
-    score: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Piece:
     """A part of a chunk that gets a vector of its own; `text_hash` stands for the text that is embedded."""
 
@@ -96,6 +93,37 @@ class VectorEngine:
 
     name: str
     problem: str = ""
+
+
+class Snapshot(Protocol):
+    """One moment of an index: whatever is written or published meanwhile, all that it reads fits together.
+
+    Valid only inside the `Store.read` that gave it.
+    """
+
+    def meta(self) -> Mapping[str, str]:
+        """The identity and state rows that `Store.set_meta` wrote."""
+
+    def chunk_count(self) -> int:
+        """How many chunks there are; quick enough for every search."""
+
+    def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
+        """−bm25 of the best chunks by words, best first."""
+
+    def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
+        """The cosine of the best chunks' best piece, best first; vectors of other lengths are passed over."""
+
+    def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
+        """The exact cosine of each chunk's best piece, in no order; chunks without a vector are left out."""
+
+    def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
+        """Where chunks stand; unknown ids are left out."""
+
+    def texts(self, chunk_ids: Sequence[int]) -> Mapping[int, str]:
+        """What chunks say; unknown ids are left out."""
+
+    def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
+        """Whole chunks by id; unknown ids are left out."""
 
 
 class Rebuild(Protocol):
@@ -152,23 +180,8 @@ class Store(Protocol):
     async def remove_files(self, source: Source, paths: Sequence[str]) -> None:
         """Forgets files with everything that hangs on them."""
 
-    async def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Sequence[Scored]:
-        """The best chunks by words, best first."""
-
-    async def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Sequence[Scored]:
-        """The best chunks by cosine of their best piece; vectors of another length are passed over."""
-
-    async def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Mapping[int, float]:
-        """The exact cosine of each chunk's best piece; chunks without a vector are left out."""
-
-    async def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
-        """Chunks by id; unknown ids are left out."""
-
-    async def chunk_count(self) -> int:
-        """How many chunks there are; quick enough for every search."""
-
-    async def modified_ns(self, chunk_ids: Sequence[int]) -> Mapping[int, int]:
-        """When the files of these chunks were last changed, in nanoseconds since the epoch."""
+    async def read(self, work: Callable[[Snapshot], T]) -> T:
+        """Runs `work` on one moment of the index. It runs on a thread of the store, so it must not wait."""
 
     async def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
         """The next chunks, by id, that have no vectors attached."""

@@ -13,10 +13,9 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
 
-from nacre.memory.cosine_scale import DEFAULT_SCALE
 from nacre.memory.embedder import EmbeddingFailed
 from nacre.memory.errors import IndexClosed, IndexDamaged, MemoryIndexError
-from nacre.memory.identity import embedder_change, identity_problem, stored_identity
+from nacre.memory.identity import identity_problem, stored_identity
 from nacre.memory.indexing import IndexPlan, index_files
 from nacre.memory.query_vectors import QueryVectors
 from nacre.memory.records import SearchMode, SyncProgress, SyncReport
@@ -26,7 +25,7 @@ from nacre.memory.sqlite_store import SqliteStore
 from nacre.memory.status import Moment
 from nacre.memory.store import Store
 from nacre.memory.sync_files import FileOutcome
-from nacre.memory.sync_vectors import VectorOutcome, embed_pending, keep_scale, stored_scale
+from nacre.memory.sync_vectors import VectorOutcome, embed_pending, keep_scale
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +53,9 @@ class Syncing:
         self._keeps_vectors = False
         self._failures = 0
         self._files_problem = self._vector_problem = ""
-        self._questions = QueryVectors(plan.embedder) if plan.embedder else None
         self._closed = False
-        self.cosine_scale = DEFAULT_SCALE
-        """What the embedder's cosines mean; measured once for each embedder and kept with the index."""
+        self.query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
+        """What embeds questions; `None` without an embedder."""
 
     @classmethod
     async def open(cls, plan: IndexPlan, now: Callable[[], datetime]) -> Syncing:
@@ -124,17 +122,6 @@ class Syncing:
             await self._replace(store, error)
             return await work(self._store)
 
-    async def query_vectors(self) -> tuple[QueryVectors | None, str]:
-        """What embeds questions, unless the stored vectors are another embedder's: then why not."""
-        if self._questions is None:
-            return None, ""
-        meta = await self.with_store(lambda store: store.meta())
-        self.cosine_scale = stored_scale(meta, self._plan.embedder_key)
-        stored = stored_identity(meta)
-        if stored and (change := embedder_change(stored, self._plan.identity)):
-            return None, f"Only words were searched, because {change} and new vectors are not made yet."
-        return self._questions, ""
-
     async def was_indexed(self) -> bool:
         """Whether a pass over the files was ever finished on this index."""
         return "last_sync_at_seconds" in await self.with_store(lambda store: store.meta())
@@ -181,8 +168,8 @@ class Syncing:
             self._vector_timer.cancel()
         await self._vectors.close()
         await self._files.close()
-        if self._questions is not None:
-            await self._questions.close()
+        if self.query_vectors is not None:
+            await self.query_vectors.close()
         await self._store.close()
 
     async def _index_files(self, run: SyncRun) -> FileOutcome:

@@ -7,11 +7,13 @@ between vectors closely enough to choose candidates; who uses it scores them exa
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
     import numpy
     import numpy.typing
+
+    Places: TypeAlias = numpy.typing.NDArray[numpy.intp]
 
 _FIRST_WORDS = 8
 """64-bit words of each code that the first look compares; it is memory bandwidth that costs."""
@@ -52,55 +54,109 @@ def cosine_distance(left: bytes, right: bytes) -> float:
     return 1.0 - float(np.dot(np.frombuffer(left, dtype="<f4"), np.frombuffer(right, dtype="<f4")))
 
 
-class CodeTable:
-    """Sign codes in memory, with the id of the row that each belongs to. Rows are only added."""
+class VectorTable:
+    """Vectors of one length in memory, with the ids of the row and of the chunk that each belongs to.
 
-    def __init__(self, code_bytes: int) -> None:
-        self.code_bytes = code_bytes
-        self._words = code_bytes // 8
+    Of each it holds the sign code, and the vector itself until all of them would take more than `most_bytes`.
+    Rows are only added; a place in the table is an index into them.
+    """
+
+    def __init__(self, dimensions: int, *, most_bytes: int) -> None:
+        self.dimensions = dimensions
+        self._most = most_bytes // (4 * dimensions) if dimensions else 0
+        self.whole = self._most > 0
+        """Whether the vectors themselves are held, and not their codes alone."""
+        self._words = -(-dimensions // 64)
         self._count = 0
         self._ids: Any = None
         self._chunks: Any = None
         self._columns: Any = None
+        self._vectors: Any = None
+        self._by_chunk: Any = None
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Adds (row id, chunk id, code); codes of another length than the table's are passed over."""
+    def add(self, rows: Sequence[tuple[int, int, bytes, bytes | None]]) -> None:
+        """Adds (row id, chunk id, code, vector); what has another length than the table's is passed over."""
         import numpy as np
 
-        rows = [row for row in rows if len(row[2]) == self.code_bytes]
+        code_bytes, vector_bytes = 8 * self._words, 4 * self.dimensions
+        if self.whole and self._count + len(rows) > self._most:
+            self.whole, self._vectors = False, None
+        rows = [
+            row
+            for row in rows
+            if len(row[2]) == code_bytes and (not self.whole or len(row[3] or b"") == vector_bytes)
+        ]
         if not rows:
             return
-        codes = np.frombuffer(b"".join(row[2] for row in rows), dtype=np.uint64).reshape(-1, self._words)
         self._reserve(self._count + len(rows))
         span = slice(self._count, self._count + len(rows))
         self._ids[span] = [row[0] for row in rows]
         self._chunks[span] = [row[1] for row in rows]
-        self._columns[:, span] = codes.T
+        codes = np.frombuffer(b"".join(row[2] for row in rows), dtype=np.uint64)
+        self._columns[:, span] = codes.reshape(-1, self._words).T
+        if self.whole:
+            vectors = np.frombuffer(b"".join(row[3] or b"" for row in rows), dtype="<f4")
+            self._vectors[span] = vectors.reshape(-1, self.dimensions)
         self._count += len(rows)
+        self._by_chunk = None
 
-    def nearest(self, code: bytes, count: int, *, chunk_ids: Collection[int] | None = None) -> list[int]:
-        """Row ids of about the `count` codes nearest to `code`, among `chunk_ids` when given, in no order."""
+    def coarse(self, code: bytes, count: int, *, chunk_ids: Collection[int] | None = None) -> Places:
+        """The places of about the `count` codes nearest to `code`, among `chunk_ids` when given, rising."""
         import numpy as np
 
-        if not self._count or len(code) != self.code_bytes:
-            return []
         query = np.frombuffer(code, dtype=np.uint64)
-        places: Any = None
+        if not self._count or len(query) != self._words:
+            return np.empty(0, dtype=np.intp)
         if chunk_ids is not None:
             wanted = np.fromiter(chunk_ids, dtype=np.int64, count=len(chunk_ids))
             places = np.flatnonzero(np.isin(self._chunks[: self._count], wanted))
+        elif count >= self._count:
+            return np.arange(self._count)
         elif self._words > _FIRST_WORDS and self._count > count * _FIRST_KEEP:
-            first = self._distances(query, range(_FIRST_WORDS))
-            places = _smallest(first, count * _FIRST_KEEP)
-        if places is None:
-            return [
-                int(row) for row in self._ids[_smallest(self._distances(query, range(self._words)), count)]
-            ]
+            places = _smallest(self._distances(query, range(_FIRST_WORDS)), count * _FIRST_KEEP)
+        else:
+            return _smallest(self._distances(query, range(self._words)), count)
+        if len(places) <= count:
+            return places
         full = np.bitwise_count(self._columns[:, places] ^ query[:, None]).sum(axis=0, dtype=np.uint16)
-        return [int(row) for row in self._ids[places[_smallest(full, count)]]]
+        return places[_smallest(full, count)]
+
+    def places_of(self, chunk_ids: Sequence[int]) -> Places:
+        """The places of these chunks' vectors."""
+        import numpy as np
+
+        if not self._count:
+            return np.empty(0, dtype=np.intp)
+        if self._by_chunk is None:
+            order = np.argsort(self._chunks[: self._count], kind="stable")
+            self._by_chunk = order, self._chunks[order]
+        order, chunks = self._by_chunk
+        firsts, ends = np.searchsorted(chunks, chunk_ids), np.searchsorted(chunks, chunk_ids, side="right")
+        counts = ends - firsts
+        # For each chunk firsts[i], firsts[i] + 1, … up to ends[i], one behind the other.
+        before = np.cumsum(counts) - counts
+        return cast("Places", order[np.repeat(firsts - before, counts) + np.arange(counts.sum())])
+
+    def row_ids(self, places: Places) -> list[int]:
+        """The rows' ids at these places."""
+        return [] if not len(places) else cast("list[int]", self._ids[places].tolist())
+
+    def cosines(self, blob: bytes, places: Places) -> list[tuple[int, int, float]]:
+        """(row id, chunk id, cosine) at these places, highest cosine first. For a table that is `whole`."""
+        import numpy as np
+
+        if not len(places):
+            return []
+        # Not a matrix product: BLAS would spread it over threads, and wait for them on a busy machine.
+        cosines = np.vecdot(self._vectors[places], np.frombuffer(blob, dtype="<f4"))
+        order = np.argsort(-cosines, kind="stable")
+        places, cosines = places[order], cosines[order]
+        return list(
+            zip(self._ids[places].tolist(), self._chunks[places].tolist(), cosines.tolist(), strict=True)
+        )
 
     def _distances(self, query: numpy.typing.NDArray[numpy.uint64], words: range) -> Any:
         import numpy as np
@@ -122,18 +178,26 @@ class CodeTable:
         import numpy as np
 
         held = 0 if self._ids is None else len(self._ids)
-        if count <= held:
-            return
-        size = max(count, held + held // 2)
-        ids, chunks = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-        columns = np.empty((self._words, size), dtype=np.uint64)
-        if self._count:
-            ids[: self._count], chunks[: self._count] = self._ids[: self._count], self._chunks[: self._count]
-            columns[:, : self._count] = self._columns[:, : self._count]
-        self._ids, self._chunks, self._columns = ids, chunks, columns
+        if count > held:
+            size = max(count, held + held // 2)
+            self._ids = _grown(self._ids, np.empty(size, dtype=np.int64), self._count)
+            self._chunks = _grown(self._chunks, np.empty(size, dtype=np.int64), self._count)
+            columns = np.empty((self._words, size), dtype=np.uint64)
+            if self._count:
+                columns[:, : self._count] = self._columns[:, : self._count]
+            self._columns = columns
+            if self.whole:
+                vectors = np.empty((min(size, self._most), self.dimensions), dtype=np.float32)
+                self._vectors = _grown(self._vectors, vectors, self._count)
 
 
-def _smallest(distances: Any, count: int) -> Any:
+def _grown(old: Any, new: Any, count: int) -> Any:
+    if count:
+        new[:count] = old[:count]
+    return new
+
+
+def _smallest(distances: Any, count: int) -> Places:
     """Places of the `count` smallest distances, and of some that are as small as the last of them."""
     import numpy as np
 
@@ -143,4 +207,4 @@ def _smallest(distances: Any, count: int) -> Any:
     places = np.flatnonzero(distances <= threshold)
     if len(places) <= 2 * count:
         return places
-    return places[np.argpartition(distances[places], count)[:count]]
+    return np.sort(places[np.argpartition(distances[places], count)[:count]])

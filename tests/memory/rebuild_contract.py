@@ -8,7 +8,7 @@ import pytest
 
 from nacre.memory.errors import IndexBusy
 from nacre.memory.store import Piece
-from tests.memory.store_contract import MEMORY, OpenStore, chunk, embed, found, ids_by_text, indexed
+from tests.memory.store_contract import OpenStore, chunk, embed, found, ids_by_text, indexed, near
 
 IDENTITY = {"identity.chunking": "2"}
 
@@ -70,8 +70,7 @@ class RebuildContract:
 
         await rebuild.publish()
 
-        hits = await store.nearest([1.0, 0.0], limit=5, scope=MEMORY)
-        assert [hit.chunk_id for hit in hits] == [ids["one"]]
+        assert await near(store, [1.0, 0.0]) == ["one"]
         late = Piece(chunk_id=ids["two"], piece=0, text_hash=b"two")
         assert await store.attach_known("e", [late], now_seconds=4) == set()
 
@@ -88,7 +87,7 @@ class RebuildContract:
 
         await rebuild.publish()
 
-        assert await store.chunks(sorted(before)) == {}
+        assert await store.read(lambda moment: moment.chunks(sorted(before))) == {}
         assert set(await ids_by_text(store)) == {"rebuilt"}
 
     async def test_others_wait_while_the_last_look_is_taken(self, open_store: OpenStore) -> None:

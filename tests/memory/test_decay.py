@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
-from nacre.memory.chunker import content_hash
 from nacre.memory.decay import chunk_decay, decay_factor, note_day
-from nacre.memory.records import Chunk, Source
+from nacre.memory.records import ChunkPlace, Source
 
-TODAY = date(2026, 2, 10)
+NOW = datetime(2026, 2, 10, 12, tzinfo=UTC)
 YEARS = 16 * 365 * 86_400.0
 
 
-def factor(path: str, *, source: Source = "memory", age_seconds: float | None = None) -> float:
-    chunk = Chunk(
-        source=source,
-        path=path,
-        start_line=1,
-        end_line=1,
-        text="x",
-        heading_path=(),
-        date=None,
-        content_hash=content_hash("x"),
-        ordinal=0,
-    )
-    return chunk_decay(chunk, today=TODAY, half_life_days=30, modified_seconds_ago=age_seconds)
+def factor(path: str, *, source: Source = "memory", age_seconds: float = YEARS) -> float:
+    changed_at_ns = int((NOW.timestamp() - age_seconds) * 1e9)
+    place = ChunkPlace(source=source, path=path, date=None, changed_at_ns=changed_at_ns)
+    return chunk_decay(place, now=NOW, half_life_days=30)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +63,7 @@ def test_evergreen_files_never_fade(path: str) -> None:
 def test_a_transcript_fades_by_its_file() -> None:
     """A transcript of thirty days ago counts half."""
     assert factor("sessions/a.jsonl", source="sessions", age_seconds=30 * 86_400.0) == pytest.approx(0.5)
-    assert factor("sessions/a.jsonl", source="sessions") == 1.0
+    assert factor("sessions/a.jsonl", source="sessions", age_seconds=0) == 1.0
 
 
 def test_the_worked_example_comes_out() -> None:

@@ -18,6 +18,7 @@ from nacre.memory.sqlite_rebuild import SqliteRebuild
 from nacre.memory.sqlite_store import SqliteStore
 from nacre.memory.store import Store
 from tests.memory.rebuild_contract import RebuildContract
+from tests.memory.search_contract import SearchContract
 from tests.memory.store_contract import OpenStore, StoreContract, chunk, found, indexed
 
 
@@ -36,7 +37,7 @@ async def open_store(tmp_path: Path) -> AsyncIterator[OpenStore]:
         await store.close()
 
 
-class TestSqliteStore(StoreContract, RebuildContract):
+class TestSqliteStore(StoreContract, SearchContract, RebuildContract):
     """The contract, over one file."""
 
 

@@ -59,7 +59,7 @@ def test_the_best_chunk_is_found_either_way(connection: Connection) -> None:
     assert query is not None
 
     for most_rows in (100, 10_000):
-        best = WordReader(most_rows=most_rows).lexical(connection, query, 5, MEMORY)[0]
-        assert connection.execute("SELECT text FROM chunks WHERE id = ?", (best.chunk_id,)).get == (
+        best = next(iter(WordReader(most_rows=most_rows).lexical(connection, query, 5, MEMORY)))
+        assert connection.execute("SELECT text FROM chunks WHERE id = ?", (best,)).get == (
             "common middling rare n333"
         )

@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nacre.memory.sqlite_connection import open_connection
+from nacre.memory.sqlite_nearest import RESIDENT_BYTES, VectorReader
 from nacre.memory.sqlite_store import SqliteStore
 from nacre.memory.store import Piece
-from nacre.memory.vector_math import CodeTable, code_of, cosine_distance, is_zero, to_blob
+from nacre.memory.vector_extension import add_vector_functions
+from nacre.memory.vector_math import VectorTable, code_of, cosine_distance, is_zero, to_blob
 from tests.memory.store_contract import MEMORY, chunk, indexed
 
 CHUNKS = 2_500
@@ -58,24 +61,51 @@ def test_a_code_is_whole_words(dimensions: int) -> None:
     assert len(code_of(to_blob(vector[:-3]))) == dimensions // 8
 
 
-def test_a_table_finds_its_own_rows_and_keeps_to_allowed_chunks() -> None:
+@pytest.mark.parametrize("most_bytes", [0, 1 << 30])
+def test_a_table_finds_its_own_rows_and_keeps_to_allowed_chunks(most_bytes: int) -> None:
     """The nearest code to a row's own code is that row; other lengths and other chunks are passed over."""
     vectors = _clustered(3_000, 256, seed=1)
-    codes = [code_of(vector.tobytes()) for vector in vectors]
-    table = CodeTable(32)
-    table.add([(at, at % 7, code) for at, code in enumerate(codes[:1000])])
-    table.add([(at, at % 7, code) for at, code in enumerate(codes) if at >= 1000])
-    table.add([(9_999, 1, b"\0" * 8)])
+    rows = [(at, at % 7, code_of(vector.tobytes()), vector.tobytes()) for at, vector in enumerate(vectors)]
+    table = VectorTable(256, most_bytes=most_bytes)
+    table.add(rows[:1000])
+    table.add(rows[1000:])
+    table.add([(9_999, 1, b"\0" * 8, b"\0" * 256)])
+
+    def near(at: int, count: int, chunk_ids: set[int] | None = None) -> list[int]:
+        return table.row_ids(table.coarse(rows[at][2], count, chunk_ids=chunk_ids))
 
     assert len(table) == 3_000
-    assert all(at in table.nearest(codes[at], 5) for at in range(0, 3_000, 97))
-    assert {row % 7 for row in table.nearest(codes[3], 50, chunk_ids={3, 4})} <= {3, 4}
-    assert table.nearest(b"\0" * 8, 5) == []
+    assert all(at in near(at, 5) for at in range(0, 3_000, 97))
+    assert {row % 7 for row in near(3, 50, {3, 4})} <= {3, 4}
+    assert len(near(3, 10_000)) == 3_000
+    assert table.row_ids(table.coarse(b"\0" * 8, 5)) == []
+    assert sorted(table.row_ids(table.places_of([3, 99]))) == list(range(3, 3_000, 7))
 
 
-@pytest.mark.parametrize("dimensions", [384, 1536])
-async def test_the_coarse_pass_finds_what_the_exact_one_finds(tmp_path: Path, dimensions: int) -> None:
-    """Recall@10 against exact comparison is at least 0.99 on clustered vectors."""
+def test_a_table_that_outgrows_its_memory_keeps_the_codes() -> None:
+    """Exact cosines come highest first while the vectors fit; then codes alone still find."""
+    vectors = _clustered(300, 128, seed=1)
+    rows = [(at, at, code_of(vector.tobytes()), vector.tobytes()) for at, vector in enumerate(vectors)]
+    table = VectorTable(128, most_bytes=200 * 128 * 4)
+    table.add(rows[:150])
+
+    scored = table.cosines(rows[7][3], table.places_of(list(range(150))))
+    expected = np.sort(vectors[:150] @ vectors[7])[::-1]
+    assert [cosine for _, _, cosine in scored] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert scored[0][:2] == (7, 7)
+    table.add(rows[150:])
+
+    assert (table.whole, len(table)) == (False, 300)
+    assert 7 in table.row_ids(table.coarse(rows[7][2], 5))
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "resident_bytes"), [(384, RESIDENT_BYTES), (384, 0), (1536, RESIDENT_BYTES), (1536, 0)]
+)
+async def test_the_coarse_pass_finds_what_the_exact_one_finds(
+    tmp_path: Path, dimensions: int, resident_bytes: int
+) -> None:
+    """Recall@10 against exact comparison is at least 0.99 on clustered vectors, in memory and on disk."""
     vectors = _clustered(CHUNKS, dimensions, seed=2)
     store = await SqliteStore.open(tmp_path / "main.sqlite")
     await store.replace_files([indexed(*(chunk(f"n{at}", ordinal=at) for at in range(CHUNKS)))])
@@ -85,14 +115,20 @@ async def test_the_coarse_pass_finds_what_the_exact_one_finds(tmp_path: Path, di
         "e", {piece.text_hash: vectors[at] for at, piece in enumerate(pieces)}, now_seconds=1
     )
     await store.attach_known("e", pieces, now_seconds=1)
+    await store.close()
+    connection = open_connection(tmp_path / "main.sqlite", read_only=True)
+    reader = VectorReader(add_vector_functions, resident_bytes=resident_bytes)
 
     found = 0
     random = np.random.default_rng(3)
     for at in random.integers(0, CHUNKS, 40):
         query = vectors[at] + 0.05 * random.standard_normal(dimensions)
-        exact = {pieces[place].chunk_id for place in np.argsort(vectors @ -query)[:10]}
-        hits = await store.nearest(query.tolist(), limit=10, scope=MEMORY)
-        found += len(exact & {hit.chunk_id for hit in hits})
+        cosines = vectors @ (query / np.linalg.norm(query))
+        exact = {pieces[place].chunk_id: cosines[place] for place in np.argsort(-cosines)[:10]}
+        nearest = reader.nearest(connection, query.tolist(), 10, MEMORY)
+        found += len(exact.keys() & nearest.keys())
+        again = reader.cosines(connection, query.tolist(), list(exact))
+        assert again == pytest.approx(exact, abs=1e-5)
+    connection.close()
 
     assert found / 400 >= 0.99
-    await store.close()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from nacre.memory.diversity import mmr_order
-from nacre.memory.lexical import MatchQuery
-from nacre.memory.ranking import Candidates, Ranked, Wanted, rank
-from nacre.memory.records import Chunk
+from nacre.memory.fusion import Asked, Candidates
+from nacre.memory.ranking import diverse, placed, rank
+from nacre.memory.records import Chunk, ChunkPlace
 from nacre.memory.settings import HybridSettings
-from nacre.memory.store import Scored
 
 TODAY = date(2026, 2, 10)
-QUERY = MatchQuery(expression='"x"', terms=("x",), phrases=(), identifiers=())
+NOW = datetime(2026, 2, 10, 12, tzinfo=UTC)
 NETWORK = (
     ("memory/2026-02-10.md", "Configured Omada router, set VLAN 10 for IoT devices", 0.92),
     ("memory/2026-02-08.md", "Configured Omada router, moved IoT to VLAN 10", 0.89),
@@ -42,22 +41,26 @@ def _ranked(
     settings: dict[str, object],
     *,
     max_results: int = 6,
-) -> list[Ranked]:
+) -> list[tuple[str, float]]:
     """Notes with the given cosines as their scores, by the literal formula."""
+    cosines = {at: score for at, (_, _, score) in enumerate(notes)}
+    chunks = {at: _chunk(path, text) for at, (path, text, _) in enumerate(notes)}
     found = Candidates(
-        words=(),
-        nearest=[Scored(chunk_id=at, score=score) for at, (_, _, score) in enumerate(notes)],
-        cosines={at: score for at, (_, _, score) in enumerate(notes)},
-        chunks={at: _chunk(path, text) for at, (path, text, _) in enumerate(notes)},
-        chunk_count=len(notes),
-        ages={},
+        words={},
+        nearest=cosines,
+        cosines=cosines,
+        evidence={},
+        places={
+            at: ChunkPlace(source="memory", path=path, date=None, changed_at_ns=0)
+            for at, (path, _, _) in enumerate(notes)
+        },
     )
-    wanted = Wanted(query=QUERY, today=TODAY, max_results=max_results, min_score=0.35)
-    return rank(found, wanted, HybridSettings.model_validate({"fusion": "seed"} | settings))
-
-
-def _shown(ranked: list[Ranked]) -> list[tuple[str, float]]:
-    return [(item.chunk.path, round(item.explanation.final, 2)) for item in ranked]
+    hybrid = HybridSettings.model_validate({"fusion": "seed"} | settings)
+    asked = Asked(term_count=1, chunk_count=len(notes))
+    ranked = placed(rank(found, asked, hybrid, count=len(notes), min_score=0.35, now=NOW), chunks)
+    if hybrid.mmr.enabled:
+        ranked = diverse(ranked, chunks, hybrid.mmr.lambda_, max_results)
+    return [(chunks[item.chunk_id].path, round(item.explanation.final, 2)) for item in ranked[:max_results]]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +92,8 @@ def test_the_published_example_of_diversity() -> None:
     without = _ranked(NETWORK, {}, max_results=3)
     with_it = _ranked(NETWORK, {"mmr": {"enabled": True}}, max_results=3)
 
-    assert _shown(without) == [(path, score) for path, _, score in NETWORK[:3]]
-    assert _shown(with_it) == [(path, score) for path, _, score in (NETWORK[0], NETWORK[2], NETWORK[3])]
+    assert without == [(path, score) for path, _, score in NETWORK[:3]]
+    assert with_it == [(path, score) for path, _, score in (NETWORK[0], NETWORK[2], NETWORK[3])]
 
 
 def test_the_published_example_of_decay() -> None:
@@ -102,8 +105,8 @@ def test_the_published_example_of_decay() -> None:
 
     ranked = _ranked(notes, {"temporalDecay": {"enabled": True}})
 
-    assert _shown(ranked) == [(notes[1][0], 0.82), (notes[2][0], 0.68), (notes[0][0], 0.03)]
-    assert _shown(_ranked(notes, {})) == [(path, score) for path, _, score in notes]
+    assert ranked == [(notes[1][0], 0.82), (notes[2][0], 0.68), (notes[0][0], 0.03)]
+    assert _ranked(notes, {}) == [(path, score) for path, _, score in notes]
 
 
 def test_an_old_exact_hit_sinks_and_does_not_vanish() -> None:

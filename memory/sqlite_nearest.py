@@ -1,0 +1,157 @@
+"""Nearest chunks by vector: a coarse pass over sign codes in memory, then exact cosines.
+
+`VectorReader` lives on one reader thread. It follows what others write by the rows' rising ids, and holds the
+vectors themselves as well while they are few enough; those of a large index are scored where they are stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import cast
+
+from nacre.memory.sqlite_connection import Connection
+from nacre.memory.sqlite_reads import scope_condition
+from nacre.memory.store import Scope, Vector
+from nacre.memory.vector_math import VectorTable, code_of, is_zero, to_blob
+
+RESIDENT_BYTES = 64 << 20
+"""The memory that vectors may take beside their codes: 43,000 of 384 numbers each, or 10,000 of 1,536."""
+
+EXACT_UP_TO = 1_500
+"""With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
+
+_LOAD_ROWS = 8_192
+
+
+class VectorReader:
+    """Nearest chunks, over one reader connection. Not to be shared between threads.
+
+    `prepare` gives the connection the function `vec_distance_cosine`; it is called before the first question.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[Connection], object],
+        *,
+        resident_bytes: int = RESIDENT_BYTES,
+        exact_up_to: int = EXACT_UP_TO,
+    ) -> None:
+        self._prepare: Callable[[Connection], object] | None = prepare
+        self._resident_bytes = resident_bytes
+        self._exact_up_to = exact_up_to
+        self._table = VectorTable(0, most_bytes=0)
+        self._seen = self._gone = self._last_row = 0
+        self._data_version = -1
+
+    def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
+        """The chunks whose best piece has the highest cosine, best first."""
+        blob = to_blob(vector)
+        if is_zero(blob):
+            return {}
+        self._follow(connection, len(vector))
+        where, arguments = scope_condition(connection, scope)
+        allowed = {row[0] for row in connection.execute(where, arguments)} if where else None
+        wanted = candidates_for(len(vector), limit)
+        if len(self._table) <= self._exact_up_to:
+            wanted = self._exact_up_to
+        places = self._table.coarse(code_of(blob), wanted, chunk_ids=allowed)
+        if self._table.whole:
+            return _best_pieces(self._still_there(connection, self._table.cosines(blob, places)), limit)
+        rows = self._table.row_ids(places)
+        return _best_pieces(_stored_cosines(connection, blob, "chunk_vectors.id", rows), limit)
+
+    def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
+        """The exact cosine of each chunk's best piece."""
+        blob = to_blob(vector)
+        if is_zero(blob):
+            return {}
+        self._follow(connection, len(vector))
+        if self._table.whole:
+            scored = self._table.cosines(blob, self._table.places_of(chunk_ids))
+            return _best_pieces(self._still_there(connection, scored), None)
+        return _best_pieces(_stored_cosines(connection, blob, "chunk_id", chunk_ids), None)
+
+    def _still_there(
+        self, connection: Connection, scored: Sequence[tuple[int, int, float]]
+    ) -> Iterable[tuple[int, float]]:
+        """(chunk id, cosine) of the rows that nobody has deleted since they were read into memory."""
+        if not self._gone:
+            return ((chunk_id, cosine) for _, chunk_id, cosine in scored)
+        alive = {
+            row[0]
+            for row in connection.execute(
+                "SELECT id FROM chunk_vectors WHERE id IN (SELECT value FROM json_each(?))",
+                (json.dumps([row_id for row_id, _, _ in scored]),),
+            )
+        }
+        return ((chunk_id, cosine) for row_id, chunk_id, cosine in scored if row_id in alive)
+
+    def _follow(self, connection: Connection, dimensions: int) -> None:
+        """Brings the table in line with the index: reads what was added, forgets when much was deleted."""
+        if self._prepare is not None:
+            self._prepare(connection)
+            self._prepare = None
+        version = connection.pragma("data_version")
+        if version == self._data_version and self._table.dimensions == dimensions:
+            return
+        total = cast("int", connection.execute("SELECT count(*) FROM chunk_vectors").get)
+        if self._table.dimensions == dimensions:
+            self._load(connection, total)
+        if self._table.dimensions != dimensions or self._gone > self._seen // 4:
+            fits = total * 4 * dimensions <= self._resident_bytes
+            self._table = VectorTable(dimensions, most_bytes=self._resident_bytes if fits else 0)
+            self._seen = self._last_row = 0
+            self._load(connection, total)
+        self._data_version = version
+
+    def _load(self, connection: Connection, total: int) -> None:
+        """Reads the rows that are not in the table yet; `total` is how many rows there are."""
+        embedding = "embedding" if self._table.whole else "NULL"
+        while rows := self._rows_above(connection, self._last_row, embedding):
+            self._table.add([(row_id, chunk, code, vector) for row_id, chunk, code, vector in rows if code])
+            self._last_row = rows[-1][0]
+            self._seen += len(rows)
+        self._gone = self._seen - total
+
+    def _rows_above(
+        self, connection: Connection, row_id: int, embedding: str
+    ) -> list[tuple[int, int, bytes | None, bytes | None]]:
+        rows = connection.execute(
+            f"SELECT chunk_vectors.id, chunk_id, code, {embedding} FROM chunk_vectors"
+            " LEFT JOIN vectors ON vectors.id = vector_id"
+            " WHERE chunk_vectors.id > ? ORDER BY chunk_vectors.id LIMIT ?",
+            (row_id, _LOAD_ROWS),
+        )
+        return cast("list[tuple[int, int, bytes | None, bytes | None]]", rows.fetchall())
+
+
+def candidates_for(dimensions: int, limit: int) -> int:
+    """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
+    return max(2 * limit, 200 if dimensions >= 1024 else 300 if dimensions >= 384 else 600)
+
+
+def _stored_cosines(
+    connection: Connection, blob: bytes, column: str, ids: Sequence[int]
+) -> list[tuple[int, float]]:
+    """(chunk id, cosine) of the rows with these ids in `column`, highest first."""
+    rows = connection.execute(
+        "SELECT chunk_id, CASE WHEN length(embedding) = ? THEN 1 - vec_distance_cosine(embedding, ?) END"
+        " FROM chunk_vectors JOIN vectors ON vectors.id = vector_id"
+        f" WHERE {column} IN (SELECT value FROM json_each(?))",
+        (len(blob), blob, json.dumps(list(ids))),
+    )
+    found = [(chunk_id, cosine) for chunk_id, cosine in rows if cosine is not None]
+    return sorted(found, key=itemgetter(1), reverse=True)
+
+
+def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict[int, float]:
+    """The first, and so the best, score of each chunk, for the first `limit` chunks."""
+    best: dict[int, float] = {}
+    for chunk_id, cosine in scored:
+        if chunk_id not in best:
+            if len(best) == limit:
+                break
+            best[chunk_id] = cosine
+    return best
