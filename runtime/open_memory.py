@@ -104,6 +104,8 @@ async def open_memory(config: Config, now: Clock) -> MemoryEngine | None:
             settings,
             config.settings.models.providers,
             now_seconds=lambda: now().timestamp(),
+            home=config.home,
+            models_folder=config.state_dir / "models",
             budget=_budget(config, now),
         ),
         now=now,

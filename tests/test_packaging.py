@@ -14,6 +14,8 @@ from tests.house import FOLDERS, HOUSE, ROOMS, ROOT
 from tests.house_rules import foreign_libraries
 
 CONSTRAINTS = ROOT / "constraints.txt"
+EXTRAS = {"llama_cpp": "gguf", "sentence_transformers": "sentence-transformers"}
+"""Libraries that come only when asked for, and the extra that brings them."""
 
 
 def _constraints() -> dict[str, str]:
@@ -64,7 +66,7 @@ def test_constraints_are_exact_and_without_addresses() -> None:
 def test_constraints_lie_within_the_bounds_of_the_project() -> None:
     """The tested version of each direct dependency is one that pyproject.toml allows."""
     versions = _constraints()
-    direct = [Requirement(text) for text in requires("nacre") or []]
+    direct = [*_direct("dependencies"), *_direct("dev")]
 
     assert [
         str(need) for need in direct if versions[canonicalize_name(need.name)] not in need.specifier
@@ -104,11 +106,16 @@ def test_data_files_are_installed() -> None:
 
 
 def test_dependencies_are_what_is_imported() -> None:
-    """pyproject.toml asks for each imported library and for nothing else."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    asked = {text.split(">")[0].split("[")[0].replace("-", "_") for text in project["dependencies"]}
+    """pyproject.toml asks for each imported library and for nothing else; some only as an extra."""
+    groups = ("dependencies", *EXTRAS.values())
+    asked = {need.name.replace("-", "_") for group in groups for need in _direct(group)}
 
-    assert asked == {library for source in HOUSE for library in foreign_libraries(source)}
+    assert asked == {
+        library.replace("llama_cpp", "llama_cpp_python")
+        for source in HOUSE
+        for library in foreign_libraries(source)
+    }
+    assert not {name.replace("-", "_") for name in _constraints()} & set(EXTRAS)
 
 
 def _hidden(path: Path) -> bool:

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nacre.memory.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.embedder import EmbeddingFailed
+from nacre.memory.embedders.gguf import GgufEmbedder
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.settings import resolve_settings
-from nacre.runtime.embedding import PROVIDERS, embedder_for, endpoint_for, provider_name
+from nacre.runtime.embedding import embedder_for, provider_name
+from nacre.runtime.embedding_providers import PROVIDERS, endpoint_for
 from nacre.runtime.errors import ConfigError
 from nacre.runtime.fallback_embedder import FallbackEmbedder
 from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
 from nacre.runtime.models.http_embedder import HttpEmbedder
 from nacre.runtime.settings import ProviderSettings
+from tests.memory.tiny_gguf import write_tiny_bert
 from tests.runtime.embedding_server import EmbeddingServer
+
+NOWHERE = Path("/nowhere")
 
 
 def chosen(providers: dict[str, ProviderSettings] | None = None, **search: Any) -> Any:
     """The embedder for these `memorySearch` settings."""
-    return embedder_for(resolve_settings(search), providers or {}, now_seconds=lambda: 0.0)
+    return embedder_for(
+        resolve_settings(search),
+        providers or {},
+        now_seconds=lambda: 0.0,
+        home=NOWHERE,
+        models_folder=NOWHERE,
+    )
 
 
 def forget_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +74,7 @@ def test_auto_takes_the_first_provider_with_a_key(
     forget_keys(monkeypatch)
     providers = {name: ProviderSettings(api_key="k") for name in keyed}
 
-    assert provider_name(resolve_settings({"provider": "auto"}), providers) == chosen_first
+    assert provider_name(resolve_settings({"provider": "auto"}), providers, NOWHERE) == chosen_first
     assert isinstance(chosen(providers), MiniLmEmbedder), "a key for other things sends no notes anywhere"
 
 
@@ -71,7 +83,7 @@ def test_auto_looks_into_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     forget_keys(monkeypatch)
     monkeypatch.setenv("VOYAGE_API_KEY", "k")
 
-    assert provider_name(resolve_settings({"provider": "auto"}), {}) == "voyage"
+    assert provider_name(resolve_settings({"provider": "auto"}), {}, NOWHERE) == "voyage"
 
 
 @pytest.mark.parametrize("remote", [{"apiKey": "k"}, {"baseUrl": "http://127.0.0.1:1/v1"}])
@@ -81,7 +93,52 @@ def test_remote_settings_without_a_name_are_openai_s(
     """Whoever writes a key or an address for embeddings wants it used."""
     forget_keys(monkeypatch)
 
-    assert provider_name(resolve_settings({"remote": remote}), {}) == "openai"
+    assert provider_name(resolve_settings({"remote": remote}), {}, NOWHERE) == "openai"
+
+
+@pytest.mark.parametrize("provider", [None, "local", "auto", "gguf"])
+def test_a_model_file_of_the_owner_s_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str | None
+) -> None:
+    """Also when no provider is named, and before any key."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    path = tmp_path / "honey-Q8_0.gguf"
+    write_tiny_bert(path)
+    embedder = chosen(provider=provider, local={"modelPath": str(path)})
+
+    assert isinstance(embedder, GgufEmbedder)
+    assert (embedder.provider, embedder.model) == ("local", "honey-Q8_0.gguf")
+
+
+def test_only_a_named_provider_downloads() -> None:
+    """An `hf:` model by itself changes nothing; `gguf` alone is the seeds' default model."""
+    uri = {"modelPath": "hf:bees/honey/honey.gguf"}
+
+    assert isinstance(chosen(local=uri), MiniLmEmbedder)
+    assert chosen(provider="local", local=uri).model == "honey.gguf"
+    assert chosen(provider="gguf").model == "embeddinggemma-300m-qat-Q8_0.gguf"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("llama_cpp") is not None, reason="llama-cpp-python is installed")
+async def test_a_local_model_that_cannot_run_hands_over(tmp_path: Path) -> None:
+    """The fallback embeds, and the reason names what is missing."""
+    path = tmp_path / "honey.gguf"
+    write_tiny_bert(path)
+    found = chosen(local={"modelPath": str(path)}, fallback="local")
+    with pytest.raises(EmbeddingFailed, match="llama-cpp-python"):
+        await asyncio.create_task(found.embed_documents(["honey"]))
+    [vector] = await asyncio.create_task(found.embed_documents(["honey"]))
+    await found.close()
+
+    assert (found.model, len(vector)) == ("all-MiniLM-L6-v2", 384)
+    assert "llama-cpp-python" in found.reason
+
+
+def test_a_sentence_transformer_has_to_be_named() -> None:
+    """There is no usual one."""
+    assert chosen(provider="sentence-transformers", model="bees/honey").model == "bees/honey"
+    with pytest.raises(ConfigError, match=r"memorySearch\.model is missing"):
+        chosen(provider="sentence-transformers")
 
 
 def test_none_is_no_embedder() -> None:
@@ -155,7 +212,7 @@ def test_any_name_with_an_address_is_a_compatible_server() -> None:
 
 def test_an_unknown_provider_is_refused() -> None:
     """The sentence names what would be right."""
-    with pytest.raises(ConfigError, match=r"'cohere', which is not known\. Use local, none, openai"):
+    with pytest.raises(ConfigError, match=r"'cohere', which is not known\. Use local, gguf, none, openai"):
         chosen(provider="cohere")
     with pytest.raises(ConfigError, match="'cohere'"):
         chosen(provider="openai", fallback="cohere")
@@ -185,75 +242,3 @@ async def test_a_fallback_has_its_own_model_and_address() -> None:
 
     assert (found.provider, found.model) == ("gemini", "gemini-embedding-001")
     assert found.fingerprint == chosen(provider="gemini").fingerprint
-
-
-class Embedding:
-    """A real, tiny embedder: one number; fails with what stands in `failure`."""
-
-    batch_texts = 10
-    max_input_tokens = 100
-    piece_tokens = None
-    model = "tiny"
-
-    def __init__(self, provider: str, number: float) -> None:
-        self.provider = provider
-        self.fingerprint = provider
-        self.number = number
-        self.failure: EmbeddingFailed | None = None
-        self.closed = False
-
-    def reads(self, text: str) -> float:
-        return 1.0
-
-    async def embed_query(self, text: str) -> Sequence[float]:
-        if self.failure:
-            raise self.failure
-        return [self.number]
-
-    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        return [await self.embed_query(text) for text in texts]
-
-    async def close(self) -> None:
-        self.closed = True
-
-
-async def test_documents_make_the_switch_and_questions_do_not() -> None:
-    """A failing question changes nothing; failing documents change who is asked from the next pass on."""
-    first, second, switched = Embedding("one", 1.0), Embedding("two", 2.0), []
-    both = FallbackEmbedder(first, second)
-    both.on_switch = lambda: switched.append(both.provider)
-    first.failure = EmbeddingFailed("one is down.")
-    with pytest.raises(EmbeddingFailed, match="one is down"):
-        await both.embed_query("where?")
-    assert (both.provider, both.reason) == ("one", "")
-
-    async def one_pass() -> None:
-        for _ in range(2):
-            with pytest.raises(EmbeddingFailed, match=r"one is down\. two makes the embeddings instead"):
-                await both.embed_documents(["a"])
-
-    await asyncio.create_task(one_pass())
-
-    assert switched == ["two"]
-    assert (both.provider, both.fingerprint) == ("two", "two")
-    assert await both.embed_documents(["a"]) == [[2.0]]
-    assert await both.embed_query("where?") == [2.0]
-
-
-async def test_a_text_that_is_refused_makes_no_switch() -> None:
-    """One text that is too long says nothing against the provider."""
-    first = Embedding("one", 1.0)
-    first.failure = TextRefused("too long")
-    both = FallbackEmbedder(first, Embedding("two", 2.0))
-
-    with pytest.raises(TextRefused):
-        await both.embed_documents(["a"])
-    assert both.provider == "one"
-
-
-async def test_closing_closes_both() -> None:
-    """Nothing stays open behind a fallback."""
-    first, second = Embedding("one", 1.0), Embedding("two", 2.0)
-    await FallbackEmbedder(first, second).close()
-
-    assert (first.closed, second.closed) == (True, True)

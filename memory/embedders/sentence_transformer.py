@@ -1,0 +1,100 @@
+"""Any model of the sentence-transformers library in this process. Edge: the only file that imports it.
+
+The library is an extra (`pip install "nacre[sentence-transformers]"`), because it brings PyTorch along. Loads
+on first use, in a thread; a name that is no folder may be fetched from its hub by the library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nacre.memory.embedder import EmbeddingFailed, TextRefused
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+MAX_INPUT_TOKENS = 256
+PIECE_TOKENS = 200
+"""Most such models were trained on a paragraph at a time and cut what is longer."""
+
+
+class SentenceTransformerEmbedder:
+    """The `Embedder` of a model by its name on the hub or its folder."""
+
+    provider = "sentence-transformers"
+    batch_texts = 16
+    max_input_tokens = MAX_INPUT_TOKENS
+    piece_tokens = PIECE_TOKENS
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self.fingerprint = f"st-{hashlib.sha256(model.encode()).hexdigest()[:16]}"
+        self._lock = threading.Lock()
+        self._loaded: SentenceTransformer | None = None
+
+    def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
+        """1: nothing is known against any script."""
+        return 1.0
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        """The vector of a question, of length 1, with the model's own prompt for questions.
+
+        Raises:
+            EmbeddingFailed: the library or the model cannot be loaded.
+        """
+        return (await asyncio.to_thread(self._embed, [text], is_query=True))[0]
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector of length 1 for each text, with the model's own prompt for documents.
+
+        Raises:
+            TextRefused: the model makes no usable vector of a text.
+            EmbeddingFailed: the library or the model cannot be loaded.
+        """
+        if not texts:
+            return []
+        return await asyncio.to_thread(self._embed, list(texts), is_query=False)
+
+    async def close(self) -> None:
+        """Frees the model once the texts in hand are done."""
+        await asyncio.to_thread(self._unload)
+
+    def _unload(self) -> None:
+        with self._lock:
+            self._loaded = None
+
+    def _embed(self, texts: list[str], *, is_query: bool) -> list[list[float]]:
+        with self._lock:
+            model = self._loaded or self._load()
+            encode = model.encode_query if is_query else model.encode_document
+            found: Any = encode(texts, normalize_embeddings=True, show_progress_bar=False)
+        vectors: list[list[float]] = found.tolist()
+        for vector in vectors:
+            length = math.hypot(*vector)
+            if length == 0 or not math.isfinite(length):
+                raise TextRefused(f"The model {self.model} made no usable vector of a text.")
+        return vectors
+
+    def _load(self) -> SentenceTransformer:
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise EmbeddingFailed(
+                f"The embedding model {self.model} needs sentence-transformers, which is not installed "
+                f'({error}). Install it with: pip install "nacre[sentence-transformers]". Or leave '
+                "memorySearch.provider out to use the model that comes with Nacre."
+            ) from error
+        try:
+            self._loaded = SentenceTransformer(self.model, device="cpu")
+        # the library raises errors of its own, of its hub client and of torch
+        except Exception as error:
+            raise EmbeddingFailed(
+                f"sentence-transformers could not load the model {self.model!r} ({error}). "
+                "memorySearch.model is its name on the hub or its folder."
+            ) from error
+        return self._loaded
