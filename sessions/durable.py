@@ -119,6 +119,15 @@ def reading(path: Path, *, start_bytes: int = 0) -> Iterator[BinaryIO]:
         yield file
 
 
+def read_tail(path: Path, most_bytes: int) -> bytes:
+    """The last lines of a plain file, whole ones, `most_bytes` at most. Raises as `open_plain`."""
+    with reading(path) as file:
+        size_bytes = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size_bytes - most_bytes))
+        data = file.read()
+    return data if size_bytes <= most_bytes else data.partition(b"\n")[2]
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Writes all of `data` and waits until the disk has it."""
     view = memoryview(data)
@@ -140,6 +149,16 @@ def replace_file(path: Path, data: bytes, *, backup: Path | None = None) -> None
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
         sync_folder(path.parent)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Writes a file that must not be there yet.
+
+    Raises:
+        SessionWriteFailed: it is there, or the system refused.
+    """
+    with reported("write", path):
+        _write_new(path, data, os.O_CREAT | os.O_EXCL)
 
 
 def remove_unfinished(path: Path) -> None:

@@ -4,6 +4,7 @@
     ├── SessionCorrupt          the owner: a path leaves its folder, or is no plain file
     ├── SessionVersionUnknown   the owner: a newer program wrote this file
     ├── SessionKeyInvalid       the caller: this text cannot name a session
+    ├── SessionNotFound         the caller: no session has this key or id, or several have
     └── SessionWriteFailed      the owner: disk full, no permission; what was on disk still is
 
 Each message is a sentence: what happened, with which value, what to do.
@@ -28,6 +29,10 @@ class SessionVersionUnknown(SessionError):
 
 class SessionKeyInvalid(SessionError):
     """A text cannot be a session key, or part of one."""
+
+
+class SessionNotFound(SessionError):
+    """No session is named like that, or more than one is, or its transcript is gone."""
 
 
 class SessionWriteFailed(SessionError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import pty
 import re
@@ -12,8 +13,13 @@ import subprocess
 import sys
 import termios
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+from click.testing import CliRunner
+
+from nacre.runtime.cli.main import nacre
 
 WAIT_SECONDS = 60.0
 
@@ -48,6 +54,35 @@ def run_nacre(
         env=environment(home, **variables),
         timeout=WAIT_SECONDS,
     )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command printed, and its exit code."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_here(home: Path, *arguments: str) -> Ended:
+    """Runs a command in this process, because starting Python would be most of a test's time."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        result = CliRunner().invoke(
+            nacre, list(arguments), env=environment(home), standalone_mode=False, catch_exceptions=False
+        )
+    finally:
+        for handler in root.handlers:
+            if handler not in handlers:
+                handler.close()
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.getLogger("nacre").setLevel(logging.NOTSET)
+        logging.captureWarnings(False)
+        logging.raiseExceptions = True
+    return Ended(result.return_value or 0, result.stdout, result.stderr)
 
 
 class Terminal:

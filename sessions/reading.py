@@ -1,0 +1,53 @@
+"""Reads a transcript without touching it: a copy is opened, and repaired if it needs to be. Edge.
+
+So a look at a session writes nothing beside it, holds no lock on it, and works where nothing may be
+written; and what is shown is exactly what opening the session for a turn would give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from nacre.sessions.durable import read_plain, replace_file
+from nacre.sessions.entries import Entry, SessionHeader
+from nacre.sessions.errors import SessionNotFound
+from nacre.sessions.journal import Journal
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTranscript:
+    """A transcript as it was when it was read: the file's bytes, all entries, and the present branch."""
+
+    data: bytes
+    header: SessionHeader
+    entries: tuple[Entry, ...]
+    branch: tuple[Entry, ...]
+
+
+async def read_transcript(path: Path, *, session_id: str, now: Callable[[], datetime]) -> StoredTranscript:
+    """Reads the transcript of a session.
+
+    Raises:
+        SessionNotFound: there is no such file.
+        SessionCorrupt, SessionVersionUnknown, SessionWriteFailed: as `Journal.open`.
+    """
+    found = await asyncio.to_thread(read_plain, path)
+    if found is None:
+        raise SessionNotFound(f"The transcript {path} of the session {session_id!r} is gone.")
+    with tempfile.TemporaryDirectory(prefix="nacre-") as folder:
+        copy = Path(folder) / path.name
+        await asyncio.to_thread(replace_file, copy, found[0])
+        journal = await Journal.open(
+            copy, session_id=session_id, cwd=path.parent, now=now, new_id=lambda: session_id
+        )
+        return StoredTranscript(
+            data=found[0],
+            header=journal.header,
+            entries=tuple(journal.entries),
+            branch=tuple(journal.branch()),
+        )

@@ -1,0 +1,143 @@
+"""`nacre sessions …`: conversations listed, shown, exported and deleted from a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from nacre.runtime.testing import ScriptedModel, calls, says
+from tests.runtime.agents import opened, said, user_texts
+from tests.runtime.cli.program import run_here, run_nacre
+
+GROUP = {"chat_kind": "group", "channel": "telegram", "chat_id": "7", "chat_name": "Rowing club"}
+
+
+async def conversations(state_dir: Path) -> None:
+    """Two sessions of the main key, the later with a tool call, and a group."""
+    model = ScriptedModel(
+        says("Halcyon, noted."),
+        says("NO_REPLY", purpose="flush"),
+        calls(("list", {"path": "."})),
+        says("Nothing but ```notes```."),
+        says("Hello, all."),
+    )
+    async with opened(state_dir, model) as agent:
+        await agent.respond(said("My boat is called Halcyon."))
+        await agent.respond(said("/new"))
+        await agent.respond(said("What files are there?"))
+        await agent.respond(said("Hello", **GROUP))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home in which things were said."""
+    asyncio.run(conversations(tmp_path / ".nacre"))
+    return tmp_path
+
+
+def folder(home: Path) -> Path:
+    return home / ".nacre" / "agents" / "main" / "sessions"
+
+
+def test_sessions_are_listed(home: Path) -> None:
+    """The table names what can be gone on with; --all and --json tell the rest."""
+    table = run_nacre(home, "sessions", "list").stdout.splitlines()
+    told = json.loads(run_here(home, "sessions", "list", "--all", "--json").stdout)
+
+    assert table[0].split() == ["SESSION", "ID", "ACTIVE", "CONTEXT", "LAST", "SAID"]
+    assert len(table) == 3
+    assert any(line.startswith("telegram:group:7 (Rowing club)") for line in table)
+    assert any(line.startswith("main ") and line.endswith("What files are there?") for line in table)
+    assert told["count"] == 3
+    assert told["path"] == str(folder(home) / "sessions.json")
+    kinds = {(item["key"], item["kind"], item["current"]) for item in told["sessions"]}
+    assert kinds == {
+        ("agent:main:main", "main", True),
+        ("agent:main:main", "main", False),
+        ("agent:main:telegram:group:7", "group", True),
+    }
+
+
+def test_a_session_is_shown(home: Path) -> None:
+    """Where it stands, and what was said last, tools in a line each; --last and --json as asked."""
+    shown = run_here(home, "sessions", "show", "main").stdout
+    told = json.loads(run_here(home, "sessions", "show", "main", "--last", "1", "--json").stdout)
+
+    assert "Key:           agent:main:main\n" in shown
+    assert "History:       4 messages\n" in shown
+    assert "] User: What files are there?\n" in shown
+    assert '  → list {"path": "."}\n' in shown
+    assert shown.endswith("] Assistant: Nothing but ```notes```.\n")
+    assert (told["kind"], told["messageCount"], told["current"]) == ("main", 4, True)
+    assert [message["role"] for message in told["messages"]] == ["assistant"]
+    assert told["messages"][0]["content"] == [{"type": "text", "text": "Nothing but ```notes```."}]
+
+
+def test_a_session_is_exported(home: Path) -> None:
+    """Markdown to read, JSON to process, JSONL as it is; a file that is there is never overwritten."""
+    file = home / "talk.jsonl"
+    markdown = run_here(home, "sessions", "export", "main").stdout
+    whole = json.loads(run_here(home, "sessions", "export", "main", "--json").stdout)
+    written = run_here(home, "sessions", "export", "main", "-o", str(file))
+    again = run_here(home, "sessions", "export", "telegram:group:7", "-o", str(file))
+
+    session_id = whole["header"]["id"]
+    assert f"- Session: {session_id}\n- Key: agent:main:main\n" in markdown
+    assert "\n\nWhat files are there?\n\n" in markdown
+    assert '**Call of list**\n\n```json\n{\n  "path": "."\n}\n```\n\n**Result of list**\n\n```' in markdown
+    assert whole["branch"] == [entry["id"] for entry in whole["entries"]]
+    assert file.read_bytes() == (folder(home) / f"{session_id}.jsonl").read_bytes()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert written.stdout.startswith(f"Wrote session {session_id} to ")
+    assert again.returncode == 1
+    assert "File exists" in again.stderr
+    assert user_texts(file) == ["What files are there?"]
+
+
+def test_a_session_is_deleted_and_can_be_brought_back(home: Path) -> None:
+    """Its transcript is renamed, the key is free again, and a slip in one name deletes nothing."""
+    slip = run_here(home, "sessions", "delete", "main", "nobody")
+    deleted = json.loads(run_here(home, "sessions", "delete", "main", "--json").stdout)
+    gone = run_here(home, "sessions", "show", deleted["deleted"][0]["sessionId"])
+
+    assert slip.returncode == 1
+    assert "There is no session 'nobody'." in slip.stderr
+    [item] = deleted["deleted"]
+    aside = Path(item["movedTo"])
+    assert aside.name.startswith(f"{item['sessionId']}.jsonl.deleted.")
+    assert deleted["problem"] is None
+    assert "agent:main:main" not in json.loads((folder(home) / "sessions.json").read_text())
+    assert gone.returncode == 1
+    aside.rename(folder(home) / f"{item['sessionId']}.jsonl")
+    assert run_here(home, "sessions", "show", item["sessionId"]).returncode == 0
+
+
+def test_a_deleted_session_is_no_longer_found_in_memory(home: Path) -> None:
+    """Where conversations are a source of memory search, deleting one takes it out at once."""
+    (home / ".nacre" / "nacre.json5").write_text(
+        "{agents: {defaults: {memorySearch: {provider: 'none', sources: ['memory', 'sessions'],"
+        " experimental: {sessionMemory: true}}}}}"
+    )
+    old = json.loads(run_here(home, "sessions", "list", "--all", "--json").stdout)["sessions"]
+    earlier = next(item["sessionId"] for item in old if not item["current"])
+    assert run_here(home, "memory", "index").returncode == 0
+    assert "Halcyon" in run_here(home, "memory", "search", "Halcyon boat").stdout
+
+    deleted = run_here(home, "sessions", "delete", earlier[:8])
+
+    assert deleted.stdout.startswith(f"Deleted session {earlier} of agent:main:main. Its transcript is now ")
+    assert run_here(home, "memory", "search", "Halcyon boat").stdout == "No matches.\n"
+
+
+def test_an_empty_state_folder_is_answered(tmp_path: Path) -> None:
+    """Before anything was said there is nothing to list and nothing to find; nothing is made by looking."""
+    listed = run_here(tmp_path, "sessions", "list")
+    shown = run_here(tmp_path, "sessions", "show", "main")
+
+    assert (listed.returncode, shown.returncode) == (0, 1)
+    assert listed.stdout == "There are no sessions yet. `nacre chat` begins one.\n"
+    assert "There is no session 'main'." in shown.stderr
+    assert not (tmp_path / ".nacre" / "agents").exists()
