@@ -56,7 +56,8 @@ async def assemble(
     # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
     count_tokens = count_tokens_for(name) if name else estimate_tokens
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
-    chat_model = model or _model(config, now, offline)
+    chat_model = model or (_model(config, config.model_name, now) if config.model_name else offline)
+    compaction = settings.agent.compaction
     budget = _budget(settings.agent, chat_model)
     memory = await open_memory(config, now)
     if memory is not None and watch:
@@ -65,6 +66,8 @@ async def assemble(
         settings=settings,
         budget=budget,
         model=chat_model,
+        summary_model=_side_model(config, compaction.model, now),
+        flush_model=_side_model(config, compaction.memory_flush.model, now),
         offline=offline,
         memory=memory,
         index=open_index(config, now),
@@ -95,16 +98,22 @@ async def disassemble(parts: AgentParts) -> None:
         if parts.turn.memory is not None:
             await parts.turn.memory.close()
     finally:
-        await parts.turn.model.aclose()
+        turn = parts.turn
+        for model in (turn.model, turn.summary_model, turn.flush_model):
+            if model is not None:
+                await model.aclose()
 
 
-def _model(config: Config, now: Clock, offline: ChatModel) -> ChatModel:
-    if not config.model_name:
-        return offline
-    provider = config.settings.models.providers.get(config.model_name.partition("/")[0])
+def _side_model(config: Config, name: str, now: Clock) -> ChatModel | None:
+    """A model for one kind of call, or `None` where the session's model makes it."""
+    return _model(config, name.strip(), now) if name.strip() else None
+
+
+def _model(config: Config, name: str, now: Clock) -> ChatModel:
+    provider = config.settings.models.providers.get(name.partition("/")[0])
     agent = config.settings.agent
     return LiteLLMModel(
-        config.model_name,
+        name,
         context_window_tokens=None,
         api_base=provider.base_url or None if provider else None,
         api_key=provider.api_key or None if provider else None,

@@ -7,7 +7,9 @@ from the same conversation instead.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,16 +19,17 @@ from nacre.memory.paths import PathOutsideRoot
 from nacre.memory.workspace import append_to_file
 from nacre.memory.workspace_files import FileBusy
 from nacre.prompts import render
+from nacre.runtime.compaction_settings import MemoryFlushSettings
 from nacre.runtime.context import model_messages
 from nacre.runtime.errors import ContextOverflow, ModelError
 from nacre.runtime.events import FlushEnded, FlushStatus
 from nacre.runtime.loop import Ask, run_loop
 from nacre.runtime.model import ModelRequest, SystemPrompt
 from nacre.runtime.open_session import OpenSession
-from nacre.runtime.settings import MemoryFlushSettings
 from nacre.runtime.silence import SILENT_TOKEN
 from nacre.runtime.tools import Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
-from nacre.sessions.messages import Message, user_message
+from nacre.sessions.messages import Message, UserMessage, user_message
+from nacre.sessions.tokens import estimate_message_tokens
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +125,15 @@ class FlushConversation:
         return self.session.now_ms()
 
 
+@dataclass(frozen=True, kw_only=True)
+class FlushLimits:
+    """`fitting_tokens` bounds the messages that the model gets, `None` gives it all; the newest are kept."""
+
+    max_output_tokens: int
+    fitting_tokens: int | None
+    count_tokens: Callable[[str], int]
+
+
 async def run_flush(
     session: OpenSession,
     *,
@@ -130,26 +142,33 @@ async def run_flush(
     settings: MemoryFlushSettings,
     ask: Ask,
     ask_offline: Ask,
-    max_output_tokens: int,
+    limits: FlushLimits,
+    is_forced: bool = False,
 ) -> FlushEnded:
-    """Runs one flush and records the attempt; never raises for a model that fails."""
+    """Runs one flush and records the attempt; never raises for a model that fails.
 
-    async def asked(of: Ask) -> str:
+    The offline responder, which stands in for a model that fails, reads everything.
+    """
+    everything = model_messages(session.transcript, is_compacted=session.compaction_count > 0)
+
+    async def asked(of: Ask, messages: Sequence[Message]) -> str:
         try:
-            await _ask_for_notes(session, system, notes, settings, of, max_output_tokens)
+            if not messages:
+                raise ContextOverflow("The newest turn alone is too long for the model's window.")
+            await _ask_for_notes(session, system, notes, settings, of, messages, limits)
         except ModelError as error:
             log.warning("memory flush of %s failed: %s", session.key, error)
             return str(error)
         return ""
 
     status: FlushStatus = "written"
-    problem = last_problem = await asked(ask)
+    problem = last_problem = await asked(ask, await asyncio.to_thread(_fitting, everything, limits))
     if problem and not notes.wrote:
-        status, last_problem = "fallback", await asked(ask_offline)
+        status, last_problem = "fallback", await asked(ask_offline, everything)
     if not notes.wrote:
         status = "failed" if last_problem or notes.problem else "nothing"
     problem = "; ".join(text for text in (problem, notes.problem) if text)
-    await session.write_flush(status, path=notes.path, problem=problem)
+    await session.write_flush(status, path=notes.path, problem=problem, is_forced=is_forced)
     return FlushEnded(status=status, path=notes.path, problem=problem)
 
 
@@ -159,15 +178,16 @@ async def _ask_for_notes(
     notes: NotesFile,
     settings: MemoryFlushSettings,
     ask: Ask,
-    max_output_tokens: int,
+    messages: Sequence[Message],
+    limits: FlushLimits,
 ) -> None:
     tool = notes.tool()
     conversation = FlushConversation(
         session=session,
         system=_flush_system(system, settings, notes.path),
-        messages=list(model_messages(session.transcript, is_compacted=session.compaction_count > 0)),
+        messages=list(messages),
         notes=tool,
-        max_output_tokens=max_output_tokens,
+        max_output_tokens=limits.max_output_tokens,
     )
     await conversation.record(
         user_message(_flush_prompt(settings, notes.path), timestamp_ms=session.now_ms())
@@ -179,6 +199,20 @@ async def _ask_for_notes(
         emit=lambda _event: None,
         max_steps=MAX_FLUSH_STEPS,
     )
+
+
+def _fitting(messages: Sequence[Message], limits: FlushLimits) -> Sequence[Message]:
+    """The newest whole turns within the limit; none when the newest alone is longer."""
+    if limits.fitting_tokens is None:
+        return messages
+    tokens, start = 0, len(messages)
+    for index in range(len(messages) - 1, -1, -1):
+        tokens += estimate_message_tokens(messages[index], limits.count_tokens)
+        if tokens > limits.fitting_tokens:
+            break
+        if isinstance(messages[index], UserMessage):
+            start = index
+    return messages[start:]
 
 
 def _flush_prompt(settings: MemoryFlushSettings, path: str) -> str:

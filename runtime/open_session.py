@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from nacre.runtime import flush_records
 from nacre.runtime.clock import Clock, epoch_ms
 from nacre.runtime.events import FlushStatus
 from nacre.runtime.ids import NewId
@@ -25,8 +26,6 @@ from nacre.sessions.succession import next_session
 from nacre.sessions.transcript import TranscriptItem
 
 SESSION_ENTRY = "nacre.session"
-FLUSH_ENTRY = "nacre.flush"
-FLUSH_MESSAGE_ENTRY = "nacre.flush_message"
 RECALL_ENTRY = "nacre.recall"
 
 
@@ -85,31 +84,22 @@ class OpenSession:
     @property
     def last_flush(self) -> CustomEntry | None:
         """The newest attempt to flush, whatever came of it."""
-        flushes = (entry for entry in reversed(self.branch) if is_flush(entry))
-        return next((entry for entry in flushes if isinstance(entry, CustomEntry)), None)
+        return flush_records.last_flush(self.branch)
 
     @property
     def flush_is_spent(self) -> bool:
-        """Whether this cycle has had its flush, or nothing was said since the last one.
-
-        A compaction begins a new cycle, but what it kept was flushed with what it took away.
-        """
-        for entry in reversed(self.branch):
-            if is_flush(entry):
-                return True
-            if isinstance(entry, CompactionEntry):
-                return not self.has_unflushed_messages
-        return not self.has_messages
+        """Whether this cycle has had its flush, or nothing was said since the last one."""
+        return flush_records.flush_is_spent(self.branch)
 
     @property
     def has_unflushed_messages(self) -> bool:
         """Whether anything was said after the latest flush."""
-        for entry in reversed(self.branch):
-            if is_flush(entry):
-                return False
-            if isinstance(entry, MessageEntry):
-                return True
-        return False
+        return flush_records.has_unflushed_messages(self.branch)
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """How much text was said after the latest flush."""
+        return flush_records.unflushed_bytes(self.branch)
 
     @property
     def wants_recall(self) -> bool:
@@ -144,21 +134,25 @@ class OpenSession:
 
     async def write_flush_message(self, message: Message) -> None:
         """Keeps a message of a flush turn for the record; the model does not see it again."""
-        await self.journal.append_custom(FLUSH_MESSAGE_ENTRY, message.to_json())
+        await self.journal.append_custom(flush_records.FLUSH_MESSAGE_ENTRY, message.to_json())
 
-    async def write_flush(self, status: FlushStatus, *, path: str, problem: str) -> None:
-        """Records the cycle's attempt, on success and on failure."""
+    async def write_flush(
+        self, status: FlushStatus, *, path: str, problem: str, is_forced: bool = False
+    ) -> None:
+        """Records an attempt, on success and on failure; a forced one is not the cycle's."""
         cycle = self.compaction_count
-        await self.journal.append_custom(
-            FLUSH_ENTRY, {"cycle": cycle, "status": status, "path": path, "problem": problem}
-        )
+        data = flush_records.flush_data(cycle, status, path=path, problem=problem, is_forced=is_forced)
+        await self.journal.append_custom(flush_records.FLUSH_ENTRY, data)
         at_ms = self.now_ms()
         self.record = await self._updated(
             lambda record: replace(record, memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
         )
 
-    async def write_compaction(self, summary: str, plan: CompactionPlan) -> None:
-        """Replaces, in the model's view, everything before the plan's first kept entry by a summary."""
+    async def write_compaction(self, summary: str, plan: CompactionPlan, *, tokens_after: int) -> None:
+        """Replaces, in the model's view, everything before the plan's first kept entry by a summary.
+
+        The index learns `tokens_after`: the old total would speak of a context that is gone.
+        """
         await self.journal.append_compaction(
             summary=summary,
             first_kept_entry_id=plan.first_kept_entry_id,
@@ -172,8 +166,8 @@ class OpenSession:
                 compaction_count=count,
                 input_tokens=None,
                 output_tokens=None,
-                total_tokens=None,
-                total_tokens_fresh=False,
+                total_tokens=tokens_after or None,
+                total_tokens_fresh=tokens_after > 0,
             )
         )
 
@@ -190,7 +184,7 @@ class OpenSession:
                 compaction_count=count,
                 aborted_last_run=False,
             )
-            if usage is None:
+            if usage is None or usage.context_tokens == 0:
                 return record
             return replace(
                 record,
@@ -218,11 +212,6 @@ class OpenSession:
         if now_there is not None and now_there.session_id == self.session_id:
             return now_there
         return change(self.record)
-
-
-def is_flush(entry: Entry) -> bool:
-    """Whether an entry records an attempt to flush."""
-    return isinstance(entry, CustomEntry) and entry.custom_type == FLUSH_ENTRY
 
 
 async def open_session(

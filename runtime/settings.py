@@ -10,31 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from nacre.memory.settings import MemorySearchSettings
+from nacre.runtime.compaction_settings import CompactionSettings
 from nacre.runtime.reset_settings import IdleMinutes, ResetByType, ResetSettings, channel_name, reset_triggers
 from nacre.runtime.settings_section import SettingsSection as _Section
+from nacre.runtime.settings_values import count_or
 from nacre.sessions.errors import SessionKeyInvalid
 from nacre.sessions.freshness import ResetPolicy, SessionType, reset_policy
 from nacre.sessions.keys import canonical_key
 
-FLUSH_SOFT_THRESHOLD_TOKENS = 4_000
-RESERVE_TOKENS = 16_384
-RESERVE_FLOOR_TOKENS = 20_000
-KEEP_RECENT_TOKENS = 20_000
-
-
-def _count_or(default: int) -> BeforeValidator:
-    """A non-negative finite number, floored; anything else becomes the default (spec sessions §9.1)."""
-
-    def read(value: object) -> object:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-            return default
-        return int(value)
-
-    return BeforeValidator(read)
+_BYTES = TypeAdapter(ByteSize)
 
 
 def _usable_main_key(text: str) -> str:
@@ -43,37 +31,6 @@ def _usable_main_key(text: str) -> str:
     except SessionKeyInvalid as error:
         raise ValueError(str(error)) from error
     return text
-
-
-class MemoryFlushSettings(_Section):
-    """`agents.defaults.compaction.memoryFlush`: the silent turn that saves notes before a compaction."""
-
-    enabled: bool = True
-    """Whether notes are written before history is compacted."""
-    soft_threshold_tokens: Annotated[int, _count_or(FLUSH_SOFT_THRESHOLD_TOKENS)] = (
-        FLUSH_SOFT_THRESHOLD_TOKENS
-    )
-    """How many tokens before the compaction line the flush is due."""
-    prompt: str = ""
-    """The flush turn's user prompt; blank is the built-in one. `YYYY-MM-DD` becomes today's date."""
-    system_prompt: str = ""
-    """What is added to the system prompt in the flush turn; blank is the built-in text."""
-
-
-class CompactionSettings(_Section):
-    """`agents.defaults.compaction`: when and how old history becomes a summary."""
-
-    enabled: bool = True
-    """`false` stops only the threshold trigger; overflow recovery and `/compact` stay."""
-    reserve_tokens: Annotated[int, _count_or(RESERVE_TOKENS)] = RESERVE_TOKENS
-    """Room kept free for the answer; the floor below raises it."""
-    reserve_tokens_floor: Annotated[int, _count_or(RESERVE_FLOOR_TOKENS)] = RESERVE_FLOOR_TOKENS
-    """Least reserve, whatever `reserveTokens` says; 0 switches the floor off."""
-    keep_recent_tokens: Annotated[int, _count_or(KEEP_RECENT_TOKENS)] = KEEP_RECENT_TOKENS
-    """How much of the tail stays verbatim."""
-    custom_instructions: str = ""
-    """What every summary should pay attention to, also in automatic compactions."""
-    memory_flush: MemoryFlushSettings = MemoryFlushSettings()
 
 
 class AgentSettings(_Section):
@@ -87,11 +44,11 @@ class AgentSettings(_Section):
     """IANA name of the owner's time zone; blank is the system's."""
     context_tokens: Annotated[int, Field(ge=1)] | None = None
     """The context window in tokens; unset asks the model."""
-    bootstrap_max_chars: Annotated[int, _count_or(20_000)] = 20_000
+    bootstrap_max_chars: Annotated[int, count_or(20_000)] = 20_000
     """Most of one workspace file that enters the context."""
-    bootstrap_total_max_chars: Annotated[int, _count_or(60_000)] = 60_000
+    bootstrap_total_max_chars: Annotated[int, count_or(60_000)] = 60_000
     """Most of all workspace files together."""
-    daily_log_max_chars: Annotated[int, _count_or(6_000)] = 6_000
+    daily_log_max_chars: Annotated[int, count_or(6_000)] = 6_000
     """Most of one daily log that enters a session's first turn."""
     skip_bootstrap: bool = False
     """`true` makes the workspace folder without any file in it."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from nacre.memory.engine import MemoryEngine
 from nacre.runtime.budget import ContextBudget
 from nacre.runtime.clock import Clock
+from nacre.runtime.compactor import SummaryModel, summary_limits
 from nacre.runtime.context import changing_part, daily_logs, model_messages, system_prompt
 from nacre.runtime.errors import ContextOverflow
 from nacre.runtime.events import ModelRetried, Warned
@@ -48,6 +49,8 @@ class TurnParts:
     settings: Settings
     budget: ContextBudget
     model: ChatModel
+    summary_model: ChatModel | None
+    flush_model: ChatModel | None
     offline: ChatModel
     memory: MemoryEngine | None
     index: SessionIndex
@@ -60,15 +63,16 @@ class TurnParts:
     count_tokens: Callable[[str], int]
     told: Told = field(default_factory=Told)
 
-    def ask(self, emit: Emit) -> Ask:
-        """Asks the model, again where a failure passes by itself; each retry is told."""
+    def ask(self, emit: Emit, model: ChatModel | None = None) -> Ask:
+        """Asks a model, the session's by default, again where a failure passes; retries are told."""
+        asked = model or self.model
 
         def on_retry(attempt: int, delay_seconds: float, problem: str) -> None:
             emit(ModelRetried(attempt=attempt, delay_seconds=delay_seconds, problem=problem))
 
         return lambda request: held_to_contract(
-            stream_with_retries(self.model, request, sleep=self.sleep, on_retry=on_retry),
-            model_name=self.model.name,
+            stream_with_retries(asked, request, sleep=self.sleep, on_retry=on_retry),
+            model_name=asked.name,
         )
 
     def cites(self, policy: ChatPolicy) -> bool:
@@ -224,15 +228,25 @@ def _tools(policy: ChatPolicy, parts: TurnParts, *, cites: bool) -> tuple[Tool, 
 
 
 def _window_parts(parts: TurnParts, emit: Emit) -> WindowParts:
+    settings = parts.settings.agent.compaction
+    own = (parts.summary_model,) if parts.summary_model else ()
+
+    def summary_model(model: ChatModel, ask: Ask) -> SummaryModel:
+        window_tokens = model.context_window_tokens if model in own else None
+        limits = summary_limits(parts.budget, settings, window_tokens=window_tokens)
+        return SummaryModel(name=model.name, ask=ask, limits=limits)
+
     return WindowParts(
         budget=parts.budget,
-        settings=parts.settings.agent.compaction,
+        settings=settings,
         workspace=parts.workspace,
         lock_dir=parts.lock_dir,
         now=parts.now,
         count_tokens=parts.count_tokens,
-        ask=parts.ask(emit),
+        ask_for_notes=parts.ask(emit, parts.flush_model),
         ask_offline=parts.offline.stream,
+        summary_models=tuple(summary_model(model, parts.ask(emit, model)) for model in (*own, parts.model)),
+        extractor=summary_model(parts.offline, parts.offline.stream),
         on_notes=parts.on_notes,
     )
 

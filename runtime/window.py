@@ -17,20 +17,25 @@ from pathlib import Path
 from nacre.memory.workspace import daily_log_path
 from nacre.runtime.budget import ContextBudget
 from nacre.runtime.clock import Clock
-from nacre.runtime.compactor import SummaryLimits, summarise
+from nacre.runtime.compaction_settings import CompactionSettings
+from nacre.runtime.compactor import Summary, SummaryModel, summary_of
 from nacre.runtime.errors import ModelError
-from nacre.runtime.events import CompactionEnded, CompactionReason, FlushEnded
-from nacre.runtime.flush import NotesFile, run_flush
+from nacre.runtime.events import CompactionEnded, CompactionReason, FlushEnded, Warned
+from nacre.runtime.flush import FlushLimits, NotesFile, run_flush
 from nacre.runtime.loop import Ask, Emit
 from nacre.runtime.model import SystemPrompt, ToolSpec
 from nacre.runtime.open_session import OpenSession
-from nacre.runtime.settings import CompactionSettings
+from nacre.runtime.partial_summaries import partial_summaries
 from nacre.sessions.cut import CompactionPlan, NothingToCompact, plan_compaction
 from nacre.sessions.entries import Entry
+from nacre.sessions.rebuilt import transcript_tokens, with_compaction
 from nacre.sessions.tokens import ContextMeasure, estimate_message_tokens, measure_context
 from nacre.sessions.transcript import TranscriptItem
 
 log = logging.getLogger(__name__)
+
+MAX_PASSES = 4
+"""Looks at the window before one model call: one for each size of the kept tail, and a last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +48,10 @@ class WindowParts:
     lock_dir: Path
     now: Clock
     count_tokens: Callable[[str], int]
-    ask: Ask
+    ask_for_notes: Ask
     ask_offline: Ask
+    summary_models: tuple[SummaryModel, ...]
+    extractor: SummaryModel
     on_notes: Callable[[str], None]
 
 
@@ -97,13 +104,20 @@ class Window:
         return ContextMeasure(tokens=estimate, usage_tokens=0, trailing_tokens=estimate)
 
     async def keep(self) -> None:
-        """Flushes and compacts when the budget says so; called before every model call."""
-        tokens = (await self.measure()).tokens
-        decision = self._parts.budget.decide(tokens, flushed_this_cycle=self._session.flush_is_spent)
-        log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
-        if decision.flushes:
-            await self._flush()
-        if decision.compacts and not self._gave_up:
+        """Flushes and compacts when the budget says so; called before every model call.
+
+        A compaction that did not make enough room is followed by another, which keeps less.
+        """
+        for _ in range(MAX_PASSES):
+            tokens = (await self.measure()).tokens
+            decision = self._parts.budget.decide(tokens, flushed_this_cycle=self._session.flush_is_spent)
+            log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
+            if decision.flushes:
+                await self._flush(tokens)
+            elif self._is_flush_forced():
+                await self._flush(tokens, is_forced=True)
+            if not decision.compacts or self._gave_up:
+                return
             ended = await self.compact("threshold")
             # One failed attempt a turn: the next step would fail the same way.
             self._gave_up = bool(ended.problem)
@@ -111,32 +125,54 @@ class Window:
     async def flush_before_leaving(self) -> None:
         """The flush before `/new` and `/compact`: due when anything was said since the last one."""
         if self._parts.budget.flush_enabled and self._session.has_unflushed_messages:
-            await self._flush()
+            await self._flush((await self.measure()).tokens)
 
     async def compact(self, reason: CompactionReason, *, focus: str = "") -> CompactionEnded:
         """Replaces old history by a summary; on any failure the history stays whole."""
-        session, budget = self._session, self._parts.budget
-        if budget.flush_enabled and not session.flush_is_spent:
-            await self._flush()
+        session, parts = self._session, self._parts
         tokens_before = (await self.measure()).tokens
+        if parts.budget.flush_enabled and not session.flush_is_spent:
+            await self._flush(tokens_before, has_overflowed=reason == "overflow")
         plan = await asyncio.to_thread(self._plan, reason, tokens_before)
         if isinstance(plan, NothingToCompact):
             return await self._ended(reason, tokens_before, problem=plan.reason)
+        instructions = (parts.settings.custom_instructions.strip(), focus)
         try:
-            summary = await summarise(
+            summary = await summary_of(
                 plan,
-                focus="\n".join(
-                    text for text in (self._parts.settings.custom_instructions.strip(), focus) if text
-                ),
-                ask=self._parts.ask,
-                limits=self._limits(),
-                count_tokens=self._parts.count_tokens,
+                models=parts.summary_models,
+                extractor=parts.extractor if reason == "overflow" else None,
+                instructions="\n".join(text for text in instructions if text),
+                count_tokens=parts.count_tokens,
                 now_ms=session.now_ms,
+                partial=partial_summaries(session.journal),
             )
         except ModelError as error:
-            return await self._ended(reason, tokens_before, problem=str(error))
-        await session.write_compaction(summary, plan)
+            return await self._ended(reason, tokens_before, problem=f"{error} The history was left as it is.")
+        before, after = await asyncio.to_thread(self._sizes, plan, summary)
+        if after >= before:
+            problem = (
+                f"The summary would not make the history shorter ({before} to {after} tokens), "
+                "so it was left as it is."
+            )
+            return await self._ended(reason, tokens_before, problem=problem)
+        await session.write_compaction(summary.text, plan, tokens_after=after)
+        if summary.problem:
+            self._emit(Warned(message=_who_summarised(summary)))
         return await self._ended(reason, tokens_before)
+
+    def _sizes(self, plan: CompactionPlan, summary: Summary) -> tuple[int, int]:
+        """Tokens of the whole context as it is, and as it would be with the summary; both estimated."""
+        branch, count_tokens = self._session.branch, self._parts.count_tokens
+        before = transcript_tokens(branch, count_tokens)
+        after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
+        return before + self._overhead_tokens, after + self._overhead_tokens
+
+    def _is_flush_forced(self) -> bool:
+        limit_bytes = self._parts.settings.memory_flush.force_flush_transcript_bytes
+        if not limit_bytes or not self._parts.budget.flush_enabled:
+            return False
+        return self._session.unflushed_bytes >= limit_bytes
 
     def _plan(self, reason: CompactionReason, tokens_before: int) -> CompactionPlan | NothingToCompact:
         """Where to cut. A window that must shrink keeps less when the usual tail is all there is."""
@@ -177,32 +213,42 @@ class Window:
         self._emit(ended)
         return ended
 
-    async def _flush(self) -> FlushEnded:
+    async def _flush(
+        self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False
+    ) -> FlushEnded:
+        parts, budget = self._parts, self._parts.budget
         notes = NotesFile(
-            self._parts.workspace,
-            daily_log_path(self._parts.now().date()),
-            lock_dir=self._parts.lock_dir,
+            parts.workspace,
+            daily_log_path(parts.now().date()),
+            lock_dir=parts.lock_dir,
             origin="" if self._session.policy.is_private else self._session.key,
         )
+        # A context that the provider refuses, or will, is not sent again: its newest half is.
+        is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
         ended = await run_flush(
             self._session,
             system=self._system,
             notes=notes,
-            settings=self._parts.settings.memory_flush,
-            ask=self._parts.ask,
-            ask_offline=self._parts.ask_offline,
-            max_output_tokens=self._parts.budget.summary_tokens,
+            settings=parts.settings.memory_flush,
+            ask=parts.ask_for_notes,
+            ask_offline=parts.ask_offline,
+            limits=FlushLimits(
+                max_output_tokens=budget.summary_tokens,
+                fitting_tokens=budget.compact_at // 2 if is_too_long else None,
+                count_tokens=parts.count_tokens,
+            ),
+            is_forced=is_forced,
         )
         if notes.wrote:
-            self._parts.on_notes(notes.path)
+            parts.on_notes(notes.path)
         self._emit(ended)
         return ended
 
-    def _limits(self) -> SummaryLimits:
-        budget = self._parts.budget
-        # A fifth of slack: the estimate and the provider's own count differ.
-        part_tokens = (budget.window_tokens - 2 * budget.summary_tokens) * 4 // 5
-        return SummaryLimits(part_tokens=part_tokens, summary_tokens=budget.summary_tokens)
+
+def _who_summarised(summary: Summary) -> str:
+    """What the owner should know when the first model asked gave no summary."""
+    what = "An extract" if summary.is_extract else f"{summary.model_name}'s summary"
+    return f"{what} stands for the older history, because: {summary.problem}"
 
 
 def overhead_tokens(

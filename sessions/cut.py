@@ -7,12 +7,12 @@ or kept; recalled notes are neither, since they are in files already.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from nacre.sessions.entries import CustomEntry, Entry, OtherEntry
-from nacre.sessions.file_operations import file_operations, without_file_lists
-from nacre.sessions.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
+from nacre.sessions.entries import CustomEntry, Entry, MessageEntry, OtherEntry
+from nacre.sessions.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_text
 from nacre.sessions.pairs import paired_results
+from nacre.sessions.summary_facts import SummaryFacts, facts_of, without_facts
 from nacre.sessions.tokens import estimate_message_tokens
 from nacre.sessions.transcript import entry_item, is_user_said, last_compaction, last_compaction_place
 
@@ -23,7 +23,7 @@ class CompactionPlan:
 
     `to_summarise` goes into the history's summary, together with `previous_summary`. When the cut
     falls inside a turn (`is_split_turn`), `turn_prefix` is that turn's part before the cut.
-    `kept_tokens` estimates what stays verbatim. The file lists cover this and all earlier compactions.
+    `kept_tokens` estimates what stays verbatim. `facts` go below the summary, whoever writes it.
     """
 
     first_kept_entry_id: str
@@ -32,13 +32,12 @@ class CompactionPlan:
     is_split_turn: bool
     tokens_before: int
     previous_summary: str | None
-    read_files: tuple[str, ...]
-    modified_files: tuple[str, ...]
     kept_tokens: int
+    facts: SummaryFacts = field(default_factory=SummaryFacts)
 
     def details(self) -> dict[str, list[str]]:
         """What to store with the compaction entry, so that the next plan knows these files."""
-        return {"readFiles": list(self.read_files), "modifiedFiles": list(self.modified_files)}
+        return {"readFiles": list(self.facts.read_files), "modifiedFiles": list(self.facts.modified_files)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,17 +93,18 @@ def plan_compaction(
     to_summarise, turn_prefix = _old(units[:turn_start]), _old(units[turn_start:cut])
     if is_split and not units[turn_start].starts_turn:
         to_summarise, turn_prefix, is_split = (*to_summarise, *turn_prefix), (), False
-    files = file_operations(previous, (*to_summarise, *turn_prefix))
+    facts = facts_of(
+        previous, (*to_summarise, *turn_prefix), open_asks=_open_asks(branch[start : units[cut].place])
+    )
     return CompactionPlan(
         first_kept_entry_id=branch[_first_kept_place(branch, start, units[cut].place)].id,
         to_summarise=to_summarise,
         turn_prefix=turn_prefix,
         is_split_turn=is_split,
         tokens_before=tokens_before,
-        previous_summary=without_file_lists(previous.summary) if previous else None,
-        read_files=tuple(sorted(files.read - files.modified)),
-        modified_files=tuple(sorted(files.modified)),
+        previous_summary=without_facts(previous.summary) if previous else None,
         kept_tokens=_kept_tokens(units, cut),
+        facts=facts,
     )
 
 
@@ -195,6 +195,22 @@ def _turn_start(units: Sequence[_Unit], cut: int) -> int:
 
 def _old(units: Sequence[_Unit]) -> tuple[Message, ...]:
     return tuple(unit.message for unit in units if not unit.is_recall)
+
+
+def _open_asks(entries: Sequence[Entry]) -> list[str]:
+    """What the user said there and got no whole answer to, because it failed or was broken off."""
+    asks: list[str] = []
+    waiting: list[str] = []
+    for entry in entries:
+        if not isinstance(entry, MessageEntry):
+            continue
+        if isinstance(entry.message, UserMessage):
+            waiting.append(message_text(entry.message))
+        elif isinstance(entry.message, AssistantMessage):
+            if entry.message.stop_reason in ("error", "aborted"):
+                asks += waiting
+            waiting.clear()
+    return [ask for ask in asks if ask.strip()]
 
 
 def _first_kept_place(branch: Sequence[Entry], start: int, place: int) -> int:

@@ -12,6 +12,7 @@ from nacre.sessions.messages import AssistantMessage, Message
 _READING = ("read",)
 _MODIFYING = ("write", "edit", "append")
 _LIST = re.compile(r"\s*<(read-files|modified-files)>\n(.*?)\n</\1>", re.DOTALL)
+FILE_LIST_LIMIT = 40
 _MORE = re.compile(r"\.\.\. and \d+ more")
 
 
@@ -42,6 +43,16 @@ def file_operations(previous: CompactionEntry | None, messages: Sequence[Message
             elif isinstance(path, str) and call.name in _MODIFYING:
                 modified.add(path)
     return FileOperations(read=frozenset(read), modified=frozenset(modified))
+
+
+def file_lists(read: Sequence[str], modified: Sequence[str]) -> str:
+    """The lists as they stand at the end of a summary, at most 40 files each; empty without files."""
+    blocks = ""
+    for tag, paths in (("read-files", read), ("modified-files", modified)):
+        if paths:
+            more = [f"... and {len(paths) - FILE_LIST_LIMIT} more"] if len(paths) > FILE_LIST_LIMIT else []
+            blocks += f"\n\n<{tag}>\n" + "\n".join([*paths[:FILE_LIST_LIMIT], *more]) + f"\n</{tag}>"
+    return blocks
 
 
 def without_file_lists(summary: str) -> str:

@@ -44,7 +44,7 @@ def _paragraphs(message: Message, tool_result_chars: int) -> list[str]:
 
 def _answer(message: AssistantMessage) -> list[str]:
     thinking = "\n".join(block.thinking for block in message.content if isinstance(block, Thinking))
-    calls = "; ".join(map(_call, message.tool_calls))
+    calls = "; ".join(map(call_text, message.tool_calls))
     parts = (
         ("Assistant thinking", thinking),
         ("Assistant", message_text(message)),
@@ -53,7 +53,8 @@ def _answer(message: AssistantMessage) -> list[str]:
     return [f"[{label}]: {text}" for label, text in parts if text.strip()]
 
 
-def _call(call: ToolCall) -> str:
+def call_text(call: ToolCall) -> str:
+    """A call as `name(argument=json, …)`."""
     if call.invalid_arguments is not None:
         return f"{call.name}({call.invalid_arguments})"
     arguments = (

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nacre.runtime.offline.identifiers import identifiers
 from nacre.runtime.offline.intent import is_question, without_request
 from nacre.runtime.offline.kinds import SENTENCE_CHARS, NoteKind, kind_of
 from nacre.runtime.offline.reading import Said, own_words
 from nacre.runtime.offline.sentences import clipped, folded, sentences
 from nacre.runtime.offline.wording import SIGNS_OF_NO_ANSWER, SIGNS_OF_OWN_TEXT
+from nacre.sessions.identifiers import identifiers
 
 MAX_NOTE_CHARS = 400
 MIN_NOTE_CHARS = 4

@@ -9,13 +9,13 @@ from itertools import chain, zip_longest
 from nacre.runtime.model import ModelRequest
 from nacre.runtime.offline.answer import Answer
 from nacre.runtime.offline.compaction_prompt import SummaryRequest, read_summary_request
-from nacre.runtime.offline.identifiers import identifiers
 from nacre.runtime.offline.intent import is_question, read_intent
 from nacre.runtime.offline.kinds import NoteKind, kind_of
 from nacre.runtime.offline.notes import Known, Note, is_answered, is_command, is_own_text, notes_of
 from nacre.runtime.offline.outline import Item, Section, chosen_within, read_outline, written
 from nacre.runtime.offline.reading import Said, own_words
 from nacre.runtime.offline.sentences import clipped, sentences, shared, squeezed, words
+from nacre.sessions.identifiers import identifiers
 
 SUMMARY_TOKENS = 1_500
 """The longest summary, whatever more the request allows: summaries of summaries must not grow."""

@@ -25,6 +25,7 @@ SAMPLES = {
     "name": "SOUL.md",
     "path": "memory/2026-11-20.md",
     "previous_summary": "(previous summary)",
+    "problem": "The summary was empty.",
     "text": "> Staging uses port 8443.",
     "time_zone": "Europe/Lisbon",
     "tools": "- read: Reads a file.",

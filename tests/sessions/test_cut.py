@@ -201,7 +201,7 @@ def test_file_lists_go_on_over_compactions() -> None:
 
     found = plan(branch, 10)
 
-    assert found.read_files == ("c.md", "old.md")
-    assert found.modified_files == ("b.md", "new.md")
+    assert found.facts.read_files == ("c.md", "old.md")
+    assert found.facts.modified_files == ("b.md", "new.md")
     assert found.previous_summary == "S"
     assert found.details() == {"readFiles": ["c.md", "old.md"], "modifiedFiles": ["b.md", "new.md"]}

@@ -1,13 +1,13 @@
-"""Exact names that a summary must not lose: addresses, paths, hashes, issue numbers, hosts with ports."""
+"""Exact names that a summary must not lose: addresses, paths, hashes, issues, hosts with ports. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from nacre.runtime.offline.reading import ends_of
-
 MAX_IDENTIFIER_CHARS = 200
+MAX_READ_CHARS = 20_000
+"""Of a longer text only its beginning and its end are read: nobody typed it."""
 
 _PATTERNS = re.compile(
     r"https?://[^\s<>\"'`)\]}“”‘’«»]+"
@@ -33,7 +33,7 @@ def identifiers(texts: Iterable[str], *, most: int) -> list[str]:
     ['https://example.org/a', '9fceb02', 'src/app.py', '#41']
     """
     found: dict[str, None] = {}
-    for text in map(ends_of, texts):
+    for text in map(_ends, texts):
         spans = [(match.start(), match.end()) for match in _PATTERNS.finditer(text)]
         taken = list(spans)
         for match in _HASH.finditer(text):
@@ -44,3 +44,9 @@ def identifiers(texts: Iterable[str], *, most: int) -> list[str]:
             if 1 < len(name) <= MAX_IDENTIFIER_CHARS:
                 found.setdefault(name)
     return list(found)[-most:]
+
+
+def _ends(text: str) -> str:
+    if len(text) <= MAX_READ_CHARS:
+        return text
+    return f"{text[: MAX_READ_CHARS * 3 // 4]}\n{text[-MAX_READ_CHARS // 4 :]}"
