@@ -106,7 +106,6 @@ async def test_a_message_too_long_for_the_window_says_what_helps(tmp_path: Path)
     """The next, shorter message is answered: the long one is summarised in parts by then."""
     write_settings(tmp_path, window_settings())
     model = ScriptedModel(
-        fails(ContextOverflow("Too long."), purpose="flush"),
         fails(ContextOverflow("Too long."), purpose="turn"),
         *[says("## Goal\nBees", purpose="compaction")] * 4,
         says("Here I am."),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 
-from nacre.runtime.compactor import SummaryLimits, summarise
 from nacre.runtime.events import CompactionEnded, FlushEnded
 from nacre.runtime.testing import ScriptedModel, says
-from nacre.sessions.cut import CompactionPlan
-from nacre.sessions.messages import Usage, user_message
+from nacre.sessions.messages import Usage
 from tests.runtime.agents import events_of, opened, said, window_settings, write_settings
 
 LONG = "The hive needs sugar before the frost comes. "
@@ -47,35 +44,3 @@ async def test_a_usage_over_the_window_counts_when_the_estimate_agrees(tmp_path:
     model.assert_complete()
 
     assert [event.tokens_before > 30_000 for event in events if isinstance(event, CompactionEnded)] == [True]
-
-
-async def test_a_long_history_is_cut_into_parts_off_the_event_loop() -> None:
-    """Counting megabytes takes seconds, in which other sessions go on."""
-    threads: set[int] = set()
-
-    def count_tokens(text: str) -> int:
-        threads.add(threading.get_ident())
-        return len(text) // 4
-
-    summary = await summarise(
-        CompactionPlan(
-            first_kept_entry_id="a",
-            to_summarise=(user_message(LONG * 10, timestamp_ms=1),),
-            turn_prefix=(user_message(LONG, timestamp_ms=2),),
-            is_split_turn=True,
-            tokens_before=100,
-            previous_summary=None,
-            read_files=(),
-            modified_files=(),
-            kept_tokens=1,
-        ),
-        focus="",
-        ask=ScriptedModel(says("Bees."), says("Sugar.")).stream,
-        limits=SummaryLimits(part_tokens=1_000, summary_tokens=300),
-        count_tokens=count_tokens,
-        now_ms=lambda: 3,
-    )
-
-    assert "Bees." in summary
-    assert threads
-    assert threading.get_ident() not in threads

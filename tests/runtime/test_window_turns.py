@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.errors import ContextOverflow, ModelUnavailable
+from nacre.runtime.errors import ContextOverflow, ModelAuthError, ModelUnavailable
 from nacre.runtime.events import CompactionEnded, FlushEnded, ReplyReady, TurnFailed
 from nacre.runtime.testing import ScriptedModel, ScriptedStep, calls, fails, says
 from nacre.sessions.messages import Usage, message_text
@@ -145,19 +145,21 @@ async def test_a_flush_that_the_model_refuses_is_written_by_extraction(tmp_path:
 @pytest.mark.parametrize(
     "summary",
     [
-        says("", purpose="compaction"),
-        says("cut off", stop_reason="length", purpose="compaction"),
-        fails(ContextOverflow("too long"), purpose="compaction"),
+        [says("", purpose="compaction")] * 2,
+        [says("cut off", stop_reason="length", purpose="compaction")] * 2,
+        [says("I cannot do that.", purpose="compaction")] * 2,
+        [fails(ContextOverflow("too long"), purpose="compaction")] * 3,
+        [fails(ModelAuthError("no key"), purpose="compaction")],
     ],
 )
-async def test_a_summary_that_failed_is_never_stored(tmp_path: Path, summary: ScriptedStep) -> None:
-    """Empty, cut or refused: the history stays whole and the turn goes on."""
+async def test_a_summary_that_failed_is_never_stored(tmp_path: Path, summary: list[ScriptedStep]) -> None:
+    """Empty, cut, no summary at all or refused: the history stays whole and the turn goes on."""
     write_settings(tmp_path, window_settings())
     model = ScriptedModel(
         says("noted", usage=used(2_000)),
         says("noted", usage=used(13_500)),
         says("NO_REPLY", purpose="flush"),
-        summary,
+        *summary,
         says("answered all the same", usage=used(13_900)),
     )
     async with opened(tmp_path, model) as agent:
@@ -167,7 +169,7 @@ async def test_a_summary_that_failed_is_never_stored(tmp_path: Path, summary: Sc
     model.assert_complete()
 
     [ended] = [event for event in events if isinstance(event, CompactionEnded)]
-    assert ended.problem
+    assert ended.problem.endswith("The history was left as it is.")
     assert isinstance(events[-1], ReplyReady)
     assert "compaction" not in kinds(transcript_file(tmp_path))
     assert message_text(model.requests[-1].messages[0]).startswith("0: The hive")
