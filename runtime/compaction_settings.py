@@ -13,7 +13,7 @@ FLUSH_SOFT_THRESHOLD_TOKENS = 4_000
 RESERVE_TOKENS = 16_384
 RESERVE_FLOOR_TOKENS = 20_000
 KEEP_RECENT_TOKENS = 20_000
-FORCE_FLUSH_TRANSCRIPT
+FORCE_FLUSH_TRANSCRIPT_BYTES = 2 * 1024 * 1024
 
 
 class MemoryFlushSettings(SettingsSection):
@@ -21,9 +21,7 @@ class MemoryFlushSettings(SettingsSection):
 
     enabled: bool = True
     """Whether notes are written before history is compacted."""
-    soft_threshold_tokens: Annotated[int, count_or(FLUSH_SOFT_THRESHOLD_TOKENS)] = (
-        FLUSH_SOFT_THRESHOLD_TOKENS
-    )
+    soft_threshold_tokens: Annotated[int, count_or(FLUSH_SOFT_THRESHOLD_TOKENS)] = FLUSH_SOFT_THRESHOLD_TOKENS
     """How many tokens before the compaction line the flush is due."""
     prompt: str = ""
     """The flush turn's user prompt; blank is the built-in one. `YYYY-MM-DD` becomes today's date."""

@@ -22,8 +22,6 @@ from nacre.sessions.errors import SessionKeyInvalid
 from nacre.sessions.freshness import ResetPolicy, SessionType, reset_policy
 from nacre.sessions.keys import canonical_key
 
-_BYTES = TypeAdapter(ByteSize)
-
 
 def _usable_main_key(text: str) -> str:
     try:
