@@ -165,9 +165,7 @@ class MemoryEngine:
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         """What is indexed, what is not and why. `deep` also asks the embedder and reads the index through."""
         moment = await self._syncing.moment(deep=deep, mode=self._mode(), watching=self._watching())
-        return await self._syncing.with_store(
-            lambda store: describe(store, self._plan.corpus, self._settings, moment)
-        )
+        return await self._syncing.with_store(lambda store: describe(store, self._plan, moment))
 
     def mark_dirty(self) -> None:
         """Says that a memory file may have changed; the next search or sync looks."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nacre.memory.errors import IndexBusy
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TIDY_AFTER_CHUNKS = 200
+CARRIED_FILES = 64
 
 Advance = Callable[[int, int], None]
 
@@ -101,16 +102,17 @@ async def _index_changes(
         outcome.transcripts_unknown = True
     else:
         try:
-            files, removed, chunks = await sync_transcripts(
+            transcripts = await sync_transcripts(
                 store, plan.transcripts, plan.corpus.sizes, plan.settings.sync.sessions, force=force
             )
         except OSError as error:
             outcome.transcripts_unknown = True
             outcome.problem = f"The transcripts cannot be listed ({error}); what was indexed is kept."
         else:
-            outcome.indexed_files += files
-            outcome.removed_files += removed
-            outcome.indexed_chunks += chunks
+            outcome.indexed_files += transcripts.indexed_files
+            outcome.removed_files += transcripts.removed_files
+            outcome.indexed_chunks += transcripts.indexed_chunks
+            outcome.unread_transcripts = transcripts.unread
     return outcome
 
 
@@ -156,6 +158,7 @@ async def _carry_over(live: Store, hidden: Store, outcome: FileOutcome) -> None:
     """Keeps what the old index knows of files that could not be read or listed now."""
     failed = {failure.path for failure in outcome.failed}
     sources: tuple[Source, ...] = ("memory", "sessions")
+    kept: list[IndexedFile] = []
     for source in sources:
         there = await hidden.file_states(source)
         for path in await live.file_states(source):
@@ -163,13 +166,19 @@ async def _carry_over(live: Store, hidden: Store, outcome: FileOutcome) -> None:
                 continue
             if (stored := await live.stored_file(source, path)) is not None:
                 state, chunks = stored
+                # They may be cut in the old way: the file is read again as soon as it can be.
+                unread = replace(state, content_hash="", size=0, inode=0, read_at_ns=0)
                 fields = [lexical_fields(chunk) for chunk in chunks]
-                await hidden.replace_files([IndexedFile(state=state, chunks=chunks, fields=fields)])
+                kept.append(IndexedFile(state=unread, chunks=chunks, fields=fields))
+            if len(kept) == CARRIED_FILES:
+                await hidden.replace_files(kept)
+                kept = []
+    await hidden.replace_files(kept)
 
 
 def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutcome) -> bool:
     if source == "sessions":
-        return outcome.transcripts_unknown
+        return outcome.transcripts_unknown or path in outcome.unread_transcripts
     return path in failed or not outcome.found.may_be_deleted(path)
 
 

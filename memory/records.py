@@ -179,7 +179,8 @@ class MemoryStatus:
 
     `provider` is `none` without an embedder. `vector_engine` names what compares vectors (`sqlite-vec 0.1.9`,
     `numpy`, `off`), with `vector_problem` when it is not the preferred one. `pending_*`, `failed` and
-    `identity_problem` say what is not up to date and why. `embeddings_problem` is `None` until probed
+    `identity_problem` say what is not up to date and why; `waiting_transcripts` have grown, but by less than
+    `sync.sessions` asks for. `embeddings_problem` is `None` until probed
     (`deep`), empty when the probe answered.
     """
 
@@ -196,6 +197,7 @@ class MemoryStatus:
     dirty: bool
     syncing: bool
     pending_files: int
+    waiting_transcripts: int
     pending_vectors: int
     failed: tuple[FailedFile, ...]
     skipped: tuple[SkippedPath, ...]

@@ -15,6 +15,7 @@ CHUNK_COLUMNS = """
 SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, chunks.content_hash, text
 FROM chunks JOIN files ON files.id = chunks.file_id
 """
+_FILE_COLUMNS = "SELECT path, content_hash, size, mtime_ns, inode, read_at_ns FROM files"
 
 AMONG_CHUNKS = "chunks.id IN (SELECT value FROM json_each(?))"
 """Takes the ids as a JSON list: one statement for any number of them."""
@@ -27,32 +28,32 @@ def meta(connection: Connection) -> dict[str, str]:
 
 def stored_file(connection: Connection, source: Source, path: str) -> tuple[FileState, list[Chunk]] | None:
     """What is stored for one file."""
-    state = file_states(connection, source).get(path)
-    if state is None:
+    row = connection.execute(f"{_FILE_COLUMNS} WHERE source = ? AND path = ?", (source, path)).fetchone()
+    if row is None:
         return None
     rows = connection.execute(
         f"{CHUNK_COLUMNS} WHERE source = ? AND path = ? ORDER BY ordinal", (source, path)
     )
-    return state, [chunk_from_row(row) for row in rows]
+    return _state_from_row(source, row), [chunk_from_row(row) for row in rows]
 
 
 def file_states(connection: Connection, source: Source) -> dict[str, FileState]:
     """Every indexed file of a source, by stored path."""
-    rows = connection.execute(
-        "SELECT path, content_hash, size, mtime_ns, inode, read_at_ns FROM files WHERE source = ?", (source,)
+    rows = connection.execute(f"{_FILE_COLUMNS} WHERE source = ?", (source,))
+    return {state.path: state for state in (_state_from_row(source, row) for row in rows)}
+
+
+def _state_from_row(source: Source, row: tuple[str, str, int, int, int, int]) -> FileState:
+    path, digest, size, mtime_ns, inode, read_at_ns = row
+    return FileState(
+        source=source,
+        path=path,
+        content_hash=digest,
+        size=size,
+        mtime_ns=mtime_ns,
+        inode=inode,
+        read_at_ns=read_at_ns,
     )
-    return {
-        path: FileState(
-            source=source,
-            path=path,
-            content_hash=digest,
-            size=size,
-            mtime_ns=mtime_ns,
-            inode=inode,
-            read_at_ns=read_at_ns,
-        )
-        for path, digest, size, mtime_ns, inode, read_at_ns in rows
-    }
 
 
 def scope_condition(connection: Connection, scope: Scope) -> tuple[str, tuple[str, ...]]:

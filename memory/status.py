@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nacre.memory.discovery import discover
+from nacre.memory.indexing import IndexPlan
 from nacre.memory.records import FailedFile, MemoryStatus, SearchMode, SourceCount
-from nacre.memory.settings import MemorySearchSettings
 from nacre.memory.store import Store
-from nacre.memory.sync_files import Corpus
 from nacre.memory.sync_plan import plan_changes
+from nacre.memory.transcripts import deleted_transcripts, due_and_waiting
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +36,9 @@ class Moment:
     watching: str
 
 
-async def describe(
-    store: Store, corpus: Corpus, settings: MemorySearchSettings, moment: Moment
-) -> MemoryStatus:
-    """The state of the index against the disk. Files are listed, not read."""
+async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatus:
+    """The state of the index against the disk. Files and transcripts are listed, not read."""
+    corpus, settings = plan.corpus, plan.settings
     found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
     stored = await store.file_states("memory")
     failed = await store.failures("memory")
@@ -48,7 +50,8 @@ async def describe(
         if (state := stored.get(file.path)) is None
         or (file.size, file.mtime_ns, file.inode) != (state.size, state.mtime_ns, state.inode)
     ]
-    pending_files = len(pending) + len(changes.to_remove)
+    pending_transcripts, waiting_transcripts = await _pending_transcripts(store, plan)
+    pending_files = len(pending) + len(changes.to_remove) + pending_transcripts
     counts = await store.counts()
     meta = await store.meta()
     by_source = {item.source: item for item in counts.sources}
@@ -70,6 +73,7 @@ async def describe(
         dirty=pending_files > 0 or bool(moment.identity_problem),
         syncing=moment.syncing,
         pending_files=pending_files,
+        waiting_transcripts=waiting_transcripts,
         pending_vectors=counts.pending_chunks if moment.provider != "none" else 0,
         failed=_sorted(failed),
         skipped=found.skipped,
@@ -90,6 +94,22 @@ async def describe(
         index_bytes=counts.size_bytes,
         watching=moment.watching,
     )
+
+
+async def _pending_transcripts(store: Store, plan: IndexPlan) -> tuple[int, int]:
+    """Transcripts that the next sync reads or forgets, and those that have not grown by enough for it."""
+    stored = await store.file_states("sessions")
+    if "sessions" not in plan.settings.sources:
+        return len(stored), 0
+    if plan.transcripts is None:
+        return 0, 0
+    try:
+        infos = await plan.transcripts.transcripts()
+    except OSError as error:
+        log.warning("transcripts cannot be listed, so none is counted as pending: %s", error)
+        return 0, 0
+    due, waiting = due_and_waiting(infos, stored, plan.settings.sync.sessions)
+    return due + len(deleted_transcripts(infos, stored)), waiting
 
 
 def _sorted(failed: Mapping[str, FailedFile]) -> tuple[FailedFile, ...]:

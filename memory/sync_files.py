@@ -44,6 +44,7 @@ class FileOutcome:
     found: Discovery = NOTHING
     rebuilt: str = ""
     transcripts_unknown: bool = False
+    unread_transcripts: frozenset[str] = frozenset()
     problem: str = ""
 
 

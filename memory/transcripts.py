@@ -7,7 +7,7 @@ session is deleted. Line numbers of chunks point into the transcript file.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Protocol
@@ -54,7 +54,17 @@ class TranscriptSource(Protocol):
         """
 
     async def text(self, name: str) -> TranscriptText | None:
-        """What one of them says; `None` when it is gone."""
+        """What one of them says; `None` when it is gone or cannot be read now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranscriptOutcome:
+    """What a pass over the transcripts did; `unread` are stored paths that were listed but not readable."""
+
+    indexed_files: int
+    removed_files: int
+    indexed_chunks: int
+    unread: frozenset[str]
 
 
 async def sync_transcripts(
@@ -64,24 +74,26 @@ async def sync_transcripts(
     settings: SessionSyncSettings,
     *,
     force: bool,
-) -> tuple[int, int, int]:
-    """Brings the store's `sessions` in line; returns files indexed, files removed, chunks indexed.
+) -> TranscriptOutcome:
+    """Brings the store's `sessions` in line; one that cannot be read stays as it was indexed.
 
     Raises:
         OSError: the transcripts cannot be listed.
     """
     infos = await source.transcripts()
     stored = await store.file_states("sessions")
-    gone = sorted(set(stored) - {PREFIX + info.name for info in infos})
+    gone = deleted_transcripts(infos, stored)
     if gone:
         await store.remove_files("sessions", gone)
     files = chunks = 0
+    unread: set[str] = set()
     for info in infos:
         state = stored.get(PREFIX + info.name)
         if not force and not is_due(info, state, settings):
             continue
         text = await source.text(info.name)
         if text is None:
+            unread.add(PREFIX + info.name)
             continue
         file = indexed_transcript(info, text, sizes)
         if state is not None and state.content_hash == file.state.content_hash:
@@ -90,18 +102,40 @@ async def sync_transcripts(
         await store.replace_files([file])
         files += 1
         chunks += len(file.chunks)
-    return files, len(gone), chunks
+    return TranscriptOutcome(
+        indexed_files=files, removed_files=len(gone), indexed_chunks=chunks, unread=frozenset(unread)
+    )
+
+
+def deleted_transcripts(infos: Sequence[TranscriptInfo], stored: Iterable[str]) -> list[str]:
+    """Stored paths of transcripts that are no longer listed."""
+    return sorted(set(stored) - {PREFIX + info.name for info in infos})
+
+
+def due_and_waiting(
+    infos: Sequence[TranscriptInfo], stored: Mapping[str, FileState], settings: SessionSyncSettings
+) -> tuple[int, int]:
+    """How many transcripts the next pass reads, and how many have changed by too little for that."""
+    known = [(info, stored.get(PREFIX + info.name)) for info in infos]
+    due = sum(is_due(info, state, settings) for info, state in known)
+    return due, sum(_growth(info, state) != (0, 0) for info, state in known) - due
 
 
 def is_due(info: TranscriptInfo, state: FileState | None, settings: SessionSyncSettings) -> bool:
     """Whether a transcript has changed by enough since it was indexed."""
-    indexed_bytes, indexed_messages = (state.size, state.inode) if state else (0, 0)
-    new_bytes, new_messages = info.size_bytes - indexed_bytes, info.messages - indexed_messages
+    new_bytes, new_messages = _growth(info, state)
     if new_bytes == 0 and new_messages == 0:
         return False
     if info.ended or new_bytes < 0:
         return True
     return new_bytes >= settings.delta_bytes or new_messages >= settings.delta_messages
+
+
+def _growth(info: TranscriptInfo, state: FileState | None) -> tuple[int, int]:
+    """Bytes and messages since the transcript was indexed."""
+    if state is None:
+        return info.size_bytes, info.messages
+    return info.size_bytes - state.size, info.messages - state.inode
 
 
 def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkSizes) -> IndexedFile:

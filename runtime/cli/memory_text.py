@@ -131,6 +131,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
             for item in status.source_counts
         ],
         "pendingFiles": status.pending_files,
+        "waitingTranscripts": status.waiting_transcripts,
         "pendingVectors": status.pending_vectors,
         "failedFiles": [
             {
@@ -201,6 +202,9 @@ def _pending(status: MemoryStatus) -> str:
     parts = [
         f"{status.pending_files} files" if status.pending_files else "",
         f"{status.pending_vectors} vectors" if status.pending_vectors else "",
+        f"{status.waiting_transcripts} conversations until they grow or end"
+        if status.waiting_transcripts
+        else "",
         "a sync is running" if status.syncing else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -26,6 +26,7 @@ class Transcripts:
     def __init__(self, said: dict[str, list[str]]) -> None:
         self.said = said
         self.broken = False
+        self.unreadable: set[str] = set()
         self.ended: set[str] = set()
 
     async def transcripts(self) -> Sequence[TranscriptInfo]:
@@ -45,6 +46,8 @@ class Transcripts:
 
     async def text(self, name: str) -> TranscriptText | None:
         """What one of them says."""
+        if name in self.unreadable:
+            return None
         lines = self.said[name]
         return TranscriptText(
             lines=lines,
@@ -108,6 +111,76 @@ async def test_a_deleted_session_is_forgotten(tmp_path: Path) -> None:
     del said.said["s1.jsonl"]
     await engine.sync(reason="cli")
     assert (await engine.search("parrot", min_score=0)).hits == ()
+    await engine.close()
+
+
+async def test_a_transcript_that_cannot_be_read_survives_a_rebuild(tmp_path: Path) -> None:
+    """What was indexed of it is found after the rebuild; when it can be read, what is new is found too."""
+    workspace(tmp_path, {})
+    said = Transcripts({"s1.jsonl": ["User: my parrot is called Polly"], "s2.jsonl": ["User: tea"]})
+    engine = await open_engine(tmp_path, OPTED_IN, transcripts=said)
+    await engine.sync(reason="cli")
+    said.unreadable = {"s1.jsonl"}
+    said.said["s1.jsonl"].append("User: and the zebra is called Zoe")
+
+    assert (await engine.sync(reason="cli", force=True)).rebuilt
+
+    assert len((await engine.search("parrot", min_score=0)).hits) == 1
+    said.unreadable = set()
+    await engine.sync(reason="cli")
+    assert "Zoe" in (await engine.search("zebra", min_score=0)).hits[0].snippet
+    assert (await engine.status()).chunks == 2
+    await engine.close()
+
+
+async def test_what_could_not_be_read_is_cut_anew_when_it_can_be(tmp_path: Path) -> None:
+    """Chunks that outlived a rebuild in their old cut do not stay: the unchanged text is read again."""
+    workspace(tmp_path, {})
+    said = Transcripts({"s1.jsonl": [f"User: number {number} is a parrot" for number in range(60)]})
+    engine = await open_engine(tmp_path, OPTED_IN, transcripts=said)
+    await engine.sync(reason="cli")
+    whole = (await engine.status()).chunks
+    await engine.close()
+    said.unreadable = {"s1.jsonl"}
+    finer = await open_engine(
+        tmp_path, OPTED_IN | {"chunking": {"tokens": 50, "overlap": 0}}, transcripts=said
+    )
+    assert "chunking changed" in (await finer.sync(reason="cli")).rebuilt
+    assert (await finer.status()).chunks == whole
+    said.unreadable = set()
+
+    await finer.sync(reason="cli")
+
+    assert (await finer.status()).chunks > 2 * whole
+    await finer.close()
+
+
+async def test_status_counts_what_the_next_sync_would_do_to_transcripts(tmp_path: Path) -> None:
+    """Those that grew by enough or ended, and deleted ones, are pending; those that grew a little wait."""
+    workspace(tmp_path, {})
+    said = Transcripts({f"s{number}.jsonl": ["User: hello"] for number in range(4)})
+    settings = OPTED_IN | {"sync": {"sessions": {"deltaBytes": 0, "deltaMessages": 0}}}
+    engine = await open_engine(tmp_path, settings, transcripts=said)
+    assert (await engine.status()).pending_files == 4
+    await engine.sync(reason="cli")
+    await engine.close()
+
+    engine = await open_engine(tmp_path, OPTED_IN | {"sync": {}}, transcripts=said)
+    assert ((await engine.status()).pending_files, (await engine.status()).dirty) == (0, False)
+    said.said["s0.jsonl"] += ["User: again"] * 50
+    said.said["s1.jsonl"] += ["User: more"]
+    said.said["s2.jsonl"] += ["User: goodbye"]
+    said.ended.add("s2.jsonl")
+    del said.said["s3.jsonl"]
+
+    status = await engine.status()
+
+    assert (status.pending_files, status.waiting_transcripts, status.dirty) == (3, 1, True)
+    await engine.sync(reason="cli")
+    status = await engine.status()
+    assert (status.pending_files, status.waiting_transcripts, status.dirty) == (0, 1, False)
+    said.broken = True
+    assert (await engine.status()).pending_files == 0
     await engine.close()
 
 

@@ -37,8 +37,6 @@ class Transcripts:
         """The transcript, or never."""
         if self.hangs:
             await asyncio.Event().wait()
-        if self.broken:
-            raise RuntimeError("the folder of sessions is bewitched")
         return [
             TranscriptInfo(
                 name="s1.jsonl",
@@ -51,6 +49,8 @@ class Transcripts:
 
     async def text(self, name: str) -> TranscriptText | None:
         """Its lines, on the lines of the same number."""
+        if self.broken:
+            raise RuntimeError("the transcript is bewitched")
         count = len(self._lines)
         return TranscriptText(lines=self._lines, line_numbers=range(1, count + 1), days=[None] * count)
 
