@@ -6,6 +6,7 @@ A connection lives and dies on one thread. Nothing here knows a table.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ def open_connection(
         IndexUnusable: the file is not a database, is damaged at its head, or cannot be opened.
     """
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    connection = None
     try:
         connection = apsw.Connection(str(path), flags=flags)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -55,7 +57,7 @@ def open_connection(
         connection.pragma("mmap_size", MMAP_BYTES)
         connection.pragma("user_version")
     except apsw.Error as error:
-        raise _translated(error, path) from error
+        raise _translated(error, path, connection) from error
     return connection
 
 
@@ -136,7 +138,8 @@ class ConnectionThread:
                     self._connection = self._connect()
                 return work(self._connection, *args, **kwargs)
             except apsw.Error as error:
-                raise _translated(error, None) from error
+                path = Path(self._connection.filename) if self._connection else None
+                raise _translated(error, path, self._connection) from error
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
@@ -154,12 +157,17 @@ class ConnectionThread:
             self._connection = None
 
 
-def _translated(error: apsw.Error, path: Path | None) -> IndexBusy | IndexUnusable:
+def _translated(
+    error: apsw.Error, path: Path | None, connection: Connection | None
+) -> IndexBusy | IndexUnusable:
     where = f"The memory index {path}" if path else "The memory index"
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return IndexBusy(f"{where} is held by another process ({error}). Try again in a moment.")
-    if isinstance(error, apsw.FullError):
-        return IndexUnusable(f"{where} cannot grow: the disk is full ({error}). Make room and run it again.")
+    if isinstance(error, apsw.FullError) or _has_no_room(error, connection):
+        return IndexUnusable(
+            f"{where} cannot grow: the disk is full, or a limit on files or on your part of the disk is "
+            f"reached ({error}). The notes are untouched; make room and run it again."
+        )
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
         return IndexUnusable(
             f"{where} cannot be written or opened ({error}). Check the folder's permissions."
@@ -167,3 +175,12 @@ def _translated(error: apsw.Error, path: Path | None) -> IndexBusy | IndexUnusab
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return IndexDamaged(f"{where} is damaged ({error}).")
     return IndexUnusable(f"{where} cannot be used: {error}.")
+
+
+def _has_no_room(error: apsw.Error, connection: Connection | None) -> bool:
+    # SQLite tells a full disk from other failures, but not a quota or a limit on the size of files.
+    return (
+        isinstance(error, apsw.IOError)
+        and connection is not None
+        and connection.system_errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    )

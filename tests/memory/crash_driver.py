@@ -3,11 +3,13 @@
     python -m tests.memory.crash_driver index|rebuild <folder> [statement|"publish <seconds>"]
     python -m tests.memory.crash_driver migrate <folder> <version>
     python -m tests.memory.crash_driver churn <folder> <seconds>
+    python -m tests.memory.crash_driver limited <folder> <bytes> [force]
 
 `index` and `rebuild` print how many statements SQLite ran; with a number they kill themselves at that
 statement, full-text index's own included, with `publish` so long after a rebuilt index began to be copied.
 `migrate` kills itself inside the migration to a version. `churn` writes notes, syncs and searches until its
-time is over, and prints what went wrong.
+time is over, and prints what went wrong. `limited` syncs while no file may grow above so many bytes, and
+prints what that raises and what a search finds then.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 
 import apsw
 
+from nacre.memory.errors import IndexUnusable
 from nacre.memory.schema import migrate
 from nacre.memory.sqlite_connection import open_connection
 from tests.memory.doubles import WordEmbedder, open_engine
@@ -116,6 +119,21 @@ async def churn(root: Path, seconds: float) -> None:
     tell("rounds", rounds)
 
 
+async def sync_limited(root: Path, limit_bytes: int, *, force: bool) -> None:
+    """Syncs where the system refuses to let a file grow, as it does on a full disk."""
+    import resource  # there is none on Windows, where the other modes work
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))
+    engine = await open_engine(root, {"sync": {"onSearch": False}})
+    try:
+        await engine.sync(reason="cli", force=force)
+    except IndexUnusable as error:
+        tell("refused:", error)
+    report = await engine.search("giraffe", min_score=0)
+    tell("found:", *(hit.path for hit in report.hits))
+    await engine.close()
+
+
 def main() -> None:
     """Runs one mode."""
     mode, root = sys.argv[1], Path(sys.argv[2])
@@ -123,6 +141,8 @@ def main() -> None:
         die_in_migration(root, int(sys.argv[3]))
     elif mode == "churn":
         asyncio.run(churn(root, float(sys.argv[3])))
+    elif mode == "limited":
+        asyncio.run(sync_limited(root, int(sys.argv[3]), force=sys.argv[4:] == ["force"]))
     else:
         asyncio.run(sync(root, force=mode == "rebuild", moment=" ".join(sys.argv[3:])))
 
