@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime
 
 from nacre import __version__
 from nacre.memory.errors import MemoryIndexError
+from nacre.runtime.branch_commands import fork, label, rewind
 from nacre.runtime.commands import (
     HELP_TEXT,
     Command,
@@ -43,6 +45,8 @@ async def run_command(
         return _said(session, await _status(session, inbound, parts, emit, next_reset))
     if command.name == "compact":
         return await _compact(command.rest, session, inbound, parts, emit)
+    if command.name in ("rewind", "fork", "label"):
+        return await _branch(command, session, inbound, parts, emit)
     return await _fresh(command, session, inbound, parts, emit, begin_next)
 
 
@@ -70,6 +74,25 @@ async def _fresh(
 
 def _started(parts: TurnParts) -> str:
     return f"✅ New session started · model: {parts.model.name}"
+
+
+async def _branch(
+    command: Command, session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit
+) -> Reply:
+    """`/rewind`, `/fork` and `/label`."""
+
+    async def save_notes() -> None:
+        await (await prepare(session, inbound, parts, emit)).window.flush_before_leaving()
+
+    rest, index, now = command.rest, parts.index, parts.now()
+    if command.name == "label":
+        return _said(session, await label(session, rest))
+    if command.name == "rewind":
+        return _said(session, await rewind(session, rest, index=index, now=now, save_notes=save_notes))
+    text, session_id = await fork(
+        session, rest, index=index, new_session_id=parts.new_id(), now=now, save_notes=save_notes
+    )
+    return replace(_said(session, text), session_id=session_id)
 
 
 async def _compact(focus: str, session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> Reply:

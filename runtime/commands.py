@@ -12,15 +12,22 @@ from nacre.runtime.budget import ContextBudget
 from nacre.runtime.events import CompactionEnded
 from nacre.sessions.freshness import NextReset
 
-CommandName: TypeAlias = Literal["new", "reset", "compact", "status", "help", "unknown"]
+CommandName: TypeAlias = Literal[
+    "new", "reset", "compact", "rewind", "fork", "label", "status", "help", "unknown"
+]
 
-_COMMAND = re.compile(r"/(new|reset|compact|status|help)(?:\s*:\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL)
+_COMMAND = re.compile(
+    r"/(new|reset|compact|rewind|fork|label|status|help)(?:\s*:\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL
+)
 _LOOKS_LIKE_ONE = re.compile(r"/[A-Za-z][A-Za-z_-]{0,30}")
 
 COMMANDS: Mapping[str, str] = {
     "/new [text]": "start a fresh session; notes are saved first, the old transcript stays on disk",
     "/reset [text]": "the same as /new",
     "/compact [focus]": "save notes, then replace old history by a summary; a focus says what to keep",
+    "/rewind [place]": "go back to before something you said; alone it lists what there is to go back to",
+    "/fork [place]": "go on from there, or from here, in a new session, and keep this one as it is",
+    "/label name": "name this place, to come back to it with /rewind name",
     "/status": "model, context window, compactions, last flush, memory",
     "/help": "this list",
 }
@@ -52,7 +59,7 @@ def parse_command(text: str) -> Command | None:
     match = _COMMAND.fullmatch(text)
     if match:
         name = match[1].lower()
-        for known in ("new", "reset", "compact", "status", "help"):
+        for known in ("new", "reset", "compact", "rewind", "fork", "label", "status", "help"):
             if name == known:
                 return Command(name=known, rest=match[2].strip())
     if _LOOKS_LIKE_ONE.fullmatch(text):

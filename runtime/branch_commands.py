@@ -1,0 +1,159 @@
+"""`/rewind`, `/fork` and `/label`: going back, going on in a copy, and naming a place. Nothing is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TypeAlias
+
+from nacre.prompts import render
+from nacre.runtime.branch_points import (
+    BranchPoint,
+    branch_points,
+    is_name,
+    leaving,
+    moment_of,
+    preview_text,
+    rewound_text,
+)
+from nacre.runtime.open_session import FLUSH_ENTRY, OpenSession
+from nacre.sessions.entries import MessageEntry
+from nacre.sessions.file_operations import file_operations
+from nacre.sessions.index import SessionIndex, SessionRecord
+from nacre.sessions.messages import Message, ToolResultMessage
+from nacre.sessions.succession import next_session
+
+SaveNotes: TypeAlias = Callable[[], Awaitable[None]]
+"""Writes down what was said since the last flush; called before anything leaves the view."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """An entry to go back to; `None` is before the first one."""
+
+    entry_id: str | None
+
+
+async def rewind(
+    session: OpenSession, rest: str, *, index: SessionIndex, now: datetime, save_notes: SaveNotes
+) -> str:
+    """`/rewind [place] [note]`: the answer, after the session went back there."""
+    word, _, note = rest.strip().partition(" ")
+    place = _place(session, word) if word else None
+    if place is None:
+        return _preview(session, word, now)
+    if place.entry_id == session.journal.leaf_id:
+        return "This is where the conversation is; nothing was changed."
+    journal = session.journal
+    target = journal.branch(place.entry_id) if place.entry_id is not None else ()
+    going = leaving(session.branch, target)
+    await save_notes()
+    left_at, flush = journal.leaf_id, session.last_flush
+    is_saved = flush is not None and not session.has_unflushed_messages and not going.regained
+    files = sorted(file_operations(None, going.left).modified)
+    told = [note.strip(), render("branch_left_files", files=", ".join(files)) if files else ""]
+    await journal.rewind(place.entry_id, summary="\n\n".join(filter(None, told)))
+    if flush is not None and is_saved and session.has_unflushed_messages:
+        # What is in view now was saved on the branch that was left.
+        await journal.append_custom(FLUSH_ENTRY, flush.data)
+    count = session.compaction_count
+    await index.update(session.key, lambda record: _without_usage(record or session.record, count))
+    return rewound_text(going, last_said=_last_said(session), return_id=left_at, files=files)
+
+
+async def fork(
+    session: OpenSession,
+    rest: str,
+    *,
+    index: SessionIndex,
+    new_session_id: str,
+    now: datetime,
+    save_notes: SaveNotes,
+) -> tuple[str, str]:
+    """`/fork [place]`: the answer and the session that the key names now, a copy up to that place."""
+    word = rest.strip()
+    here = word.lower() == "here" and session.has_messages
+    place = Place(entry_id=session.journal.leaf_id) if here else _place(session, word) if word else None
+    if place is None:
+        return _preview(session, word, now), session.session_id
+    if not here:
+        await save_notes()
+    at_ms = session.now_ms()
+
+    def forked(record: SessionRecord | None) -> SessionRecord:
+        return replace(
+            next_session(record or session.record, session_id=new_session_id, at_ms=at_ms),
+            last_interaction_at_ms=at_ms,
+            system_sent=place.entry_id is not None,
+        )
+
+    path = index.transcript_path(forked(None))
+    # The file first: should the index refuse, the session that is there goes on.
+    await session.journal.fork(path, session_id=new_session_id, leaf_id=place.entry_id)
+    await index.update(session.key, forked)
+    text = (
+        f"🍴 This chat goes on in the new session {new_session_id}. "
+        f"The session {session.session_id} stays as it is."
+    )
+    return text, new_session_id
+
+
+async def label(session: OpenSession, rest: str) -> str:
+    """`/label name`: the answer, after the present place was given that name."""
+    name, journal = rest.strip(), session.journal
+    if not is_name(name):
+        return "A name is one word of at most 40 letters, digits, dots and dashes, for example: /label draft"
+    if journal.leaf_id is None or not session.has_messages:
+        return "Nothing has been said here yet, so there is no place to name."
+    place_id = journal.leaf_id
+    before_id = journal.labelled(name)
+    if before_id is not None:
+        await journal.append_label(before_id, None)
+    await journal.append_label(place_id, name)
+    moved = " It named another place before." if before_id is not None else ""
+    return f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}"
+
+
+def _without_usage(record: SessionRecord, compaction_count: int) -> SessionRecord:
+    """What was counted is of another context; the next call tells anew."""
+    return replace(
+        record,
+        compaction_count=compaction_count,
+        input_tokens=None,
+        output_tokens=None,
+        total_tokens=None,
+        total_tokens_fresh=False,
+    )
+
+
+def _place(session: OpenSession, word: str) -> Place | None:
+    """What a word names: a number of the preview, a name, or an entry's id."""
+    points = branch_points(session.branch)
+    if word.isdecimal() and 1 <= int(word) <= len(points):
+        return Place(entry_id=points[int(word) - 1].before_id)
+    named = session.journal.labelled(word)
+    if named is not None:
+        return Place(entry_id=named)
+    return Place(entry_id=word) if any(entry.id == word for entry in session.journal.entries) else None
+
+
+def _preview(session: OpenSession, word: str, now: datetime) -> str:
+    points: list[BranchPoint] = branch_points(session.branch)
+    entries = {entry.id: entry for entry in session.journal.entries}
+    names = {
+        name: moment_of(entry) for entry in entries.values() if (name := session.journal.label(entry.id))
+    }
+    text = preview_text(points, names, zone=now.tzinfo)
+    return f"There is no place {word!r} in this conversation.\n{text}" if word else text
+
+
+def _last_said(session: OpenSession) -> Message | None:
+    return next(
+        (
+            entry.message
+            for entry in reversed(session.branch)
+            if isinstance(entry, MessageEntry) and not isinstance(entry.message, ToolResultMessage)
+        ),
+        None,
+    )
