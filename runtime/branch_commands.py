@@ -17,7 +17,8 @@ from nacre.runtime.branch_points import (
     preview_text,
     rewound_text,
 )
-from nacre.runtime.open_session import FLUSH_ENTRY, OpenSession
+from nacre.runtime.flush_records import FLUSH_ENTRY
+from nacre.runtime.open_session import OpenSession
 from nacre.sessions.entries import MessageEntry
 from nacre.sessions.file_operations import file_operations
 from nacre.sessions.index import SessionIndex, SessionRecord
