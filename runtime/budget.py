@@ -73,8 +73,15 @@ class ContextBudget:
         """Most that a summary may take: what the reserve allows, and never half of what is left."""
         return max(256, min(self.reserve_tokens * 4 // 5, self.compact_at // 4))
 
-    def decide(self, tokens: int, *, flushed_this_cycle: bool) -> Decision:
-        """What `tokens` in the window call for. The flush line is inclusive, the compaction line not."""
+    def decide(
+        self, tokens: int, *, flushed_this_cycle: bool, said_since_compaction_tokens: int | None = None
+    ) -> Decision:
+        """What `tokens` in the window call for. The flush line is inclusive, the compaction line not.
+
+        In a small window the kept tail alone can reach the flush line. What it holds was flushed
+        before the compaction, so a flush waits until a quarter of the soft threshold has been said
+        since; `None` stands for a session without a compaction.
+        """
         numbers = (
             f"{tokens} tokens of {self.window_tokens}, "
             f"flush at {self.flush_at}, compact above {self.compact_at}"
@@ -92,6 +99,10 @@ class ContextBudget:
             return Decision(
                 action="compact" if over else "nothing", reason=f"this cycle was flushed already: {numbers}"
             )
+        said = said_since_compaction_tokens
+        if not over and said is not None and said < self.soft_threshold_tokens // 4:
+            reason = f"only {said} tokens were said since the compaction: {numbers}"
+            return Decision(action="nothing", reason=reason)
         return Decision(action="flush_then_compact" if over else "flush", reason=numbers)
 
 

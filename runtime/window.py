@@ -110,7 +110,15 @@ class Window:
         """
         for number in range(MAX_PASSES):
             tokens = (await self.measure()).tokens
-            decision = self._parts.budget.decide(tokens, flushed_this_cycle=self._session.flush_is_spent)
+            session = self._session
+            decision = self._parts.budget.decide(
+                tokens,
+                flushed_this_cycle=session.flush_is_spent,
+                # Bytes to tokens as in English; a rough number does for "little" and "much".
+                said_since_compaction_tokens=session.unflushed_bytes // 4
+                if session.compaction_count
+                else None,
+            )
             log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
             if number:
                 pass  # what the compaction before this pass kept was flushed before it

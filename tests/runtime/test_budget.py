@@ -46,6 +46,23 @@ def test_the_flush_line_is_inclusive_and_the_compaction_line_is_not(
 
 
 @pytest.mark.parametrize(
+    ("tokens", "said", "action"),
+    [
+        (176_000, 999, "nothing"),
+        (176_000, 1_000, "flush"),
+        (176_000, None, "flush"),
+        (180_001, 0, "flush_then_compact"),
+    ],
+)
+def test_a_compaction_is_not_followed_by_a_flush_of_the_same(
+    tokens: int, said: int | None, action: str
+) -> None:
+    """What a compaction kept was flushed before it; the next flush waits for something new to save."""
+    decision = budget_for(200_000).decide(tokens, flushed_this_cycle=False, said_since_compaction_tokens=said)
+    assert decision.action == action
+
+
+@pytest.mark.parametrize(
     ("window", "reserve", "soft"),
     [(16_000, 8_000, 4_000), (24_000, 12_000, 4_000), (32_000, 16_000, 4_000), (40_000, 20_000, 4_000)],
 )

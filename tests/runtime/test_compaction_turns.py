@@ -1,0 +1,206 @@
+"""Compactions as they happen in turns: what is asked, what stays, and what the owner is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nacre.runtime.errors import ContextOverflow, ModelUnavailable
+from nacre.runtime.events import CompactionEnded, ReplyReady, Warned
+from nacre.runtime.testing import ScriptedModel, ScriptedStep, fails, says
+from nacre.sessions.messages import Usage, message_text
+from tests.runtime.agents import (
+    entries,
+    events_of,
+    kinds,
+    opened,
+    said,
+    transcript_file,
+    user_texts,
+    window_settings,
+    write_settings,
+)
+
+LONG = "The hive needs sugar before the frost comes. " * 300
+"""About 3,000 tokens."""
+
+SUMMARY = says("## Goal\nKeep bees.", purpose="compaction")
+NO_NOTES = says("NO_REPLY", purpose="flush")
+GARBAGE = says("Certainly!", purpose="compaction")
+
+
+def used(tokens: int) -> Usage:
+    return Usage(input_tokens=tokens - 10, output_tokens=10)
+
+
+def compaction_settings(**compaction: Any) -> dict[str, Any]:
+    """The small window of `window_settings` with other settings of compaction."""
+    settings = window_settings()
+    settings["agents"]["defaults"]["compaction"].update(compaction)
+    return settings
+
+
+def compactions(events: list[Any]) -> list[CompactionEnded]:
+    return [event for event in events if isinstance(event, CompactionEnded)]
+
+
+async def talked(tmp_path: Path, *steps: ScriptedStep, turns: int = 3, last: str = "and now?") -> list[Any]:
+    """The events of a short last turn after so many long ones."""
+    model = ScriptedModel(*[says("noted", usage=used(2_000))] * turns, *steps)
+    async with opened(tmp_path, model) as agent:
+        for number in range(turns):
+            await agent.respond(said(f"{number}: {LONG}"))
+        events = await events_of(agent, said(last))
+    model.assert_complete()
+    return events
+
+
+async def test_an_overflow_without_a_usable_summary_ends_in_an_extract(tmp_path: Path) -> None:
+    """The provider refuses the request and summarises badly: an extract makes room, and the owner is told."""
+    write_settings(tmp_path, window_settings())
+    events = await talked(
+        tmp_path, fails(ContextOverflow("too long")), NO_NOTES, GARBAGE, GARBAGE, says("here I am")
+    )
+
+    assert [event.problem for event in compactions(events)] == [""]
+    assert isinstance(events[-1], ReplyReady)
+    [warning] = [event.message for event in events if isinstance(event, Warned)]
+    assert warning.startswith("An extract stands for the older history, because: The answer was no summary")
+    [stored] = [entry for entry in entries(transcript_file(tmp_path)) if entry["type"] == "compaction"]
+    assert "The hive needs sugar before the frost comes" in stored["summary"]
+
+
+async def test_a_summary_that_gains_nothing_is_not_stored(tmp_path: Path) -> None:
+    """Asked by hand for a summary of little, a talkative model makes the context no longer."""
+    settings = compaction_settings(keepRecentTokens=25)
+    write_settings(tmp_path, settings)
+    model = ScriptedModel(
+        *[says("noted")] * 3, NO_NOTES, says("## Goal\n" + "Keep bees. " * 400, purpose="compaction")
+    )
+    async with opened(tmp_path, model) as agent:
+        for text in ("The first thing to say.", "The second thing to say.", "The third thing to say."):
+            await agent.respond(said(text))
+        reply = await agent.respond(said("/compact"))
+    model.assert_complete()
+
+    assert reply is not None
+    assert "would not make the history shorter" in reply.text
+    assert "compaction" not in kinds(transcript_file(tmp_path))
+
+
+async def test_compact_by_hand_keeps_the_tail(tmp_path: Path) -> None:
+    """After `/compact` the newest turns are there word for word, as after any other compaction."""
+    write_settings(tmp_path, window_settings())
+    model = ScriptedModel(
+        *[says("noted", usage=used(2_000))] * 4, says("the last answer"), NO_NOTES, SUMMARY, says("yes")
+    )
+    async with opened(tmp_path, model) as agent:
+        for number in range(4):
+            await agent.respond(said(f"{number}: {LONG}"))
+        await agent.respond(said("the last words"))
+        await agent.respond(said("/compact"))
+        await agent.respond(said("do you remember?"))
+    model.assert_complete()
+
+    shown = [message_text(message) for message in model.requests[-1].messages]
+    assert "Keep bees." in shown[0]
+    assert shown[-3:] == ["the last words", "the last answer", "do you remember?"]
+    assert f"3: {LONG}" in shown
+
+
+async def test_a_second_pass_makes_the_room_that_the_first_did_not(tmp_path: Path) -> None:
+    """What the usual tail keeps is over the line by itself, so the same look at the window keeps less."""
+    write_settings(tmp_path, compaction_settings(keepRecentTokens=11_900, memoryFlush={"enabled": False}))
+    model = ScriptedModel(
+        *[says("noted " * 900, usage=used(2_000))] * 4,
+        says("noted", usage=used(13_000)),
+        says("## Goal\n" + "Keep bees. " * 900, purpose="compaction"),
+        SUMMARY,
+        says("here we are", usage=used(3_000)),
+    )
+    async with opened(tmp_path, model) as agent:
+        for number in range(5):
+            await agent.respond(said(f"{number}: {LONG}"))
+        events = await events_of(agent, said("and now?"))
+    model.assert_complete()
+
+    first, second = compactions(events)
+    assert (first.problem, second.problem) == ("", "")
+    assert first.tokens_after > 12_000 > second.tokens_after
+    assert user_texts(transcript_file(tmp_path))[-1] == "and now?"
+
+
+async def test_a_long_history_goes_on_where_the_last_attempt_broke_off(tmp_path: Path) -> None:
+    """The parts that were read are in the transcript, also for another process, and no model sees them."""
+    write_settings(tmp_path, compaction_settings(memoryFlush={"enabled": False}, maxSummaryTokens=300))
+    long_turns = [says("noted", usage=used(2_000))] * 12
+    model = ScriptedModel(
+        *long_turns,
+        says("## Goal\nPart one", purpose="compaction"),
+        fails(ModelUnavailable("gone"), after_text="## Goal\nPa", purpose="compaction"),
+    )
+    async with opened(tmp_path, model) as agent:
+        for number in range(12):
+            await agent.respond(said(f"{number}: {LONG}"))
+        reply = await agent.respond(said("/compact"))
+    model.assert_complete()
+    assert reply is not None
+    assert "gone The history was left as it is." in reply.text
+    assert kinds(transcript_file(tmp_path)).count("nacre.partial_summary") == 1
+
+    def goes_on(request: Any) -> bool:
+        return "<previous-summary>\n## Goal\nPart one\n</previous-summary>" in message_text(
+            request.messages[0]
+        )
+
+    later = ScriptedModel(
+        says("## Goal\nPart two", purpose="compaction", check=goes_on), says("yes", usage=used(3_000))
+    )
+    async with opened(tmp_path, later, ids="b") as agent:
+        reply = await agent.respond(said("/compact"))
+        await agent.respond(said("still there?"))
+    later.assert_complete()
+    assert reply is not None
+    assert reply.text.startswith("⚙️ Compacted (")
+    assert not any("Part one" in message_text(message) for message in later.requests[-1].messages)
+
+
+async def test_configured_instructions_hold_in_automatic_compactions(tmp_path: Path) -> None:
+    """What the owner always wants in a summary is asked for without `/compact`."""
+    write_settings(tmp_path, compaction_settings(customInstructions="Write Portuguese."))
+    model = ScriptedModel(
+        says("noted", usage=used(2_000)),
+        says("noted", usage=used(13_500)),
+        NO_NOTES,
+        says(SUMMARY.text, purpose="compaction", check=lambda asked: "Portuguese" in str(asked.messages)),
+        says("sim"),
+    )
+    async with opened(tmp_path, model) as agent:
+        for number in range(2):
+            await agent.respond(said(f"{number}: {LONG}"))
+        await agent.respond(said("and now?"))
+    model.assert_complete()
+
+
+async def test_totals_after_a_compaction_are_those_of_the_new_context(tmp_path: Path) -> None:
+    """`sessions.json` never shows the size of a context that is gone; `/new` begins with none."""
+    write_settings(tmp_path, window_settings())
+    model = ScriptedModel(*[says("noted", usage=used(5_000))] * 4, NO_NOTES, SUMMARY)
+    index = tmp_path / "agents/main/sessions/sessions.json"
+    async with opened(tmp_path, model) as agent:
+        for number in range(4):
+            await agent.respond(said(f"{number}: {LONG}"))
+        before = json.loads(index.read_text())["agent:main:main"]
+        await agent.respond(said("/compact"))
+        after = json.loads(index.read_text())["agent:main:main"]
+        await agent.respond(said("/new"))
+        fresh = json.loads(index.read_text())["agent:main:main"]
+    model.assert_complete()
+
+    assert (before["totalTokens"], before["inputTokens"], before["outputTokens"]) == (5_000, 4_990, 10)
+    assert 0 < after["totalTokens"] < 12_000
+    assert not {"inputTokens", "outputTokens"} & {key for key in after if after[key] is not None}
+    assert (after["compactionCount"], fresh["compactionCount"]) == (1, 0)
+    counters = ("totalTokens", "inputTokens", "outputTokens", "contextTokens", "memoryFlushAt")
+    assert all(fresh.get(key) is None for key in counters)
