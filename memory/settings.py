@@ -33,7 +33,12 @@ UnitInterval = Annotated[float, BeforeValidator(_unit), Field(ge=0, le=1)]
 
 class _Group(BaseModel):
     model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True, protected_namespaces=()
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        protected_namespaces=(),
+        defer_build=True,  # a validator is made when there is something to validate
     )
 
 
@@ -54,7 +59,7 @@ class RemoteSettings(_Group):
     api_key: str | None = None
     headers: dict[str, str] | None = None
     daily_tokens: int | None = Field(default=None, ge=1)
-    batch: BatchSettings = BatchSettings()
+    batch: BatchSettings = Field(default_factory=BatchSettings.model_construct)
 
 
 class LocalSettings(_Group):
@@ -76,7 +81,7 @@ class StoreSettings(_Group):
 
     driver: Literal["sqlite"] = "sqlite"
     path: str | None = None
-    vector: VectorStoreSettings = VectorStoreSettings()
+    vector: VectorStoreSettings = Field(default_factory=VectorStoreSettings.model_construct)
 
 
 class ChunkingSettings(_Group):
@@ -107,7 +112,7 @@ class SyncSettings(_Group):
     watch: bool = True
     watch_debounce_ms: int = Field(default=1500, ge=0)
     interval_minutes: int = Field(default=0, ge=0)
-    sessions: SessionSyncSettings = SessionSyncSettings()
+    sessions: SessionSyncSettings = Field(default_factory=SessionSyncSettings.model_construct)
 
 
 class MmrSettings(_Group):
@@ -137,8 +142,8 @@ class HybridSettings(_Group):
     text_weight: UnitInterval = 0.3
     candidate_multiplier: int = Field(default=4, ge=1)
     fusion: Literal["default", "seed"] = "default"
-    mmr: MmrSettings = MmrSettings()
-    temporal_decay: TemporalDecaySettings = TemporalDecaySettings()
+    mmr: MmrSettings = Field(default_factory=MmrSettings.model_construct)
+    temporal_decay: TemporalDecaySettings = Field(default_factory=TemporalDecaySettings.model_construct)
 
     @field_validator("candidate_multiplier")
     @classmethod
@@ -162,7 +167,7 @@ class QuerySettings(_Group):
 
     max_results: int = Field(default=6, ge=1)
     min_score: UnitInterval = 0.35
-    hybrid: HybridSettings = HybridSettings()
+    hybrid: HybridSettings = Field(default_factory=HybridSettings.model_construct)
 
 
 class CacheSettings(_Group):
@@ -184,18 +189,18 @@ class MemorySearchSettings(_Group):
     enabled: bool = True
     sources: tuple[Source, ...] = ("memory",)
     extra_paths: tuple[str, ...] = ()
-    experimental: ExperimentalSettings = ExperimentalSettings()
+    experimental: ExperimentalSettings = Field(default_factory=ExperimentalSettings.model_construct)
     provider: str | None = None
     fallback: str = "none"
     model: str | None = None
     output_dimensionality: int | None = Field(default=None, ge=1)
     remote: RemoteSettings | None = None
-    local: LocalSettings = LocalSettings()
-    store: StoreSettings = StoreSettings()
-    chunking: ChunkingSettings = ChunkingSettings()
-    sync: SyncSettings = SyncSettings()
-    query: QuerySettings = QuerySettings()
-    cache: CacheSettings = CacheSettings()
+    local: LocalSettings = Field(default_factory=LocalSettings.model_construct)
+    store: StoreSettings = Field(default_factory=StoreSettings.model_construct)
+    chunking: ChunkingSettings = Field(default_factory=ChunkingSettings.model_construct)
+    sync: SyncSettings = Field(default_factory=SyncSettings.model_construct)
+    query: QuerySettings = Field(default_factory=QuerySettings.model_construct)
+    cache: CacheSettings = Field(default_factory=CacheSettings.model_construct)
 
     @field_validator("extra_paths")
     @classmethod

@@ -54,4 +54,4 @@ class CompactionSettings(SettingsSection):
     """Most that a summary may take; unset is four fifths of the reserve, at most a quarter of the history."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
     """Longest that the summary of one part of a long history may take; finished parts are kept."""
-    memory_flush: MemoryFlushSettings = MemoryFlushSettings()
+    memory_flush: MemoryFlushSettings = Field(default_factory=MemoryFlushSettings.model_construct)

@@ -124,6 +124,9 @@ def _settings(file: Path, raw: Any) -> Settings:
         raise ConfigError(
             f"The settings file {file} holds {type(raw).__name__}, where an object {{…}} belongs."
         )
+    if not raw:
+        # Nothing to validate: making a validator would take longer than reading the file.
+        return Settings.model_construct()
     try:
         return Settings.model_validate(_with_plain_model(raw))
     except ValidationError as error:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nacre.memory.embedder import Embedder
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.settings import LocalSettings, MemorySearchSettings, at_home
-from nacre.runtime.embedding_budget import EmbeddingBudget
 from nacre.runtime.embedding_providers import endpoint_for
 from nacre.runtime.errors import ConfigError
 from nacre.runtime.fallback_embedder import FallbackEmbedder
 from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
 from nacre.runtime.models.litellm_loading import key_in_environment
 from nacre.runtime.settings import ProviderSettings
+
+if TYPE_CHECKING:
+    from nacre.runtime.embedding_budget import EmbeddingBudget
 
 LOCAL = ("", "local", "gguf")
 DEFAULT_GGUF = "hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf"

@@ -17,11 +17,11 @@ from nacre.memory.syncing import Syncing
 from nacre.runtime.clock import Clock
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.embedding import embedder_for
-from nacre.runtime.embedding_budget import EmbeddingBudget
 from nacre.runtime.fallback_embedder import FallbackEmbedder
 
 if TYPE_CHECKING:
     from nacre.memory.transcripts import TranscriptSource
+    from nacre.runtime.embedding_budget import EmbeddingBudget
 
 
 class AgentMemory(MemoryEngine):
@@ -117,6 +117,8 @@ def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:
     remote = config.settings.agent.memory_search.remote
     if remote is None or remote.daily_tokens is None:
         return None
+    from nacre.runtime.embedding_budget import EmbeddingBudget
+
     path = config.state_dir / "memory" / "embedding-tokens.json"
     return EmbeddingBudget(path, daily_tokens=remote.daily_tokens, now=now)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from nacre.runtime.settings_section import SettingsSection
 from nacre.sessions.freshness import ResetMode, ResetRule, SessionType
@@ -57,9 +57,9 @@ class ResetSettings(SettingsSection):
 class ResetByType(SettingsSection):
     """`session.resetByType`: rules for one sort of session, field by field over `session.reset`."""
 
-    direct: ResetSettings = ResetSettings()
-    group: ResetSettings = ResetSettings()
-    thread: ResetSettings = ResetSettings()
+    direct: ResetSettings = Field(default_factory=ResetSettings.model_construct)
+    group: ResetSettings = Field(default_factory=ResetSettings.model_construct)
+    thread: ResetSettings = Field(default_factory=ResetSettings.model_construct)
 
     @model_validator(mode="before")
     @classmethod

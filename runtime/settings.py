@@ -54,14 +54,14 @@ class AgentSettings(_Section):
     """Most model calls in one turn."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Longest that one model call may take."""
-    compaction: CompactionSettings = CompactionSettings()
-    memory_search: MemorySearchSettings = MemorySearchSettings()
+    compaction: CompactionSettings = Field(default_factory=CompactionSettings.model_construct)
+    memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)
 
 
 class AgentsSettings(_Section):
     """`agents`."""
 
-    defaults: AgentSettings = AgentSettings()
+    defaults: AgentSettings = Field(default_factory=AgentSettings.model_construct)
 
 
 class SessionSettings(_Section):
@@ -77,8 +77,8 @@ class SessionSettings(_Section):
     """One person's ids on several channels, each as `channel:id`, under one name."""
     store: str = ""
     """The index file; transcripts lie beside it. `~` is the home folder, `{agentId}` the agent's id."""
-    reset: ResetSettings = ResetSettings()
-    reset_by_type: ResetByType = ResetByType()
+    reset: ResetSettings = Field(default_factory=ResetSettings.model_construct)
+    reset_by_type: ResetByType = Field(default_factory=ResetByType.model_construct)
     reset_by_channel: Mapping[Annotated[str, AfterValidator(channel_name)], ResetSettings] = Field(
         default_factory=dict
     )
@@ -124,10 +124,10 @@ class ModelsSettings(_Section):
 class Settings(_Section):
     """Everything in `nacre.json5`."""
 
-    agents: AgentsSettings = AgentsSettings()
-    session: SessionSettings = SessionSettings()
-    memory: MemorySettings = MemorySettings()
-    models: ModelsSettings = ModelsSettings()
+    agents: AgentsSettings = Field(default_factory=AgentsSettings.model_construct)
+    session: SessionSettings = Field(default_factory=SessionSettings.model_construct)
+    memory: MemorySettings = Field(default_factory=MemorySettings.model_construct)
+    models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
 
     @property
     def agent(self) -> AgentSettings:

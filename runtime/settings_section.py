@@ -15,4 +15,5 @@ class SettingsSection(BaseModel):
         hide_input_in_errors=True,  # a key in the wrong place must not stand in a trace
         populate_by_name=True,
         alias_generator=AliasGenerator(validation_alias=to_camel),
+        defer_build=True,  # a validator is made when there is something to validate
     )
