@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,18 +13,25 @@ __version__ = "0.1.0"
 
 __all__ = ["Agent", "Attachment", "Inbound", "Reply", "__version__"]
 
-_HOMES = {
-    "Agent": "nacre.runtime.agent",
-    "Attachment": "nacre.runtime.inbound",
-    "Inbound": "nacre.runtime.inbound",
-    "Reply": "nacre.runtime.inbound",
-}
+
+def names_on_first_use(package: str, homes: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """A package's `__getattr__` (PEP 562): imports a public name's module when the name is asked for.
+
+    So importing one module of a package costs that module and not all of them. `homes` has the names of each
+    module of `package`.
+    """
+    modules = {name: f"{package}.{module}" for module, names in homes.items() for name in names}
+
+    def load(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(modules[name]), name)
+
+    return load
 
 
-def __getattr__(name: str) -> Any:
-    """Loads a public name on first use, so that `nacre --help` does not pay for the agent."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'nacre' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = names_on_first_use(
+    __name__, {"runtime.agent": ("Agent",), "runtime.inbound": ("Attachment", "Inbound", "Reply")}
+)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 60
@@ -22,6 +23,8 @@ ROOMS_SEEN_BY = {
     "prompts": {"prompts"},
     "workspace_template": set[str](),
 }
+ROOT_NAMES = {"names_on_first_use"}
+"""What rooms may take from the package above them."""
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "base", "handler", "misc"}
 CLOCKS = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "time.time", "time.time_ns"}
 ENVIRONMENT = {"os.environ", "os.environb", "os.getenv", "os.putenv"}
@@ -65,7 +68,7 @@ def wrong_direction(source: Source) -> list[str]:
     return [
         f"{source.path} imports {name}"
         for name in sorted(imported_modules(source))
-        if re.match(r"nacre\.[a-z]", name) and name.split(".")[1] not in allowed
+        if re.match(r"nacre\.[a-z]", name) and name.split(".")[1] not in {*allowed, *ROOT_NAMES}
     ]
 
 
@@ -160,17 +163,37 @@ def bare_suppressions(source: Source) -> list[str]:
 
 
 def room_list_problems(source: Source) -> list[str]:
-    """A room's `__init__` that is more than a docstring, imports and a sorted `__all__`."""
+    """A room's `__init__` that is more than a docstring, a sorted `__all__`, and where its names are."""
     exported: list[str] | None = None
+    homes: dict[str, tuple[str, ...]] = {}
     found: list[str] = []
     for node in source.tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             exported = ast.literal_eval(node.value)
-        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
+        elif isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("names_on_first_use("):
+            homes = ast.literal_eval(cast("ast.Call", node.value).args[1])
+        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) and not _is_for_checkers(node):
             found.append(f"{source.path}:{node.lineno} is more than a list of names")
     if exported is not None and exported != sorted(exported):
         found.append(f"{source.path}: __all__ is not sorted")
+    checked = {
+        ((node.module or "").rpartition(".")[2], alias.name)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nacre.")
+        for alias in node.names
+    }
+    if homes and checked != {(module, name) for module, names in homes.items() for name in names}:
+        found.append(f"{source.path}: what type checkers read is not what is loaded on first use")
     return found
+
+
+def _is_for_checkers(node: ast.stmt) -> bool:
+    return (
+        isinstance(node, ast.If)
+        and ast.unparse(node.test) == "TYPE_CHECKING"
+        and all(isinstance(inner, ast.ImportFrom) for inner in node.body)
+        and not node.orelse
+    )
 
 
 def unlisted_files(readme: str, names: Iterable[str]) -> list[str]:
@@ -191,8 +214,12 @@ def stale(exceptions: Mapping[str, str], complaints: Iterable[str]) -> list[str]
 
 
 def _imports(source: Source) -> Iterator[tuple[str, str]]:
-    """Each imported module with the name taken from it, `""` for the module itself."""
-    for node in _without_type_checking(source.tree):
+    """Each imported module with the name taken from it, `""` for the module itself.
+
+    What a package's list imports for type checkers, it imports for everybody on first use.
+    """
+    is_list = source.path.endswith("__init__.py")
+    for node in ast.walk(source.tree) if is_list else _without_type_checking(source.tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

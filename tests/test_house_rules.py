@@ -15,6 +15,13 @@ def source(text: str, path: str = "memory/x.py") -> Source:
     return Source(path=path, module=module, text=text)
 
 
+LAZY = """from nacre import names_on_first_use
+if TYPE_CHECKING:
+    from nacre.memory.x import y
+__getattr__ = names_on_first_use(__name__, {{"x": ("{}",)}})
+"""
+
+
 @pytest.mark.parametrize(
     ("rule", "bad", "good"),
     [
@@ -56,6 +63,7 @@ def source(text: str, path: str = "memory/x.py") -> Source:
         (rules.over_budget, "def f():\n" + "    x = 1\n" * 60, "def f():\n" + "    x = 1\n" * 59),
         (rules.room_list_problems, "__all__ = ['b', 'a']", "__all__ = ['a', 'b']"),
         (rules.room_list_problems, "x = load()", '"""Names."""\nfrom nacre.memory.x import y'),
+        (rules.room_list_problems, LAZY.format("z"), LAZY.format("y")),
     ],
 )
 def test_rule_tells_bad_from_good(rule: Callable[[Source], list[str]], bad: str, good: str) -> None:
@@ -77,6 +85,16 @@ def test_cycles_are_found_however_long() -> None:
         "nacre.memory.a -> nacre.memory.b -> nacre.memory.c -> nacre.memory.a"
     ]
     assert rules.import_cycles(circle[1:]) == []
+
+
+def test_names_that_are_loaded_on_first_use_are_no_detour_around_the_cycle_rule() -> None:
+    """What a room's list imports for type checkers is imported for everybody sooner or later."""
+    pair = [
+        source(LAZY.format("y"), "memory/__init__.py"),
+        source("from nacre.memory import y", "memory/x.py"),
+    ]
+
+    assert rules.import_cycles(pair) == ["nacre.memory -> nacre.memory.x -> nacre.memory"]
 
 
 def test_package_names_are_no_detour_around_the_cycle_rule() -> None:
