@@ -20,6 +20,7 @@ from nacre.runtime.inbound import Inbound, Reply
 from nacre.runtime.lifecycle import last_said_at, started_at
 from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession
+from nacre.runtime.resume import resume
 from nacre.runtime.session_end import leave_session
 from nacre.runtime.turn import TurnParts, answer_turn, prepare, run_turn
 from nacre.sessions.endings import EndReason
@@ -34,6 +35,7 @@ async def run_command(
     emit: Emit,
     *,
     begin_next: Callable[[EndReason], Awaitable[OpenSession]],
+    reopen: Callable[[], Awaitable[OpenSession]],
     next_reset: NextReset | None,
 ) -> Reply | None:
     """Runs one command and gives its reply; `/new` with text goes on as a turn of the new session."""
@@ -43,6 +45,8 @@ async def run_command(
         return _said(session, f"There is no command {command.rest}. These are the commands:\n{HELP_TEXT}")
     if command.name == "status":
         return _said(session, await _status(session, inbound, parts, emit, next_reset))
+    if command.name == "resume":
+        return _said(*await resume(command.rest, session, inbound, parts, emit, reopen=reopen))
     if command.name == "compact":
         return await _compact(command.rest, session, inbound, parts, emit)
     if command.name in ("rewind", "fork", "label"):

@@ -6,24 +6,24 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from nacre.runtime.budget import ContextBudget
 from nacre.runtime.events import CompactionEnded
 from nacre.sessions.freshness import NextReset
 
 CommandName: TypeAlias = Literal[
-    "new", "reset", "compact", "rewind", "fork", "label", "status", "help", "unknown"
+    "new", "reset", "resume", "compact", "rewind", "fork", "label", "status", "help", "unknown"
 ]
 
-_COMMAND = re.compile(
-    r"/(new|reset|compact|rewind|fork|label|status|help)(?:\s*:\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL
-)
+_NAMES: tuple[CommandName, ...] = tuple(name for name in get_args(CommandName) if name != "unknown")
+_COMMAND = re.compile(rf"/({'|'.join(_NAMES)})(?:\s*:\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL)
 _LOOKS_LIKE_ONE = re.compile(r"/[A-Za-z][A-Za-z_-]{0,30}")
 
 COMMANDS: Mapping[str, str] = {
     "/new [text]": "start a fresh session; notes are saved first, the old transcript stays on disk",
     "/reset [text]": "the same as /new",
+    "/resume [id]": "go back to an earlier session, by its id or number; alone it lists them",
     "/compact [focus]": "save notes, then replace old history by a summary; a focus says what to keep",
     "/rewind [place]": "go back to before something you said; alone it lists what there is to go back to",
     "/fork [place]": "go on from there, or from here, in a new session, and keep this one as it is",
@@ -59,7 +59,7 @@ def parse_command(text: str) -> Command | None:
     match = _COMMAND.fullmatch(text)
     if match:
         name = match[1].lower()
-        for known in ("new", "reset", "compact", "rewind", "fork", "label", "status", "help"):
+        for known in _NAMES:
             if name == known:
                 return Command(name=known, rest=match[2].strip())
     if _LOOKS_LIKE_ONE.fullmatch(text):

@@ -8,7 +8,7 @@ from nacre.runtime.events import ReplyReady, Silence
 from nacre.runtime.inbound import Inbound, Reply
 from nacre.runtime.lifecycle import Lifecycle
 from nacre.runtime.loop import Emit
-from nacre.runtime.open_session import OpenSession
+from nacre.runtime.open_session import OpenSession, open_session
 from nacre.runtime.routing import Route
 from nacre.runtime.session_end import leave_session
 from nacre.runtime.turn import TurnParts, answer_turn, run_turn
@@ -30,6 +30,11 @@ async def run_message(
         present = await lifecycle.begin_next(session, where, reason, channel=inbound.channel, emit=emit)
         return present
 
+    async def reopen() -> OpenSession:
+        return await open_session(
+            where, index=parts.index, journals=parts.journals, now=parts.now, new_id=parts.new_id
+        )
+
     reply: Reply | None = None
     command = parse_command(inbound.text) if session.policy.is_owner else None
     if command is not None:
@@ -40,6 +45,7 @@ async def run_message(
             parts,
             emit,
             begin_next=begin_next,
+            reopen=reopen,
             next_reset=lifecycle.next_reset(session, inbound),
         )
     elif inbound.text.strip() or inbound.attachments:

@@ -31,7 +31,8 @@ MAX_PART_CHARS = 128
 """A longer part keeps its first 64 characters and a digest of the whole."""
 
 _UNPREFIXED = (GLOBAL_KEY, "unknown")
-_RECOVERED = "recovered:"
+RECOVERED = "recovered:"
+"""Begins the key of a transcript that was found and that says of no key that it is its."""
 _DIRECT_WORDS = ("dm", "direct")
 _GROUP_WORDS = ("group", "channel")
 _THREAD_WORDS = ("thread", "topic")
@@ -106,7 +107,7 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
         )
     if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in key):
         raise SessionKeyInvalid(f"The session key {key!r} has control characters. Remove them.")
-    if key in _UNPREFIXED or key.startswith(_RECOVERED):
+    if key in _UNPREFIXED or key.startswith(RECOVERED):
         return key
     main = _main_key(main_key)
     agent, rest = normalise_agent_id(agent_id), key

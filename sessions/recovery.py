@@ -11,6 +11,7 @@ from typing import Any
 from nacre.sessions.durable import open_plain, reported
 from nacre.sessions.entries import CustomEntry, entry_from_json, header_from_json
 from nacre.sessions.errors import SessionError
+from nacre.sessions.keys import RECOVERED
 from nacre.sessions.lines import split_lines, timestamp_ms
 from nacre.sessions.record import SessionRecord, record_from_json, record_to_json
 
@@ -96,7 +97,7 @@ def _scanned(path: Path) -> ScannedSession | None:
         chat_type=kind if isinstance(kind, str) else None,
         session_started_at_ms=timestamp_ms(header.timestamp),
     )
-    return ScannedSession(key=data.get("key") or f"recovered:{header.id.lower()}", record=record)
+    return ScannedSession(key=data.get("key") or f"{RECOVERED}{header.id.lower()}", record=record)
 
 
 def _head(path: Path) -> tuple[bytes, int]:

@@ -23,22 +23,24 @@ _LEAVE_COMMANDS = ("/quit", "/exit")
 _SHOWN_NOTICES = 2
 
 
-async def converse(invocation: Invocation, session_key: str) -> int:
-    """Talks until the owner leaves.
+async def converse(invocation: Invocation, session_key: str, *, first: str = "") -> int:
+    """Talks until the owner leaves; `first` is said before they type anything.
 
     Raises:
         AgentError: the agent could not be opened.
     """
     screen = screen_on(sys.stdout, invocation.environment)
     with keyboard_held_back():
-        return await _converse(invocation, session_key, screen)
+        return await _converse(invocation, session_key, screen, first)
 
 
-async def _converse(invocation: Invocation, session_key: str, screen: Screen) -> int:
+async def _converse(invocation: Invocation, session_key: str, screen: Screen, first: str) -> int:
     async with await Agent.open(environment=invocation.environment) as agent:
         _greet(agent, invocation, screen)
         meanings = {usage.split()[0]: meaning for usage, meaning in COMMANDS.items()}
         prompt = Prompt(invocation.config.state_dir / HISTORY_FILE, meanings)
+        if first:
+            await _turn(agent, owner_says(first, session_key), screen)
         while (text := await _next_message(prompt, screen)) is not None:
             await _turn(agent, owner_says(text, session_key), screen)
     return 0

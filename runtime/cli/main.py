@@ -24,7 +24,10 @@ log = logging.getLogger(__name__)
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("nacre.runtime.cli.chat", "Talk to the assistant in this terminal (the default)."),
     "send": ("nacre.runtime.cli.send", "Send one message and print the reply."),
-    "sessions": ("nacre.runtime.cli.sessions", "Look at conversations, export and delete them."),
+    "sessions": (
+        "nacre.runtime.cli.sessions",
+        "Look at conversations, export and delete them, go back to one.",
+    ),
     "memory": ("nacre.runtime.cli.memory", "Search the notes and look after their index."),
     "init": ("nacre.runtime.cli.init", "Make the state folder and the workspace."),
 }

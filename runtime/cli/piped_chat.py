@@ -19,8 +19,10 @@ _READ_BYTES = 65_536
 _READS_AHEAD = 4
 
 
-async def answer_lines(invocation: Invocation, session_key: str) -> int:
+async def answer_lines(invocation: Invocation, session_key: str, *, first: str = "") -> int:
     """Answers each line of standard input on standard output; 1 when any turn failed, else 0.
+
+    `first` is answered before any of them; if that fails, nothing more is read.
 
     Raises:
         AgentError: the agent could not be opened.
@@ -31,7 +33,7 @@ async def answer_lines(invocation: Invocation, session_key: str) -> int:
     async with await Agent.open(environment=invocation.environment) as agent:
         for notice in agent.notices:
             progress.line(notice, "warning")
-        async for line in input_lines(sys.stdin.fileno()):
+        async for line in _lines_after(first):
             if not line.strip():
                 continue
             ending = (await run_quiet_turn(agent, owner_says(line, session_key), progress)).ending
@@ -39,7 +41,16 @@ async def answer_lines(invocation: Invocation, session_key: str) -> int:
                 answers.line(ending.reply.text.strip())
             elif isinstance(ending, TurnFailed):
                 code = 1
+                if line is first:
+                    break
     return code
+
+
+async def _lines_after(first: str) -> AsyncIterator[str]:
+    if first:
+        yield first
+    async for line in input_lines(sys.stdin.fileno()):
+        yield line
 
 
 async def input_lines(descriptor: int) -> AsyncIterator[str]:

@@ -1,4 +1,4 @@
-"""The commands `nacre sessions …`: look at conversations, take them out, delete them, go back to one."""
+"""The commands `nacre sessions …`: look at conversations, export them, delete them, go back to one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN_MESSAGES = 10
 
 @click.group("sessions")
 def command() -> None:
-    """Look at conversations, export and delete them.
+    """Look at conversations, export and delete them, go back to one.
 
     NAME is a key such as main or telegram:group:7, an id, or the beginning of an id.
     """
@@ -155,7 +155,31 @@ def delete(context: click.Context, names: tuple[str, ...], as_json: bool) -> int
     return _with_shelf(context, work)
 
 
-def _with_shelf(context: click.Context, work: Work) -> int:
+@command.command("resume")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Only go back, without a chat, and print JSON.")
+@shared_options
+@click.pass_context
+def resume(context: click.Context, name: str, as_json: bool) -> int:
+    """Go back to a session, and talk on in it as in nacre chat.
+
+    Its key names it again; the session that the key named before can be gone back to in the same way.
+    """
+
+    async def work(shelf: SessionShelf, invocation: Invocation) -> int:
+        from nacre.runtime.cli.session_resume import resume_session
+
+        session = await shelf.find(name)
+        return await resume_session(invocation, session, main_key=shelf.main_key, as_json=as_json)
+
+    return _with_shelf(context, work, interruptible=as_json or not _is_terminal())
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _with_shelf(context: click.Context, work: Work, *, interruptible: bool = True) -> int:
     """Does the work; failures are sentences and exit code 1."""
     from nacre.runtime.cli.screen import screen_on
     from nacre.runtime.cli.session_shelf import SessionShelf
@@ -172,7 +196,7 @@ def _with_shelf(context: click.Context, work: Work) -> int:
         return code
 
     try:
-        return run_until_signal(run())
+        return run_until_signal(run(), interruptible=interruptible)
     except SessionError as error:
         screen_on(sys.stderr, invocation.environment).line(str(error), "error")
         return 1

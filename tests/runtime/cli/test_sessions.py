@@ -10,7 +10,7 @@ import pytest
 
 from nacre.runtime.testing import ScriptedModel, calls, says
 from tests.runtime.agents import opened, said, user_texts
-from tests.runtime.cli.program import run_here, run_nacre
+from tests.runtime.cli.program import Terminal, run_here, run_nacre
 
 GROUP = {"chat_kind": "group", "channel": "telegram", "chat_id": "7", "chat_name": "Rowing club"}
 
@@ -130,6 +130,54 @@ def test_a_deleted_session_is_no_longer_found_in_memory(home: Path) -> None:
 
     assert deleted.stdout.startswith(f"Deleted session {earlier} of agent:main:main. Its transcript is now ")
     assert run_here(home, "memory", "search", "Halcyon boat").stdout == "No matches.\n"
+
+
+def test_an_earlier_session_is_gone_on_with(home: Path) -> None:
+    """In a chat that reads standard input; the key names it from then on."""
+    told = json.loads(run_here(home, "sessions", "list", "--all", "--json").stdout)["sessions"]
+    earlier = next(item["sessionId"] for item in told if not item["current"])
+
+    back = run_nacre(home, "sessions", "resume", earlier, stdin="/status\n")
+    again = json.loads(run_here(home, "sessions", "resume", "main", "--json").stdout)
+
+    assert back.returncode == 0
+    assert back.stdout.startswith("↩️ Back in the session of ")
+    assert f"agent:main:main · {earlier}" in back.stdout
+    assert again == {
+        "key": "agent:main:main",
+        "sessionId": earlier,
+        "resumed": True,
+        "reply": None,
+        "error": None,
+    }
+
+
+def test_scripts_can_go_back_without_a_chat(home: Path) -> None:
+    """--json switches the session and says so; a name that fits nothing is an error."""
+    told = json.loads(run_here(home, "sessions", "list", "--all", "--json").stdout)["sessions"]
+    earlier = next(item["sessionId"] for item in told if not item["current"])
+
+    back = json.loads(run_here(home, "sessions", "resume", earlier, "--json").stdout)
+    missing = run_here(home, "sessions", "resume", "nobody", "--json")
+
+    assert (back["sessionId"], back["resumed"], back["error"]) == (earlier, True, None)
+    assert missing.returncode == 1
+    assert "There is no session 'nobody'." in missing.stderr
+    current = json.loads((folder(home) / "sessions.json").read_text())["agent:main:main"]
+    assert current["sessionId"] == earlier
+
+
+def test_an_earlier_session_is_gone_on_with_in_a_terminal(home: Path) -> None:
+    """The chat begins by going back, and is a chat like any other then."""
+    told = json.loads(run_here(home, "sessions", "list", "--all", "--json").stdout)["sessions"]
+    earlier = next(item["sessionId"] for item in told if not item["current"])
+    with Terminal(home, "sessions", "resume", earlier) as terminal:
+        terminal.wait_for("Back in the session of")
+        terminal.type("/status\r")
+        terminal.wait_for(earlier)
+        terminal.type("/quit\r")
+
+        assert terminal.exit_code() == 0
 
 
 def test_an_empty_state_folder_is_answered(tmp_path: Path) -> None:

@@ -1,0 +1,52 @@
+"""`nacre sessions resume`: the chat command `/resume`, said in the session's own chat, and then a chat."""
+
+from __future__ import annotations
+
+import sys
+
+from nacre.runtime.agent import Agent
+from nacre.runtime.cli.conversation import converse
+from nacre.runtime.cli.invocation import Invocation
+from nacre.runtime.cli.json_text import json_text
+from nacre.runtime.cli.piped_chat import answer_lines
+from nacre.runtime.cli.quiet_turn import owner_says, run_quiet_turn
+from nacre.runtime.events import ReplyReady, TurnFailed
+from nacre.sessions.catalogue import StoredSession
+from nacre.sessions.keys import RECOVERED
+
+
+async def resume_session(
+    invocation: Invocation, session: StoredSession, *, main_key: str, as_json: bool
+) -> int:
+    """Goes back to a session; with `as_json` that is all, else a chat follows.
+
+    A transcript that says of no key that it is its is taken into the main session's.
+    """
+    key = main_key if session.key.startswith(RECOVERED) else session.key
+    first = "" if session.is_current and key == session.key else f"/resume {session.session_id}"
+    if as_json:
+        return await _went_back(invocation, session, key, first)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return await converse(invocation, key, first=first)
+    return await answer_lines(invocation, key, first=first)
+
+
+async def _went_back(invocation: Invocation, session: StoredSession, key: str, first: str) -> int:
+    reply, error, session_id = "", "", session.session_id
+    if first:
+        async with await Agent.open(environment=invocation.environment, watch=False) as agent:
+            ending = (await run_quiet_turn(agent, owner_says(first, key), None)).ending
+        if isinstance(ending, ReplyReady):
+            reply, session_id, key = ending.reply.text, ending.reply.session_id, ending.reply.session_key
+        elif isinstance(ending, TurnFailed):
+            error = str(ending.error)
+    is_back = not error and session_id == session.session_id
+    value = {
+        "key": key,
+        "sessionId": session_id,
+        "resumed": is_back,
+        "reply": reply or None,
+        "error": error or None,
+    }
+    sys.stdout.write(json_text(value) + "\n")
+    return 0 if is_back else 1
