@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from nacre.memory.workspace import WorkspaceReport, ensure_workspace
-from nacre.runtime.budget import TIGHT_WINDOW_TOKENS, ContextBudget, resolve_budget
+from nacre.runtime.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.hooks import Hooks
@@ -15,13 +15,12 @@ from nacre.runtime.journals import Journals
 from nacre.runtime.lanes import Lanes
 from nacre.runtime.lifecycle import Lifecycle
 from nacre.runtime.model import ChatModel
-from nacre.runtime.models.litellm_model import LiteLLMModel
 from nacre.runtime.models.offline import OfflineModel
 from nacre.runtime.open_index import open_index
 from nacre.runtime.open_memory import open_memory
-from nacre.runtime.settings import AgentSettings
+from nacre.runtime.open_models import open_models, side_model
 from nacre.runtime.tokenizer import count_tokens_for, estimate_tokens
-from nacre.runtime.turn import TurnParts
+from nacre.runtime.turn_parts import TurnParts
 from nacre.sessions.endings import EndingFolder
 
 LANE_WAIT_SECONDS = 600.0
@@ -56,18 +55,18 @@ async def assemble(
     # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
     count_tokens = count_tokens_for(name) if name else estimate_tokens
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
-    chat_model = model or (_model(config, config.model_name, now) if config.model_name else offline)
+    models = open_models(
+        config, model, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
+    )
     compaction = settings.agent.compaction
-    budget = _budget(settings.agent, chat_model)
     memory = await open_memory(config, now)
     if memory is not None and watch:
         await memory.start_watching()
     turn = TurnParts(
         settings=settings,
-        budget=budget,
-        model=chat_model,
-        summary_model=_side_model(config, compaction.model, now),
-        flush_model=_side_model(config, compaction.memory_flush.model, now),
+        models=models,
+        summary_model=side_model(config, compaction.model, now),
+        flush_model=side_model(config, compaction.memory_flush.model, now),
         offline=offline,
         memory=memory,
         index=open_index(config, now),
@@ -76,7 +75,6 @@ async def assemble(
         lock_dir=config.state_dir / "locks",
         now=now,
         new_id=new_id,
-        sleep=asyncio.sleep,
         count_tokens=count_tokens,
     )
     lanes = Lanes(config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
@@ -88,7 +86,7 @@ async def assemble(
         lanes=lanes,
         hooks=hooks,
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
-        notices=(*config.notices, *_notices(workspace), *_window_notices(budget)),
+        notices=(*config.notices, *_notices(workspace), *_window_notices(models.first.budget)),
     )
 
 
@@ -99,41 +97,9 @@ async def disassemble(parts: AgentParts) -> None:
             await parts.turn.memory.close()
     finally:
         turn = parts.turn
-        for model in (turn.model, turn.summary_model, turn.flush_model):
+        for model in (turn.models, turn.summary_model, turn.flush_model):
             if model is not None:
                 await model.aclose()
-
-
-def _side_model(config: Config, name: str, now: Clock) -> ChatModel | None:
-    """A model for one kind of call, or `None` where the session's model makes it."""
-    return _model(config, name.strip(), now) if name.strip() else None
-
-
-def _model(config: Config, name: str, now: Clock) -> ChatModel:
-    provider = config.settings.models.providers.get(name.partition("/")[0])
-    agent = config.settings.agent
-    return LiteLLMModel(
-        name,
-        context_window_tokens=None,
-        api_base=provider.base_url or None if provider else None,
-        api_key=provider.api_key or None if provider else None,
-        request_timeout_seconds=agent.timeout_seconds,
-        now_ms=lambda: epoch_ms(now()),
-    )
-
-
-def _budget(agent: AgentSettings, model: ChatModel) -> ContextBudget:
-    compaction = agent.compaction
-    return resolve_budget(
-        configured_window_tokens=agent.context_tokens,
-        model_window_tokens=model.context_window_tokens,
-        reserve_tokens=compaction.reserve_tokens,
-        reserve_floor_tokens=compaction.reserve_tokens_floor,
-        soft_threshold_tokens=compaction.memory_flush.soft_threshold_tokens,
-        keep_recent_tokens=compaction.keep_recent_tokens,
-        flush_enabled=compaction.memory_flush.enabled,
-        compaction_enabled=compaction.enabled,
-    )
 
 
 def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.resume import resume
 from nacre.runtime.session_end import leave_session
-from nacre.runtime.turn import TurnParts, answer_turn, prepare, run_turn
+from nacre.runtime.turn import answer_turn, run_turn
+from nacre.runtime.turn_parts import TurnParts, prepare
 from nacre.sessions.endings import EndReason
 from nacre.sessions.freshness import NextReset
 

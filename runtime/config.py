@@ -73,7 +73,9 @@ def load_config(
         state_dir=state.absolute(),
         workspace=chosen.absolute(),
         sessions_file=_sessions_file(settings.session.store, state=state, home=home).absolute(),
-        model_name=model_name or environment.get(MODEL_VARIABLE, "").strip() or settings.agent.model.strip(),
+        model_name=model_name
+        or environment.get(MODEL_VARIABLE, "").strip()
+        or settings.agent.model.primary.strip(),
         settings=settings,
         notices=(f"{file} has settings that Nacre does not read: {unread}.",) if unread else (),
     )
@@ -128,19 +130,9 @@ def _settings(file: Path, raw: Any) -> Settings:
         # Nothing to validate: making a validator would take longer than reading the file.
         return Settings.model_construct()
     try:
-        return Settings.model_validate(_with_plain_model(raw))
+        return Settings.model_validate(raw)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)
         )
         raise ConfigError(f"The settings file {file} has values that do not fit: {problems}.") from error
-
-
-def _with_plain_model(raw: dict[str, Any]) -> dict[str, Any]:
-    """OpenClaw also writes `model: {primary: "p/m"}`; both forms mean the same here."""
-    agents = raw.get("agents")
-    defaults = agents.get("defaults") if isinstance(agents, dict) else None
-    model = defaults.get("model") if isinstance(defaults, dict) else None
-    if not isinstance(model, dict) or not isinstance(agents, dict) or not isinstance(defaults, dict):
-        return raw
-    return {**raw, "agents": {**agents, "defaults": {**defaults, "model": str(model.get("primary") or "")}}}

@@ -6,12 +6,17 @@
     ├── SessionInUse           the caller: another process is in a turn of this session
     ├── TurnCancelled          nobody: the caller stopped the turn
     ├── TurnBroken             the owner: a file, a disk or a bug; the log has the trace
+    ├── TurnTimedOut           the person: the turn took longer than it may; ask for less, or go on
     └── ModelError             the turn: asks again, makes room, or tells the user
         ├── ContextOverflow    make room (flush, compact) and ask once more
         ├── RateLimited        wait `retry_after_seconds` and ask again
-        ├── ModelUnavailable   wait and ask again: time-out, 5xx, no connection
+        ├── ModelUnavailable   wait and ask again: 5xx, no connection
+        │   └── ModelTimedOut  rather ask another model: it has cost its time already
         ├── ModelAuthError     the owner: the key is missing or refused
-        └── BadModelReply      the provider answered what the protocol does not allow
+        │   └── NoCredit       the owner: the account is empty
+        ├── BadModelReply      the provider answered what the protocol does not allow
+        │   └── RequestRefused the person: what was asked is refused, by any model
+        └── AllModelsFailed    the owner: the model and its fallbacks failed, each in its way
 
 Each message is a sentence: what happened, with which value, what to do. Provider exceptions are
 turned into these in `models/` and nowhere else.
@@ -45,7 +50,14 @@ class ModelError(AgentError):
 
 
 class ContextOverflow(ModelError):
-    """The request did not fit the model's context window."""
+    """The request did not fit the model's context window.
+
+    `window_tokens` is that window where it is not the first model's; `None` is the usual one.
+    """
+
+    def __init__(self, message: str, *, detail: str = "", window_tokens: int | None = None) -> None:
+        super().__init__(message, detail=detail)
+        self.window_tokens = window_tokens
 
 
 class RateLimited(ModelError):
@@ -60,12 +72,32 @@ class ModelUnavailable(ModelError):
     """The provider could not be reached, stalled, or failed on its side."""
 
 
+class ModelTimedOut(ModelUnavailable):
+    """The model did not begin to answer in time, or fell silent in the middle of its answer."""
+
+
 class ModelAuthError(ModelError):
     """The key or permission for the model is missing or was refused."""
 
 
+class NoCredit(ModelAuthError):
+    """The account with the provider has no credit left."""
+
+
 class BadModelReply(ModelError):
     """The provider refused the request as malformed or answered outside the protocol."""
+
+
+class RequestRefused(BadModelReply):
+    """The provider refused what was asked, such as a text or an image; another model is not asked."""
+
+
+class AllModelsFailed(ModelError):
+    """The model and every fallback failed; the text names each with its reason."""
+
+
+class TurnTimedOut(AgentError):
+    """The turn took longer than `agents.defaults.timeoutSeconds`; what was said until then is on disk."""
 
 
 class TurnCancelled(AgentError):

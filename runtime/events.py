@@ -1,6 +1,6 @@
 """What a turn tells while it runs, in the order it happens. Frozen values; a public contract.
 
-A turn yields any number of the first eight kinds and ends with exactly one of `ReplyReady`,
+A turn yields any number of the kinds before `ReplyReady` and ends with exactly one of `ReplyReady`,
 `Silence` or `TurnFailed`.
 """
 
@@ -94,6 +94,22 @@ class ModelRetried:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AnswerDiscarded:
+    """The text streamed since the last tool call is void: the answer broke off and comes anew, whole."""
+
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FallbackAnswered:
+    """Another model than the first answered; `problem` says what is the matter with the first."""
+
+    model_name: str
+    first_model_name: str
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Warned:
     """Something the owner should know that did not stop the turn, as one sentence."""
 
@@ -130,6 +146,8 @@ Event: TypeAlias = (
     | CompactionEnded
     | SessionReset
     | ModelRetried
+    | AnswerDiscarded
+    | FallbackAnswered
     | Warned
     | ReplyReady
     | Silence

@@ -28,7 +28,7 @@ from nacre.runtime.model import ModelRequest, SystemPrompt
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.silence import SILENT_TOKEN
 from nacre.runtime.tools import Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
-from nacre.sessions.messages import Message, UserMessage, user_message
+from nacre.sessions.messages import AssistantMessage, Message, UserMessage, user_message
 from nacre.sessions.tokens import estimate_message_tokens
 
 log = logging.getLogger(__name__)
@@ -119,6 +119,10 @@ class FlushConversation:
         """Keeps the message for the record and for the next step."""
         await self.session.write_flush_message(message)
         self.messages.append(message)
+
+    async def set_aside(self, answer: AssistantMessage) -> None:
+        """Keeps a broken answer for the record alone."""
+        await self.session.write_flush_message(answer)
 
     def now_ms(self) -> int:
         """The present moment in milliseconds since the epoch."""

@@ -23,7 +23,7 @@ from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession, open_session
 from nacre.runtime.routing import Route
 from nacre.runtime.session_end import SessionEnded, ended_session, save_notes
-from nacre.runtime.turn import TurnParts
+from nacre.runtime.turn_parts import TurnParts
 from nacre.sessions.endings import EndedSession, EndingFolder, EndReason
 from nacre.sessions.entries import MessageEntry
 from nacre.sessions.errors import SessionError

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from nacre.runtime.errors import BadModelReply, ContextOverflow, ModelError
-from nacre.runtime.events import Event, TextStreamed, ToolEnded, ToolStarted
-from nacre.runtime.model import ModelRequest, TextDelta
+from nacre.runtime.events import AnswerDiscarded, Event, TextStreamed, ToolEnded, ToolStarted
+from nacre.runtime.model import ModelRequest
+from nacre.runtime.retry import Answering, AnswerRestarted
 from nacre.runtime.silence import SilenceFilter
 from nacre.runtime.tools import Toolbox, ToolOutcome
 from nacre.sessions.messages import (
@@ -21,10 +21,8 @@ from nacre.sessions.messages import (
     ToolResultMessage,
 )
 
-log = logging.getLogger(__name__)
-
 Emit: TypeAlias = Callable[[Event], None]
-Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[TextDelta | AssistantMessage]]
+Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[Answering]]
 
 
 class StepLimitReached(BadModelReply):
@@ -46,42 +44,13 @@ class Conversation(Protocol):
         """Puts a message on disk; it stands there when this returns."""
         ...
 
+    async def set_aside(self, answer: AssistantMessage) -> None:
+        """Keeps what a model had said of an answer that comes anew, outside of what models see."""
+        ...
+
     def now_ms(self) -> int:
         """The present moment in milliseconds since the epoch."""
         ...
-
-
-async def held_to_contract(
-    items: AsyncIterator[TextDelta | AssistantMessage], *, model_name: str
-) -> AsyncIterator[TextDelta | AssistantMessage]:
-    """A model's answer up to its final message; whatever else a model does becomes a `ModelError`.
-
-    A bot author's model that breaks the contract must cost neither the person's words nor the notes
-    that a flush would write. The stream is closed behind the final message.
-
-    Raises:
-        ModelError: the model's own, or `BadModelReply` for what the contract does not know.
-    """
-    try:
-        async for item in items:
-            if not isinstance(item, TextDelta | AssistantMessage):
-                raise BadModelReply(f"The model {model_name!r} answered with a {type(item).__name__}.")
-            yield item
-            if isinstance(item, AssistantMessage):
-                return
-    except (ModelError, AssertionError):
-        # An assertion is a test's word about the runtime, such as a scripted model's.
-        raise
-    except Exception as error:
-        log.exception("the model %s broke its contract", model_name)
-        raise BadModelReply(
-            f"The model {model_name!r} failed with {type(error).__name__}, which is no model error. "
-            "The log has the trace.",
-            detail=str(error),
-        ) from error
-    finally:
-        if isinstance(items, AsyncGenerator):
-            await items.aclose()
 
 
 async def run_loop(
@@ -130,10 +99,21 @@ async def _answer(
     silence = SilenceFilter()
     said: list[str] = []
     answer: AssistantMessage | None = None
+
+    async def discard(problem: str) -> None:
+        nonlocal silence
+        if said:
+            await conversation.set_aside(_broken_off(conversation, said, "error", problem))
+            emit(AnswerDiscarded(problem=problem))
+        said.clear()
+        silence = SilenceFilter()
+
     try:
         async for item in ask(request):
             if isinstance(item, AssistantMessage):
                 answer = item
+            elif isinstance(item, AnswerRestarted):
+                await discard(item.problem)
             else:
                 said.append(item.text)
                 _emit_text(emit, silence.feed(item.text))
@@ -143,7 +123,8 @@ async def _answer(
         if said:
             await conversation.record(_broken_off(conversation, said, "aborted", "cancelled"))
         raise
-    except ContextOverflow:
+    except ContextOverflow as overflow:
+        await discard(str(overflow))  # some providers say only behind the answer that they read a part
         raise
     except ModelError as error:
         await conversation.record(_broken_off(conversation, said, "error", str(error)))

@@ -11,7 +11,8 @@ from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession, open_session
 from nacre.runtime.routing import Route
 from nacre.runtime.session_end import leave_session
-from nacre.runtime.turn import TurnParts, answer_turn, run_turn
+from nacre.runtime.turn import answer_turn, run_turn
+from nacre.runtime.turn_parts import TurnParts
 from nacre.sessions.endings import EndReason
 
 

@@ -12,7 +12,7 @@ from nacre.runtime.inbound import Inbound
 from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.session_end import save_notes
-from nacre.runtime.turn import TurnParts
+from nacre.runtime.turn_parts import TurnParts
 from nacre.sessions.catalogue import (
     LEAST_ID_CHARS,
     StoredSession,

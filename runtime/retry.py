@@ -1,26 +1,40 @@
 """Asks a model again when it failed in a way that passes. Pure policy around a call; `sleep` is handed in.
 
-Only rate limits and unavailability are tried again, a stream only before anything of the answer was
-shown: text that a person has read is never taken back or repeated.
+Rate limits and unavailability are tried again. An answer that broke off in its middle is asked for anew
+as a whole; `AnswerRestarted` says so, because nothing of it may be said twice.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
-from nacre.runtime.errors import ModelError, ModelUnavailable, RateLimited
+from nacre.runtime.errors import ModelError, ModelTimedOut, ModelUnavailable, RateLimited
 from nacre.runtime.model import ChatModel, ModelRequest, TextDelta
+from nacre.runtime.model_contract import held_to_contract
 from nacre.sessions.messages import AssistantMessage
 
 FIRST_DELAY_SECONDS = 2.0
 MAX_DELAY_SECONDS = 60.0
+MAX_RETRIES = 3
 _JITTER = 0.25
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerRestarted:
+    """The text of this answer so far is void: the model failed, and the answer comes anew."""
+
+    problem: str
+
+
+Answering: TypeAlias = TextDelta | AnswerRestarted | AssistantMessage
+"""What comes of asking: a model's answer, which may begin again."""
 
 
 async def stream_with_retries(
@@ -29,41 +43,47 @@ async def stream_with_retries(
     *,
     sleep: Callable[[float], Awaitable[None]],
     on_retry: Callable[[int, float, str], None],
-    max_retries: int = 3,
-) -> AsyncIterator[TextDelta | AssistantMessage]:
-    """`model.stream(request)`, repeated up to `max_retries` times while it fails in passing.
+    max_retries: int = MAX_RETRIES,
+    retries_time_outs: bool = True,
+) -> AsyncGenerator[Answering, None]:
+    """`model.stream(request)`, held to its contract and repeated while it fails in passing.
 
     The delay is 2 s, doubled each time, plus up to a quarter at random, or the provider's `Retry-After`
-    where it is longer. `on_retry(attempt, delay_seconds, problem)` is told before each wait.
+    where it is longer. A time-out is tried again once at most, and not at all without
+    `retries_time_outs`: it has cost its time already. `on_retry(attempt, delay_seconds, problem)` is told
+    before each wait.
 
     Raises:
         ModelError: the last failure. A provider that asks to wait for more than 60 s fails at once, and
             so does everything that asking again does not mend.
     """
-    shown = False
-
-    def passes(error: BaseException) -> bool:
-        return not shown and _passes(error)
+    is_begun = False
+    problem = ""
 
     def tell(state: RetryCallState) -> None:
+        nonlocal problem
+        problem = str(_failure(state))
         delay_seconds = state.next_action.sleep if state.next_action is not None else 0.0
-        on_retry(state.attempt_number, delay_seconds, str(_failure(state)))
+        on_retry(state.attempt_number, delay_seconds, problem)
 
     attempts = AsyncRetrying(
         sleep=sleep,
         stop=stop_after_attempt(max_retries + 1),
         wait=_delay_seconds,
-        retry=retry_if_exception(passes),
+        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
         before_sleep=tell,
         reraise=True,
     )
     try:
         async for attempt in attempts:
             with attempt:
-                items = model.stream(request)
+                if is_begun:
+                    yield AnswerRestarted(problem=problem)
+                    is_begun = False
+                items = held_to_contract(model.stream(request), model_name=model.name)
                 try:
                     async for item in items:
-                        shown = True
+                        is_begun = True
                         yield item
                 finally:
                     if isinstance(items, AsyncGenerator):  # one that was left early ends its request now
@@ -75,7 +95,10 @@ async def stream_with_retries(
 
 
 async def call_with_retries(
-    call: Callable[[], Awaitable[T]], *, sleep: Callable[[float], Awaitable[None]], max_retries: int = 3
+    call: Callable[[], Awaitable[T]],
+    *,
+    sleep: Callable[[float], Awaitable[None]],
+    max_retries: int = MAX_RETRIES,
 ) -> T:
     """What `call` gives, repeated like `stream_with_retries` for a call that answers at once.
 
@@ -90,6 +113,13 @@ async def call_with_retries(
         reraise=True,
     )
     return await attempts(call)
+
+
+def _passes_in(state: RetryCallState, *, retries_time_outs: bool) -> bool:
+    error = _failure(state)
+    if isinstance(error, ModelTimedOut) and (state.attempt_number > 1 or not retries_time_outs):
+        return False
+    return error is not None and _passes(error)
 
 
 def _passes(error: BaseException) -> bool:

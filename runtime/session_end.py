@@ -14,7 +14,8 @@ from nacre.runtime.journals import Journals
 from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession, begun_private
 from nacre.runtime.policy import ChatPolicy
-from nacre.runtime.turn import TurnParts, prepare, write_down
+from nacre.runtime.turn import write_down
+from nacre.runtime.turn_parts import TurnParts, prepare
 from nacre.sessions.endings import EndedSession, EndReason
 from nacre.sessions.entries import Entry
 from nacre.sessions.index import SessionIndex, SessionRecord

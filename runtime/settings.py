@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic.alias_generators import to_camel
 
 from nacre.memory.settings import MemorySearchSettings
@@ -31,13 +31,27 @@ def _usable_main_key(text: str) -> str:
     return text
 
 
+class ModelChoice(_Section):
+    """`agents.defaults.model`: who answers. A plain text is the primary model, without fallbacks."""
+
+    primary: str = ""
+    """`provider/model` as litellm names it; blank is the built-in offline responder."""
+    fallbacks: tuple[str, ...] = ()
+    """Models to ask, in order, when the one before cannot be had."""
+
+
+def _model_choice(value: object) -> object:
+    return {"primary": value} if isinstance(value, str) else value
+
+
 class AgentSettings(_Section):
     """`agents.defaults`: the assistant itself."""
 
     workspace: str = ""
     """The workspace folder; blank is `<state>/workspace`. `~` is the home folder."""
-    model: str = ""
-    """`provider/model` as litellm names it; blank is the built-in offline responder."""
+    model: Annotated[ModelChoice, BeforeValidator(_model_choice)] = Field(
+        default_factory=ModelChoice.model_construct
+    )
     user_timezone: str = ""
     """IANA name of the owner's time zone; blank is the system's."""
     context_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -53,7 +67,11 @@ class AgentSettings(_Section):
     max_steps: Annotated[int, Field(ge=1, le=1_000)] = 40
     """Most model calls in one turn."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Longest that one model call may take."""
+    """Longest that a turn may take, from the person's words to the answer."""
+    model_timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
+    """Longest that a model may take to begin its answer, before it is asked again or another is."""
+    tool_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
+    """Longest that one tool call may take."""
     compaction: CompactionSettings = Field(default_factory=CompactionSettings.model_construct)
     memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)
 

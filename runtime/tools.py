@@ -68,13 +68,16 @@ class ToolOutcome:
 
 
 class Toolbox:
-    """A fixed set of tools with unique names."""
+    """A fixed set of tools with unique names; a call that takes longer than `timeout_seconds` is stopped."""
 
-    def __init__(self, tools: Sequence[Tool], *, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, tools: Sequence[Tool], *, now_ms: Callable[[], int], timeout_seconds: float | None = None
+    ) -> None:
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"tool names must differ, got {[tool.name for tool in tools]}")
         self._now_ms = now_ms
+        self._timeout_seconds = timeout_seconds
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them, in the order they were given."""
@@ -110,7 +113,17 @@ class Toolbox:
             arguments = tool.arguments.model_validate(dict(call.arguments))
         except ValidationError as error:
             raise ToolFailed(_argument_problems(call.name, error)) from error
-        return await tool.run(arguments)
+        deadline = asyncio.timeout(self._timeout_seconds)
+        try:
+            async with deadline:
+                return await tool.run(arguments)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise ToolFailed(
+                f"The tool {call.name!r} was stopped after {self._timeout_seconds:g} seconds. "
+                "What it had done by then stays done. Ask it for less at once, or do without it."
+            ) from error
 
     def _message(self, call: ToolCall, text: str, *, is_error: bool) -> ToolResultMessage:
         return ToolResultMessage(

@@ -9,124 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import replace
 
-from nacre.memory.engine import MemoryEngine
-from nacre.runtime.budget import ContextBudget
-from nacre.runtime.clock import Clock
-from nacre.runtime.compactor import SummaryModel, summary_limits
-from nacre.runtime.context import changing_part, daily_logs, model_messages, system_prompt
-from nacre.runtime.errors import ContextOverflow
-from nacre.runtime.events import ModelRetried, Warned
-from nacre.runtime.file_tools import file_tools
-from nacre.runtime.ids import NewId
+from nacre.runtime.context import daily_logs, model_messages
+from nacre.runtime.errors import ContextOverflow, TurnTimedOut
+from nacre.runtime.events import Warned
 from nacre.runtime.inbound import Inbound, Reply
 from nacre.runtime.inbound_message import inbound_message
-from nacre.runtime.journals import Journals
-from nacre.runtime.loop import Ask, Emit, held_to_contract, run_loop
-from nacre.runtime.memory_tools import memory_tools
-from nacre.runtime.model import ChatModel, ModelRequest, SystemPrompt, ToolSpec
-from nacre.runtime.notices import Told
+from nacre.runtime.loop import Emit, run_loop
+from nacre.runtime.model import ModelRequest
 from nacre.runtime.open_session import OpenSession
-from nacre.runtime.policy import ChatPolicy
-from nacre.runtime.retry import stream_with_retries
-from nacre.runtime.settings import Settings
 from nacre.runtime.silence import is_silent, without_token
-from nacre.runtime.tools import Tool, Toolbox
-from nacre.runtime.window import Window, WindowParts
-from nacre.sessions.index import SessionIndex
+from nacre.runtime.turn_parts import Prepared, TurnParts, prepare
 from nacre.sessions.messages import AssistantMessage, Message, message_text
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, kw_only=True)
-class TurnParts:
-    """What every turn of an agent shares. Built once, in `app.py`."""
-
-    settings: Settings
-    budget: ContextBudget
-    model: ChatModel
-    summary_model: ChatModel | None
-    flush_model: ChatModel | None
-    offline: ChatModel
-    memory: MemoryEngine | None
-    index: SessionIndex
-    journals: Journals
-    workspace: Path
-    lock_dir: Path
-    now: Clock
-    new_id: NewId
-    sleep: Callable[[float], Awaitable[None]]
-    count_tokens: Callable[[str], int]
-    told: Told = field(default_factory=Told)
-
-    def ask(self, emit: Emit, model: ChatModel | None = None) -> Ask:
-        """Asks a model, the session's by default, again where a failure passes; retries are told."""
-        asked = model or self.model
-
-        def on_retry(attempt: int, delay_seconds: float, problem: str) -> None:
-            emit(ModelRetried(attempt=attempt, delay_seconds=delay_seconds, problem=problem))
-
-        return lambda request: held_to_contract(
-            stream_with_retries(asked, request, sleep=self.sleep, on_retry=on_retry),
-            model_name=asked.name,
-        )
-
-    def cites(self, policy: ChatPolicy) -> bool:
-        """Whether search results name their source in this chat."""
-        mode = self.settings.memory.citations
-        return mode == "on" or (mode == "auto" and policy.is_private)
-
-    def on_notes(self, path: str) -> None:
-        """A tool wrote a file: the index has something to read."""
-        log.info("%s was written", path)
-        if self.memory is not None:
-            self.memory.mark_dirty()
-
-    def on_said(self) -> None:
-        """A turn is over: where conversations are searched, the next search looks how far they have grown."""
-        if self.memory is not None and "sessions" in self.settings.agent.memory_search.sources:
-            self.memory.mark_dirty()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A session ready to talk: its tools, its system prompt and its window."""
-
-    toolbox: Toolbox
-    specs: tuple[ToolSpec, ...]
-    system: SystemPrompt
-    window: Window
-
-
-async def prepare(session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> Prepared:
-    """Puts together what the model reads before the conversation, and the window around both."""
-    cites = parts.cites(session.policy)
-    toolbox = Toolbox(_tools(session.policy, parts, cites=cites), now_ms=session.now_ms)
-    specs = toolbox.specs()
-    if not parts.workspace.is_dir():
-        log.warning("the workspace %s is gone", parts.workspace)
-        name = parts.workspace.name
-        emit(Warned(message=f"The workspace folder {name!r} is gone: no note can be read or written."))
-    system, notices = await system_prompt(
-        workspace=parts.workspace,
-        policy=session.policy,
-        settings=parts.settings.agent,
-        tools=specs,
-        cites=cites,
-        changing=changing_part(
-            now=parts.now(),
-            channel=inbound.channel,
-            chat_kind=session.policy.chat_kind,
-            model_name=parts.model.name,
-        ),
-    )
-    parts.told.once(session.session_id, notices, emit)
-    window = Window(session, _window_parts(parts, emit), system=system, tools=specs, emit=emit)
-    return Prepared(toolbox=toolbox, specs=specs, system=system, window=window)
+BROKEN_ANSWER_ENTRY = "nacre.broken_answer"
 
 
 async def run_turn(
@@ -136,6 +35,7 @@ async def run_turn(
 
     Raises:
         ModelError: no answer could be had; the words and all that followed are on disk.
+        TurnTimedOut: the answer took too long; the same holds.
     """
     await write_down(session, inbound, text)
     return await answer_turn(session, inbound, parts, emit)
@@ -150,17 +50,29 @@ async def answer_turn(session: OpenSession, inbound: Inbound, parts: TurnParts, 
     """The rest of a turn whose words are on disk; see `run_turn`."""
     prepared = await prepare(session, inbound, parts, emit)
     conversation = TurnConversation(session, prepared, parts, emit)
+    agent = parts.settings.agent
+    deadline = asyncio.timeout(agent.timeout_seconds)
     try:
-        answer = await run_loop(
-            conversation,
-            ask=parts.ask(emit),
-            toolbox=prepared.toolbox,
-            emit=emit,
-            max_steps=parts.settings.agent.max_steps,
-        )
+        async with deadline:
+            answer = await run_loop(
+                conversation,
+                ask=parts.ask(emit),
+                toolbox=prepared.toolbox,
+                emit=emit,
+                max_steps=agent.max_steps,
+            )
     except asyncio.CancelledError:
         await session.mark_aborted()
         raise
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise
+        await session.mark_aborted()
+        raise TurnTimedOut(
+            f"The turn was stopped after {agent.timeout_seconds:g} seconds. "
+            "What was said and done until then is kept: ask to go on, "
+            "ask for less at once, or raise agents.defaults.timeoutSeconds."
+        ) from error
     except ContextOverflow as overflow:
         raise ContextOverflow(
             f"{overflow} If your last message is very long, send less of it, or put it into a file of the "
@@ -201,6 +113,9 @@ class TurnConversation:
             return False
         self._overflowed = True
         log.warning("the window of %s overflowed: %s", self._session.key, overflow)
+        if overflow.window_tokens is not None:
+            budget = self._parts.models.budget_of(overflow.window_tokens)
+            self._prepared = replace(self._prepared, window=self._prepared.window_of(budget))
         ended = await self._prepared.window.compact("overflow")
         return not ended.problem
 
@@ -210,45 +125,13 @@ class TurnConversation:
         if isinstance(message, AssistantMessage) and message_text(message).strip():
             self.said.append(message_text(message))
 
+    async def set_aside(self, answer: AssistantMessage) -> None:
+        """Keeps the beginning of an answer that comes anew, where no model sees it."""
+        await self._session.journal.append_custom(BROKEN_ANSWER_ENTRY, answer.to_json())
+
     def now_ms(self) -> int:
         """The present moment in milliseconds since the epoch."""
         return self._session.now_ms()
-
-
-def _tools(policy: ChatPolicy, parts: TurnParts, *, cites: bool) -> tuple[Tool, ...]:
-    if not parts.workspace.is_dir():
-        # A mount that is not there must not be grown anew: the notes on it would seem lost.
-        return ()
-    tools = file_tools(
-        parts.workspace, policy, lock_dir=parts.lock_dir, on_changed=parts.on_notes, now=parts.now
-    )
-    if parts.memory is None or not policy.offers_memory_tools:
-        return tools
-    return (*tools, *memory_tools(parts.memory, cites=cites))
-
-
-def _window_parts(parts: TurnParts, emit: Emit) -> WindowParts:
-    settings = parts.settings.agent.compaction
-    own = (parts.summary_model,) if parts.summary_model else ()
-
-    def summary_model(model: ChatModel, ask: Ask) -> SummaryModel:
-        window_tokens = model.context_window_tokens if model in own else None
-        limits = summary_limits(parts.budget, settings, window_tokens=window_tokens)
-        return SummaryModel(name=model.name, ask=ask, limits=limits)
-
-    return WindowParts(
-        budget=parts.budget,
-        settings=settings,
-        workspace=parts.workspace,
-        lock_dir=parts.lock_dir,
-        now=parts.now,
-        count_tokens=parts.count_tokens,
-        ask_for_notes=parts.ask(emit, parts.flush_model),
-        ask_offline=parts.offline.stream,
-        summary_models=tuple(summary_model(model, parts.ask(emit, model)) for model in (*own, parts.model)),
-        extractor=summary_model(parts.offline, parts.offline.stream),
-        on_notes=parts.on_notes,
-    )
 
 
 async def _recall(session: OpenSession, parts: TurnParts, emit: Emit) -> None:

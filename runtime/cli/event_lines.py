@@ -7,8 +7,10 @@ from nacre.runtime.cli.screen import Tone
 from nacre.runtime.commands import short_count
 from nacre.runtime.errors import TurnCancelled
 from nacre.runtime.events import (
+    AnswerDiscarded,
     CompactionEnded,
     Event,
+    FallbackAnswered,
     FlushEnded,
     ModelRetried,
     SessionReset,
@@ -50,6 +52,10 @@ def event_line(event: Event) -> Line | None:
                 f"· {one_line(event.problem)} Attempt {event.attempt + 1} in {seconds} s.",
                 "warning",
             )
+        case AnswerDiscarded():
+            return f"· the answer broke off and comes anew: {one_line(event.problem)}", "warning"
+        case FallbackAnswered():
+            return f"· answered by {one_line(event.model_name)}: {one_line(event.problem)}", "warning"
         case Warned():
             return f"· {one_line(event.message)}", "warning"
         case Silence():

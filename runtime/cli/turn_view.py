@@ -5,7 +5,16 @@ from __future__ import annotations
 from nacre.runtime.cli.event_lines import event_line, running_text
 from nacre.runtime.cli.plain import plain
 from nacre.runtime.cli.screen import Screen
-from nacre.runtime.events import Event, ReplyReady, Silence, TextStreamed, ToolEnded, ToolStarted, TurnFailed
+from nacre.runtime.events import (
+    AnswerDiscarded,
+    Event,
+    ReplyReady,
+    Silence,
+    TextStreamed,
+    ToolEnded,
+    ToolStarted,
+    TurnFailed,
+)
 
 _WAITING = "· working (Ctrl-C stops)"
 
@@ -29,6 +38,8 @@ class TurnView:
         self._end_block()
         if isinstance(event, ToolStarted):
             self._running[event.call_id] = running_text(event)
+        elif isinstance(event, AnswerDiscarded):
+            self._streamed = ""
         elif isinstance(event, ToolEnded):
             self._running.pop(event.call_id, None)
         elif isinstance(event, ReplyReady) and event.reply.text.strip() not in self._streamed:

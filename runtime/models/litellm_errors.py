@@ -6,18 +6,21 @@ Looks at texts that came from the provider as an error, never at what a user or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 from nacre.runtime.errors import (
     BadModelReply,
     ContextOverflow,
     ModelAuthError,
     ModelError,
+    ModelTimedOut,
     ModelUnavailable,
+    NoCredit,
     RateLimited,
+    RequestRefused,
 )
+from nacre.runtime.models.retry_after import retry_after_seconds
 
 MAX_DETAIL_CHARS = 2_000
 
@@ -67,12 +70,13 @@ _NO_CONNECTION = re.compile(
     r"|temporary failure in name resolution|network is unreachable|no route to host",
     re.IGNORECASE,
 )
-_NO_PROVIDER = re.compile(r"LLM Provider NOT provided", re.IGNORECASE)
-_WAIT_WORDS = re.compile(
-    r"(?:try again in|retry (?:in|after)|retryDelay\"?\s*[:=]\s*\"?)\s*"
-    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|m\b|s)?",
+_BAD_IMAGE = re.compile(
+    r"image(?:'s|s)? (?:dimensions?|size|width|height)\b.{0,60}(?:exceed|too (?:large|big|small)|max)"
+    r"|image (?:exceeds|is too (?:large|big))|(?:could not|unable to|cannot) process (?:the )?image"
+    r"|(?:invalid|unsupported) image",
     re.IGNORECASE,
 )
+_NO_PROVIDER = re.compile(r"LLM Provider NOT provided", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +99,12 @@ def classify(error: BaseException, facts: CallFacts) -> ModelError:
     detail = redacted(text, facts.secrets)[:MAX_DETAIL_CHARS]
     status = _status(causes)
     name = facts.model_name
+    if _BAD_IMAGE.search(text):
+        return RequestRefused(
+            f"The provider of the model {name!r} cannot take an image of the conversation. "
+            "Send a smaller one, as PNG or JPEG; /new begins a session without it.",
+            detail=detail,
+        )
     if is_overflow(text, kinds=kinds, status=status):
         return ContextOverflow(
             f"The conversation no longer fits the context window of the model {name!r}. "
@@ -102,7 +112,7 @@ def classify(error: BaseException, facts: CallFacts) -> ModelError:
             detail=detail,
         )
     if status == 402 or "PaymentRequiredError" in kinds or _NO_CREDIT.search(text):
-        return ModelAuthError(
+        return NoCredit(
             f"The account for the model {name!r} has no credit left. "
             "Add credit at the provider, or choose another model.",
             detail=detail,
@@ -116,7 +126,7 @@ def classify(error: BaseException, facts: CallFacts) -> ModelError:
     if status == 429 or "RateLimitError" in kinds:
         return _rate_limited(facts, detail, retry_after_seconds(causes, text, facts.now_seconds))
     if kinds & {"Timeout", "APITimeoutError", "TimeoutError", "TimeoutException"} or status == 408:
-        return ModelUnavailable(
+        return ModelTimedOut(
             f"The model {name!r} did not answer in time. "
             "Ask again, or raise the request time-out in the settings.",
             detail=detail,
@@ -147,11 +157,11 @@ def silent_overflow(*, model_name: str, prompt_tokens: int, window_tokens: int) 
     )
 
 
-def stalled(*, model_name: str, seconds: float) -> ModelUnavailable:
+def stalled(*, model_name: str, seconds: float) -> ModelTimedOut:
     """The error for a stream that stays open and says nothing."""
-    return ModelUnavailable(
+    return ModelTimedOut(
         f"The model {model_name!r} sent nothing for {seconds:g} seconds in the middle of its answer. "
-        "Ask again; for a slow model raise the stall time-out in the settings."
+        "Ask again."
     )
 
 
@@ -168,39 +178,6 @@ def redacted(text: str, secrets: tuple[str, ...]) -> str:
         if secret:
             text = text.replace(secret, "[key]")
     return _LOOKS_LIKE_A_KEY.sub("[key]", text)
-
-
-def retry_after_seconds(causes: list[BaseException], text: str, now_seconds: float) -> float | None:
-    """How long the provider asks to wait: `Retry-After` in seconds or as a date (RFC 9110), or words."""
-    for cause in causes:
-        for headers in (
-            getattr(cause, "litellm_response_headers", None),
-            getattr(getattr(cause, "response", None), "headers", None),
-            getattr(cause, "headers", None),
-        ):
-            wait = _wait_from_headers(headers, now_seconds) if isinstance(headers, Mapping) else None
-            if wait is not None:
-                return wait
-    words = _WAIT_WORDS.search(text)
-    if words is None:
-        return None
-    scale = {"ms": 0.001, "m": 60.0}.get((words["unit"] or "s").lower(), 1.0)
-    return float(words["number"]) * scale
-
-
-def _wait_from_headers(headers: Mapping[str, str], now_seconds: float) -> float | None:
-    lowered = {str(name).lower(): str(value).strip() for name, value in headers.items()}
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = lowered.get(name)
-        if value is None:
-            continue
-        if re.fullmatch(r"\d+(\.\d+)?", value):
-            return float(value) * scale
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - now_seconds)
-        except (ValueError, TypeError, OverflowError):
-            continue
-    return None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -274,6 +251,11 @@ def _bad_reply(
     facts: CallFacts, detail: str, kinds: set[str], status: int | None, text: str
 ) -> BadModelReply:
     name = facts.model_name
+    if "ContentPolicyViolationError" in kinds:
+        return RequestRefused(
+            f"The provider's content policy refused the request to {name!r}. Put it in other words.",
+            detail=detail,
+        )
     if _NO_PROVIDER.search(text):
         message = (
             f"The model name {name!r} does not begin with a provider that is known. "
@@ -281,8 +263,6 @@ def _bad_reply(
         )
     elif status == 404 or "NotFoundError" in kinds:
         message = f"The provider does not know the model {name!r}. Check its name in the settings."
-    elif "ContentPolicyViolationError" in kinds:
-        message = f"The provider's content policy refused the request to {name!r}. Put it in other words."
     else:
         message = (
             f"The provider refused the request to the model {name!r} as malformed (HTTP {status}). "

@@ -13,8 +13,11 @@ from nacre.runtime.errors import (
     ContextOverflow,
     ModelAuthError,
     ModelError,
+    ModelTimedOut,
     ModelUnavailable,
+    NoCredit,
     RateLimited,
+    RequestRefused,
 )
 from nacre.runtime.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.litellm_errors import CallFacts, classify, is_overflow, key_variable, redacted
@@ -49,10 +52,10 @@ async def failure(step: wire.Step) -> ModelError:
     [
         (wire.error(401, f"Incorrect API key provided: {KEY}"), ModelAuthError, "OPENAI_API_KEY"),
         (wire.error(403, "forbidden"), ModelAuthError, "refused"),
-        (wire.error(402, "Payment required"), ModelAuthError, "no credit"),
+        (wire.error(402, "Payment required"), NoCredit, "no credit"),
         (
             wire.error(429, "You exceeded your current quota", code="insufficient_quota"),
-            ModelAuthError,
+            NoCredit,
             "credit",
         ),
         (wire.error(429), RateLimited, "Wait a moment"),
@@ -62,6 +65,7 @@ async def failure(step: wire.Step) -> ModelError:
         (wire.error(413, "Payload Too Large"), ContextOverflow, "compacted"),
         (wire.error(400, "messages[1].role is odd"), BadModelReply, "malformed"),
         (wire.error(404, "The model does not exist"), BadModelReply, "does not know the model"),
+        (wire.error(400, "image dimensions exceed max allowed size: 8000 pixels"), RequestRefused, "smaller"),
         (wire.Step(body="<html>It works!</html>"), ModelUnavailable, "Ask again"),
     ],
 )
@@ -161,7 +165,9 @@ def test_causes_are_looked_at() -> None:
 
     wrapped = RuntimeError("it broke")
     wrapped.__cause__ = Timeout("timed out")
-    assert "did not answer in time" in str(classify(wrapped, FACTS))
+    error = classify(wrapped, FACTS)
+    assert isinstance(error, ModelTimedOut)
+    assert "did not answer in time" in str(error)
 
 
 def test_key_variables() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import cast
-
 import pytest
 
 from nacre.runtime.errors import (
@@ -12,11 +9,12 @@ from nacre.runtime.errors import (
     ContextOverflow,
     ModelAuthError,
     ModelError,
+    ModelTimedOut,
     ModelUnavailable,
     RateLimited,
 )
 from nacre.runtime.model import ModelRequest, SystemPrompt, TextDelta
-from nacre.runtime.retry import stream_with_retries
+from nacre.runtime.retry import Answering, AnswerRestarted, stream_with_retries
 from nacre.runtime.testing import ScriptedModel, ScriptedStep, fails, says
 from nacre.sessions.messages import AssistantMessage
 
@@ -31,13 +29,13 @@ class Turn:
         self.model = ScriptedModel(*steps)
         self.slept: list[float] = []
         self.told: list[tuple[int, float, str]] = []
-        self.items: list[TextDelta | AssistantMessage] = []
+        self.items: list[Answering] = []
 
     async def sleep(self, seconds: float) -> None:
         """Notes the wait."""
         self.slept.append(seconds)
 
-    async def run(self, *, max_retries: int = 3) -> None:
+    async def run(self, *, max_retries: int = 3, retries_time_outs: bool = True) -> None:
         """Asks, and collects what comes."""
         async for item in stream_with_retries(
             self.model,
@@ -45,6 +43,7 @@ class Turn:
             sleep=self.sleep,
             on_retry=lambda *retry: self.told.append(retry),
             max_retries=max_retries,
+            retries_time_outs=retries_time_outs,
         ):
             self.items.append(item)
 
@@ -102,13 +101,35 @@ async def test_other_failures_are_final(error: ModelError) -> None:
     assert turn.told == []
 
 
-async def test_shown_text_is_never_repeated() -> None:
-    """After the first piece of an answer a failure is raised, although it would pass."""
-    turn = Turn(fails(DOWN, after_text="Once upon"))
-    with pytest.raises(ModelUnavailable):
+async def test_an_answer_that_broke_off_comes_anew() -> None:
+    """What was shown of it is void, and that is said before the first piece of the new one."""
+    turn = Turn(fails(DOWN, after_text="Once upon"), says("Hello"))
+    await turn.run()
+    places = [place for place, item in enumerate(turn.items) if isinstance(item, AnswerRestarted)]
+    [place] = places
+    pieces = [item.text for item in turn.items[place:] if isinstance(item, TextDelta)]
+    assert "".join(pieces) == "Hello"
+    assert turn.items[place] == AnswerRestarted(problem="The model is down.")
+    turn.model.assert_complete()
+
+
+async def test_a_time_out_is_tried_again_once() -> None:
+    """A second time-out is final: each has cost minutes already."""
+    late = ModelTimedOut("Too late.")
+    turn = Turn(fails(late), fails(late))
+    with pytest.raises(ModelTimedOut):
         await turn.run()
-    assert turn.slept == []
-    assert "".join(item.text for item in turn.items if isinstance(item, TextDelta)) == "Once upon"
+    assert len(turn.slept) == 1
+    turn.model.assert_complete()
+
+
+async def test_a_time_out_is_not_tried_again_where_another_model_waits() -> None:
+    """The caller says so, and other failures are still tried again."""
+    turn = Turn(fails(DOWN), fails(ModelTimedOut("Too late.")))
+    with pytest.raises(ModelTimedOut):
+        await turn.run(retries_time_outs=False)
+    assert len(turn.slept) == 1
+    turn.model.assert_complete()
 
 
 async def test_leaving_early_ends_the_request() -> None:
@@ -118,10 +139,7 @@ async def test_leaving_early_ends_the_request() -> None:
     async def never(seconds: float) -> None:
         raise AssertionError(f"slept {seconds}")
 
-    items = cast(
-        "AsyncGenerator[TextDelta | AssistantMessage, None]",
-        stream_with_retries(model, REQUEST, sleep=never, on_retry=lambda *retry: None),
-    )
+    items = stream_with_retries(model, REQUEST, sleep=never, on_retry=lambda *retry: None)
     assert isinstance(await anext(items), TextDelta)
     await items.aclose()
     assert await anext(items, None) is None

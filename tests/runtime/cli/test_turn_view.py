@@ -10,8 +10,10 @@ from nacre.runtime.cli.screen import Screen, screen_on
 from nacre.runtime.cli.turn_view import TurnView
 from nacre.runtime.errors import ModelAuthError, TurnCancelled
 from nacre.runtime.events import (
+    AnswerDiscarded,
     CompactionEnded,
     Event,
+    FallbackAnswered,
     FlushEnded,
     ModelRetried,
     ReplyReady,
@@ -112,6 +114,11 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
         (
             CompactionEnded(reason="overflow", tokens_before=9, tokens_after=9, problem="Too short."),
             "· history was not compacted: Too short.",
+        ),
+        (AnswerDiscarded(problem="Line broke."), "· the answer broke off and comes anew: Line broke."),
+        (
+            FallbackAnswered(model_name="b/two", first_model_name="a/one", problem="Busy."),
+            "· answered by b/two: Busy.",
         ),
         (ModelRetried(attempt=1, delay_seconds=2.0, problem="Busy."), "· Busy. Attempt 2 in 2 s."),
         (Warned(message="A file is\nbroken."), "· A file is broken."),
