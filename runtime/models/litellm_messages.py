@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nacre.runtime.model import ModelRequest, SystemPrompt, ToolSpec
+from nacre.runtime.models.role_order import Family, in_role_order, provider_family
 from nacre.sessions.messages import (
     AssistantMessage,
     Image,
@@ -27,13 +28,17 @@ _CACHE_MARK = {"type": "ephemeral"}
 _CACHE_MARK_PROVIDERS = frozenset({"anthropic", "bedrock", "vertex_ai", "openrouter", "databricks"})
 _UNSAFE_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _MAX_ID_CHARS = 64
+_MISTRAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
 _EMPTY_RESULT = "(no output)"
+_EMPTY_MESSAGE = "(no text)"
 
 
 def completion_arguments(request: ModelRequest, *, model_name: str) -> dict[str, Any]:
     """`messages`, `tools` and `max_tokens` for one call; keys without a value are left out."""
     marked = takes_cache_marks(model_name)
-    messages = _system_messages(request.system, marked=marked) + _chat_messages(request.messages)
+    family = provider_family(model_name)
+    ordered = in_role_order(request.messages, family=family)
+    messages = _system_messages(request.system, marked=marked) + _chat_messages(ordered, family)
     if marked:
         _mark_last_user_message(messages)
     arguments: dict[str, Any] = {"messages": messages}
@@ -57,82 +62,88 @@ def takes_cache_marks(model_name: str) -> bool:
 
 def _system_messages(system: SystemPrompt, *, marked: bool) -> list[dict[str, Any]]:
     if not marked:
-        text = system.joined()
+        text = sendable(system.joined())
         return [{"role": "system", "content": text}] if text else []
     blocks: list[dict[str, Any]] = []
     if system.stable:
-        blocks.append({"type": "text", "text": system.stable, "cache_control": _CACHE_MARK})
+        blocks.append({"type": "text", "text": sendable(system.stable), "cache_control": _CACHE_MARK})
     if system.changing:
-        blocks.append({"type": "text", "text": system.changing})
+        blocks.append({"type": "text", "text": sendable(system.changing)})
     return [{"role": "system", "content": blocks}] if blocks else []
 
 
-def _chat_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _chat_messages(messages: Sequence[Message], family: Family) -> list[dict[str, Any]]:
     translated: list[dict[str, Any]] = []
     images: list[
         tuple[str, Image]
-    ] = []  # of tool results: that role takes text only, so a user message follows
+    ] = []  # of tool results: that role takes text only, so they go into the user message that follows
     for message in messages:
         if isinstance(message, ToolResultMessage):
-            translated.append(_tool_result(message))
+            translated.append(_tool_result(message, family))
             images += [(message.tool_name, block) for block in message.content if isinstance(block, Image)]
-            continue
-        if images:
-            translated.append(_result_images(images))
+        elif isinstance(message, UserMessage):
+            shown = _result_images(images) if images else []
+            translated.append({"role": "user", "content": _user_content(message, shown)})
             images = []
-        if isinstance(message, UserMessage):
-            translated.append({"role": "user", "content": _user_content(message)})
         else:
-            translated += _assistant(message)
+            if images:
+                translated.append({"role": "user", "content": _result_images(images)})
+                images = []
+            translated += _assistant(message, family)
     if images:
-        translated.append(_result_images(images))
+        translated.append({"role": "user", "content": _result_images(images)})
     return translated
 
 
-def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
-    if all(isinstance(block, Text) for block in message.content):
-        return message_text(message)
-    return [
-        _image(block) if isinstance(block, Image) else {"type": "text", "text": block.text}
-        for block in message.content
-        if isinstance(block, Image) or block.text
+def _user_content(message: UserMessage, shown: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """The message, behind the images that tools returned before it. Blank text is refused by many."""
+    blocks = [block for block in message.content if isinstance(block, Image) or block.text.strip()]
+    if not blocks and not shown:
+        return _EMPTY_MESSAGE
+    if not shown and all(isinstance(block, Text) for block in blocks):
+        return sendable("\n\n".join(block.text for block in blocks if isinstance(block, Text)))
+    return shown + [
+        _image(block) if isinstance(block, Image) else {"type": "text", "text": sendable(block.text)}
+        for block in blocks
     ]
 
 
-def _assistant(message: AssistantMessage) -> list[dict[str, Any]]:
-    text = message_text(message)
+def _assistant(message: AssistantMessage, family: Family) -> list[dict[str, Any]]:
+    text = sendable(message_text(message))
     calls = [
         {
-            "id": provider_call_id(call.id),
+            "id": provider_call_id(call.id, family=family),
             "type": "function",
             # invalid arguments stay out: providers refuse them, and the error result quotes them
             "function": {
-                "name": call.name,
-                "arguments": json.dumps(dict(call.arguments), ensure_ascii=False),
+                "name": sendable(call.name),
+                "arguments": sendable(json.dumps(dict(call.arguments), ensure_ascii=False)),
             },
         }
         for call in message.tool_calls
     ]
-    if not text and not calls:
+    has_text = bool(text.strip())
+    if not has_text and not calls:
         return []  # providers refuse an assistant message without content
-    translated: dict[str, Any] = {"role": "assistant", "content": text or None}
+    translated: dict[str, Any] = {"role": "assistant", "content": text if has_text else None}
     if calls:
         translated["tool_calls"] = calls
     return [translated]
 
 
-def _tool_result(message: ToolResultMessage) -> dict[str, Any]:
-    text = message_text(message)
-    if not text:
+def _tool_result(message: ToolResultMessage, family: Family) -> dict[str, Any]:
+    text = sendable(message_text(message))
+    if not text.strip():
         has_image = any(isinstance(block, Image) for block in message.content)
         text = "(an image; it follows)" if has_image else _EMPTY_RESULT
-    return {"role": "tool", "tool_call_id": provider_call_id(message.tool_call_id), "content": text}
+    call_id = provider_call_id(message.tool_call_id, family=family)
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
-def _result_images(images: Sequence[tuple[str, Image]]) -> dict[str, Any]:
-    names = ", ".join(dict.fromkeys(name for name, _ in images))
+def _result_images(images: Sequence[tuple[str, Image]]) -> list[dict[str, Any]]:
+    names = sendable(", ".join(dict.fromkeys(name for name, _ in images)))
     note = {"type": "text", "text": f"The image(s) that the tool {names} returned:"}
-    return {"role": "user", "content": [note, *(_image(image) for _, image in images)]}
+    return [note, *(_image(image) for _, image in images)]
 
 
 def _image(image: Image) -> dict[str, Any]:
@@ -144,16 +155,33 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def provider_call_id(call_id: str) -> str:
-    """A tool call's id as every provider accepts it: `[a-zA-Z0-9_-]`, at most 64 characters.
+def provider_call_id(call_id: str, *, family: Family) -> str:
+    """A tool call's id as the provider accepts it: `[a-zA-Z0-9_-]`, at most 64 characters.
 
-    Transcripts may hold ids of another provider. Different ids stay different: a changed one ends in
-    a hash of the original.
+    Mistral takes exactly nine letters and digits. Transcripts may hold ids of another provider.
+    Different ids stay different: a changed one ends in a hash of the original.
     """
+    if family == "mistral":
+        return call_id if _MISTRAL_ID.fullmatch(call_id) else _digest(call_id, chars=9)
     if call_id and len(call_id) <= _MAX_ID_CHARS and not _UNSAFE_IN_ID.search(call_id):
         return call_id
-    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return f"{_UNSAFE_IN_ID.sub('_', call_id)[: _MAX_ID_CHARS - 13]}_{digest}"
+    return f"{_UNSAFE_IN_ID.sub('_', call_id)[: _MAX_ID_CHARS - 13]}_{_digest(call_id, chars=12)}"
+
+
+def sendable(text: str) -> str:
+    """`text` without what has no UTF-8: halves of characters are joined if they meet, else replaced.
+
+    File names and broken tools bring such text in; unmended, no request of the session could be sent.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _digest(text: str, *, chars: int) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:chars]
 
 
 def _mark_last_user_message(messages: list[dict[str, Any]]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 from nacre.runtime.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.litellm_messages import completion_arguments, provider_call_id, takes_cache_marks
 from nacre.sessions.messages import (
@@ -65,7 +68,7 @@ def test_answers_without_content_are_left_out() -> None:
 
 
 def test_images_of_a_person_and_of_a_tool() -> None:
-    """A person's image stands in the message; a tool's follows all results, in a user message."""
+    """A person's image stands in the message; a tool's follow all results, in the user message there."""
     messages = sent(
         UserMessage(content=(Text(text="Look"), PNG), timestamp_ms=1),
         assistant(ToolCall(id="a", name="look"), ToolCall(id="b", name="look")),
@@ -74,10 +77,19 @@ def test_images_of_a_person_and_of_a_tool() -> None:
         user_message("And?", timestamp_ms=2),
     )
     assert messages[0]["content"] == [{"type": "text", "text": "Look"}, DATA_URI]
-    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "user", "user"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "user"]
     images = messages[4]["content"]
     assert isinstance(images, list)
-    assert images[1:] == [DATA_URI]
+    assert images[1:] == [DATA_URI, {"type": "text", "text": "And?"}]
+
+
+def test_images_of_a_tool_without_a_user_message_behind_them() -> None:
+    """They are a user message of their own, so that the model sees them at once."""
+    call = assistant(ToolCall(id="a", name="look"))
+    for behind in ((), (assistant(Text(text="I see")),)):
+        messages = sent(call, result("a", PNG), *behind)
+        assert messages[2]["role"] == "user"
+        assert DATA_URI in messages[2]["content"]  # type: ignore[operator]  # a list of blocks
 
 
 def test_an_empty_result_says_so() -> None:
@@ -95,8 +107,8 @@ def test_arguments_that_were_broken_are_not_sent_again() -> None:
 
 def test_foreign_call_ids_fit_every_provider() -> None:
     """Ids are kept where they fit; others are made to, and stay different and paired with their result."""
-    assert provider_call_id("call_1-A") == "call_1-A"
-    long_ids = [provider_call_id(f"call|{'x' * 100}{number}") for number in range(2)]
+    assert provider_call_id("call_1-A", family="openai") == "call_1-A"
+    long_ids = [provider_call_id(f"call|{'x' * 100}{number}", family="openai") for number in range(2)]
     assert len(set(long_ids)) == 2
     assert all(len(call_id) <= 64 and "|" not in call_id for call_id in long_ids)
     call, answer = sent(assistant(ToolCall(id="a|b", name="look")), result("a|b", Text(text="x")))
@@ -124,3 +136,54 @@ def test_the_mark_does_not_change_the_request_it_came_from() -> None:
     assert first == sent(*messages, model_name="anthropic/claude-sonnet-4-5")
     assert first[0]["content"] == "one"
     assert "cache_control" in str(first[2]["content"])
+
+
+def test_blank_text_is_not_sent() -> None:
+    """Providers refuse text of spaces alone, in whichever message it stands."""
+    blank = Text(text=" \n")
+    call = ToolCall(id="a", name="look")
+    spoken = UserMessage(content=(blank, Text(text="hi"), PNG), timestamp_ms=1)
+    messages = sent(
+        user_message(" ", timestamp_ms=1),
+        assistant(blank, call),
+        result("a", blank),
+        assistant(blank),
+        spoken,
+    )
+    assert [message["content"] for message in messages] == [
+        "(no text)",
+        None,
+        "(no output)",
+        [{"type": "text", "text": "hi"}, DATA_URI],
+    ]
+
+
+def test_broken_characters_do_not_stop_a_session() -> None:
+    """Halves of characters, as file names bring them in, are mended wherever they stand."""
+    half = "caf\udce9"
+    call = ToolCall(id=half, name="look", arguments={"path": half})
+    messages = sent(
+        user_message(half, timestamp_ms=1),
+        assistant(Text(text=half), call),
+        result(half, Text(text="\ud83d\ude00"), PNG),
+        UserMessage(content=(Text(text=half), PNG), timestamp_ms=1),
+    )
+    assert json.dumps(messages, ensure_ascii=False).encode()
+    assert messages[0]["content"] == "caf\ufffd"
+    assert messages[2]["content"] == "😀"
+
+
+def test_mistral_gets_ids_of_nine_characters() -> None:
+    """Other ids are made to fit, and stay different and paired with their result."""
+    name = "mistral/mistral-large-latest"
+    call, answer, other, _ = sent(
+        assistant(ToolCall(id="toolu_01AbC-def", name="look")),
+        result("toolu_01AbC-def"),
+        assistant(ToolCall(id="abcDEF123", name="look")),
+        result("abcDEF123"),
+        model_name=name,
+    )[1:]
+    ids = [message["tool_calls"][0]["id"] for message in (call, other)]  # type: ignore[index]
+    assert ids[0] == answer["tool_call_id"]
+    assert ids[1] == "abcDEF123"
+    assert re.fullmatch("[a-zA-Z0-9]{9}", ids[0])
