@@ -1,7 +1,8 @@
 """The only file that imports watchfiles: tells when a memory file may have changed. Reads no file.
 
 Watches the workspace folder itself without its sub-folders (for MEMORY.md), and `memory/` and extra folders
-with theirs. When the system cannot watch (too many watches, a network drive), it looks at intervals instead.
+with theirs. Where the system cannot watch (too many watches) or is not told (a network drive), it looks at
+intervals instead.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from nacre.memory.discovery import (
     is_markdown,
     resolved_extra_paths,
 )
+from nacre.memory.mounts import remote_file_system
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +76,14 @@ class Watcher:
         debounce_ms: int,
         changed: Callable[[], None],
         settled: Callable[[], None],
+        remote: Callable[[Path], str] = remote_file_system,
     ) -> None:
         self._workspace = Path(workspace).resolve()
         self._extra_paths = extra_paths
         self._debounce_seconds = debounce_ms / 1000
         self._changed = changed
         self._settled = settled
+        self._remote = remote
         self._timer: asyncio.TimerHandle | None = None
         self._first_change = 0.0
         self._stop = asyncio.Event()
@@ -106,7 +110,7 @@ class Watcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch_forever(self, *, deep: bool) -> None:
-        polling = False
+        failed = False
         watched: tuple[Path, ...] | None = None
         while not self._stop.is_set():
             plan = watch_plan(self._workspace, self._extra_paths)
@@ -120,14 +124,25 @@ class Watcher:
                     # Something may have changed between two watches.
                     self._note_change()
                 watched = folders
+                polling = failed or await asyncio.to_thread(self._on_remote_drive, folders)
                 await self._watch(folders, deep=deep, polling=polling)
             except (OSError, RuntimeError) as error:
-                if not polling:
-                    log.warning("Memory files are looked at every %d ms, not watched: %s", _POLL_MS, error)
-                    self.problem = f"looking every {_POLL_MS // 1000} s, because watching failed: {error}"
-                    polling = True
-                else:
+                if failed:
                     await asyncio.sleep(_RESTART_SECONDS)
+                else:
+                    failed = True
+                    self._looks_because(f"watching failed: {error}")
+
+    def _on_remote_drive(self, folders: Sequence[Path]) -> bool:
+        for folder in folders:
+            if kind := self._remote(folder):
+                self._looks_because(f"{folder} is not on a local drive ({kind})")
+                return True
+        return False
+
+    def _looks_because(self, reason: str) -> None:
+        self.problem = f"looking every {_POLL_MS // 1000} s, because {reason}"
+        log.warning("Memory files are looked at, not watched: %s", self.problem)
 
     async def _watch(self, folders: Sequence[Path], *, deep: bool, polling: bool) -> None:
         """Watches until the set of folders changes."""

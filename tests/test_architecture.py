@@ -33,6 +33,7 @@ IDS = {
 OPENERS = {
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/file_reader.py": "memory files, read for the index",
+    "memory/mounts.py": "what the system has mounted where",
     "memory/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace.py": "creates workspace files from the packaged templates",
     "memory/workspace_files.py": "workspace files: bounded reads, appends, replacements",
