@@ -1,7 +1,8 @@
-"""Nearest chunks by vector: a coarse pass over sign codes in memory, then exact cosines.
+"""Nearest chunks by vector: a coarse pass over sign codes, then exact cosines.
 
-`VectorReader` lives on one reader thread. It follows what others write by the rows' rising ids, and holds the
-vectors themselves as well while they are few enough; those of a large index are scored where they are stored.
+`VectorReader` lives on one reader thread. Its first question is answered where the vectors are stored,
+because most commands ask just one. From the second on it holds the codes in memory, and the vectors as well
+while there are few; it follows what others write by the rows' rising ids.
 """
 
 from __future__ import annotations
@@ -44,16 +45,23 @@ class VectorReader:
         self._table = VectorTable(0, most_bytes=0)
         self._seen = self._gone = self._last_row = 0
         self._data_version = -1
+        self._questions = 0
 
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
         blob = to_blob(vector)
         if is_zero(blob):
             return {}
-        self._follow(connection, len(vector))
         where, arguments = scope_condition(connection, scope)
-        allowed = {row[0] for row in connection.execute(where, arguments)} if where else None
         wanted = candidates_for(len(vector), limit)
+        self._questions += 1
+        if self._answers_in_place(connection):
+            if _row_count(connection) <= self._exact_up_to:
+                wanted = self._exact_up_to
+            rows = _stored_coarse(connection, code_of(blob), wanted, where, arguments)
+            return _best_pieces(_stored_cosines(connection, blob, "chunk_vectors.id", rows), limit)
+        self._follow(connection, len(vector))
+        allowed = {row[0] for row in connection.execute(where, arguments)} if where else None
         if len(self._table) <= self._exact_up_to:
             wanted = self._exact_up_to
         places = self._table.coarse(code_of(blob), wanted, chunk_ids=allowed)
@@ -67,11 +75,25 @@ class VectorReader:
         blob = to_blob(vector)
         if is_zero(blob):
             return {}
+        if self._answers_in_place(connection):
+            return _best_pieces(_stored_cosines(connection, blob, "chunk_id", chunk_ids), None)
         self._follow(connection, len(vector))
         if self._table.whole:
             scored = self._table.cosines(blob, self._table.places_of(chunk_ids))
             return _best_pieces(self._still_there(connection, scored), None)
         return _best_pieces(_stored_cosines(connection, blob, "chunk_id", chunk_ids), None)
+
+    def _answers_in_place(self, connection: Connection) -> bool:
+        """Whether reading everything into memory would take longer than it can save."""
+        if self._prepare is not None:
+            self._prepare(connection)
+            self._prepare = None
+        # numpy, when it stands in for sqlite-vec, compares no codes
+        return self._questions <= 1 and bool(
+            connection.execute(
+                "SELECT count(*) FROM pragma_function_list WHERE name = 'vec_distance_hamming'"
+            ).get
+        )
 
     def _still_there(
         self, connection: Connection, scored: Sequence[tuple[int, int, float]]
@@ -90,13 +112,10 @@ class VectorReader:
 
     def _follow(self, connection: Connection, dimensions: int) -> None:
         """Brings the table in line with the index: reads what was added, forgets when much was deleted."""
-        if self._prepare is not None:
-            self._prepare(connection)
-            self._prepare = None
         version = connection.pragma("data_version")
         if version == self._data_version and self._table.dimensions == dimensions:
             return
-        total = cast("int", connection.execute("SELECT count(*) FROM chunk_vectors").get)
+        total = _row_count(connection)
         if self._table.dimensions == dimensions:
             self._load(connection, total)
         if self._table.dimensions != dimensions or self._gone > self._seen // 4:
@@ -130,6 +149,23 @@ class VectorReader:
 def candidates_for(dimensions: int, limit: int) -> int:
     """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
     return max(2 * limit, 200 if dimensions >= 1024 else 300 if dimensions >= 384 else 600)
+
+
+def _row_count(connection: Connection) -> int:
+    return cast("int", connection.execute("SELECT count(*) FROM chunk_vectors").get)
+
+
+def _stored_coarse(
+    connection: Connection, code: bytes, count: int, where: str, arguments: Sequence[str]
+) -> list[int]:
+    """Row ids of the `count` codes nearest to `code`, among the chunks that `where` selects."""
+    rows = connection.execute(
+        "SELECT id FROM chunk_vectors WHERE length(code) = ?"
+        + (f" AND chunk_id IN ({where})" if where else "")
+        + " ORDER BY vec_distance_hamming(vec_bit(code), vec_bit(?)) LIMIT ?",
+        (len(code), *arguments, code, count),
+    )
+    return [row[0] for row in rows]
 
 
 def _stored_cosines(

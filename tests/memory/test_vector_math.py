@@ -129,6 +129,9 @@ async def test_the_coarse_pass_finds_what_the_exact_one_finds(
         found += len(exact.keys() & nearest.keys())
         again = reader.cosines(connection, query.tolist(), list(exact))
         assert again == pytest.approx(exact, abs=1e-5)
+    asked = (vectors[5].tolist(), 10, MEMORY)
+    fresh = VectorReader(add_vector_functions).nearest(connection, *asked)
+    assert fresh.keys() == reader.nearest(connection, *asked).keys()
     connection.close()
 
     assert found / 400 >= 0.99
