@@ -21,12 +21,13 @@ EVIDENCE_POOL = 20
 """How many of the best lexical candidates are read line by line."""
 EXACT_FLOOR = 0.6
 """The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""
+FEW_CHUNKS = 30
+"""Below this many chunks bm25 takes every word for a frequent one, so matched words are counted as well."""
 _LINE_WEIGHT = 0.4
 _DATE_WEIGHT = 0.25
 _SPREAD_RANK = 10
 _WORDS_NEEDED = 2.3
 _MEANING_NEEDED = 2.6
-_FEW_CHUNKS = 30
 _WORD_AMONG_FEW = 0.8
 
 
@@ -129,7 +130,7 @@ def lexical_strength(top: float, chunk_count: int, matched_terms: int) -> float:
     Among a few chunks bm25 is nearly 0 for any word, since each stands in a good part of them; the
     `matched_terms` of the best chunk are counted there instead.
     """
-    among_few = max(0.0, 1 - chunk_count / _FEW_CHUNKS)
+    among_few = max(0.0, 1 - chunk_count / FEW_CHUNKS)
     return max(top / math.log(chunk_count + 2), among_few * _WORD_AMONG_FEW * matched_terms)
 
 

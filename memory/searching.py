@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
-from nacre.memory.evidence import Finder, rarity
-from nacre.memory.fusion import EVIDENCE_POOL, Asked, Candidates
+from nacre.memory.discovery import ROOT_FILES
+from nacre.memory.evidence import Finder, TextEvidence, rarity
+from nacre.memory.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
 from nacre.memory.identity import embedder_change, stored_identity
 from nacre.memory.lexical import MatchQuery, match_query
 from nacre.memory.query_dates import named_days
@@ -144,13 +145,27 @@ def _candidates(
     if vector is not None and not literal:
         cosines.update(snapshot.cosines(vector, [item for item in words if item not in nearest]))
     best = list(islice(words, EVIDENCE_POOL))
-    texts = snapshot.texts(best) if finder is not None else {}
-    return Candidates(
-        words=words,
-        nearest=nearest,
-        cosines=cosines,
-        evidence={item: finder.look(texts[item]) for item in best} if finder is not None else {},
-    )
+    evidence = _evidence(snapshot, finder, best) if finder is not None else {}
+    return Candidates(words=words, nearest=nearest, cosines=cosines, evidence=evidence)
+
+
+def _evidence(snapshot: Snapshot, finder: Finder, best: Sequence[int]) -> dict[int, TextEvidence]:
+    """What the texts have of the query; among a few chunks, where bm25 tells nothing, their names too."""
+    if snapshot.chunk_count() >= FEW_CHUNKS:
+        texts = snapshot.texts(best)
+        return {item: finder.look(texts[item]) for item in best}
+    chunks = snapshot.chunks(best)
+    found = {item: finder.look(chunks[item].text) for item in best}
+    return {
+        item: replace(evidence, terms=evidence.terms | finder.look(_names(chunks[item])).terms)
+        for item, evidence in found.items()
+    }
+
+
+def _names(chunk: Chunk) -> str:
+    """File name and headings. `MEMORY.md` is called so whatever it is about."""
+    name = "" if chunk.path in ROOT_FILES else chunk.path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    return " ".join((name, *chunk.heading_path))
 
 
 def _hits(

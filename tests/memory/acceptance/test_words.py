@@ -109,14 +109,27 @@ async def test_file_names_and_headings_count(tmp_path: Path) -> None:
         ({"a": "- my dentist is Dr. Alder", "b": "- I live in Lisbon"}, "when do I see the dentist?", ["a"]),
         ({"a": "- my dentist is Dr. Alder", "b": "- I live in Lisbon"}, "which city do I live in?", ["b"]),
         ({"a": "- my dentist is Dr. Alder", "b": "- I live in Lisbon"}, "how do I cook rice?", []),
+        ({"lisa-meyer": "- likes tea"}, "lisa meyer", ["lisa-meyer"]),
+        ({"zebra": "- ships on Friday", "b": "- I live in Lisbon"}, "the zebra project", ["zebra"]),
     ],
 )
 async def test_the_first_notes_are_found(
     tmp_path: Path, notes: dict[str, str], query: str, found: list[str]
 ) -> None:
-    """In a new workspace, where every word is frequent, a note that has the question's words is shown."""
+    """In a new workspace, where every word is frequent, a note is shown that has the question's words, be it
+    in the name of its file alone.
+    """
     workspace(tmp_path, {f"memory/{name}.md": text for name, text in notes.items()})
     engine = await open_engine(tmp_path)
     report = await engine.search(query)
     await engine.close()
     assert [Path(hit.path).stem for hit in report.hits] == found
+
+
+async def test_the_name_of_memory_md_is_no_evidence(tmp_path: Path) -> None:
+    """That the file is called so does not make it an answer to every question about memory."""
+    workspace(tmp_path, {"MEMORY.md": "- my dentist is Dr. Alder"})
+    engine = await open_engine(tmp_path)
+
+    assert (await engine.search("is there any memory of elephants?")).hits == ()
+    await engine.close()
