@@ -19,6 +19,7 @@ from nacre.runtime.models.offline import OfflineModel
 from nacre.runtime.open_index import open_index
 from nacre.runtime.open_memory import open_memory
 from nacre.runtime.open_models import open_models, side_model
+from nacre.runtime.session_memory import SessionMemory
 from nacre.runtime.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.turn_parts import TurnParts
 from nacre.sessions.endings import EndingFolder
@@ -78,7 +79,7 @@ async def assemble(
         count_tokens=count_tokens,
     )
     lanes = Lanes(config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
-    hooks = Hooks()
+    hooks = _hooks(turn)
     endings = EndingFolder(config.state_dir / "agents" / AGENT_ID / "endings", now=now)
     return AgentParts(
         agent_id=AGENT_ID,
@@ -100,6 +101,20 @@ async def disassemble(parts: AgentParts) -> None:
         for model in (turn.models, turn.summary_model, turn.flush_model):
             if model is not None:
                 await model.aclose()
+
+
+def _hooks(turn: TurnParts) -> Hooks:
+    hooks, internal = Hooks(), turn.settings.hooks.internal
+    if internal.enabled and internal.entries.session_memory.enabled:
+        handler = SessionMemory(
+            workspace=turn.workspace,
+            lock_dir=turn.lock_dir,
+            messages=internal.entries.session_memory.messages,
+            model=turn.model,
+            on_notes=turn.on_notes,
+        )
+        hooks.on("session_end", handler)
+    return hooks
 
 
 def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:

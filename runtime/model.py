@@ -23,7 +23,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from nacre.sessions.messages import AssistantMessage, Message
 
-Purpose: TypeAlias = Literal["turn", "flush", "compaction"]
+Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +55,9 @@ class SystemPrompt:
 class ModelRequest:
     """One model call.
 
-    `purpose` says why it is made: a turn of the conversation, a silent flush, or a summary for a
-    compaction. Real models may ignore it: the messages say everything. `max_output_tokens` bounds
-    the answer; `None` leaves it to the model.
+    `purpose` says why it is made: a turn of the conversation, a silent flush, a summary for a
+    compaction, or a name for a conversation that is over. Real models may ignore it: the messages say
+    everything. `max_output_tokens` bounds the answer; `None` leaves it to the model.
     """
 
     system: SystemPrompt

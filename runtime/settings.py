@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from nacre.memory.settings import MemorySearchSettings
 from nacre.runtime.compaction_settings import CompactionSettings
+from nacre.runtime.hook_settings import HooksSettings
 from nacre.runtime.reset_settings import IdleMinutes, ResetByType, ResetSettings, channel_name, reset_triggers
 from nacre.runtime.settings_section import SettingsSection as _Section
 from nacre.runtime.settings_values import count_or
@@ -145,6 +146,7 @@ class Settings(_Section):
     agents: AgentsSettings = Field(default_factory=AgentsSettings.model_construct)
     session: SessionSettings = Field(default_factory=SessionSettings.model_construct)
     memory: MemorySettings = Field(default_factory=MemorySettings.model_construct)
+    hooks: HooksSettings = Field(default_factory=HooksSettings.model_construct)
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
 
     @property
@@ -157,8 +159,8 @@ def unread_keys(settings: BaseModel, path: str = "") -> Iterator[str]:
     """Dotted names of keys that stand in the settings and that Nacre does not read, in file order."""
     for name in settings.model_extra or {}:
         yield f"{path}{name}"
-    for name in type(settings).model_fields:
-        yield from _unread_below(getattr(settings, name), f"{path}{to_camel(name)}.")
+    for name, field in type(settings).model_fields.items():
+        yield from _unread_below(getattr(settings, name), f"{path}{field.alias or to_camel(name)}.")
 
 
 def _unread_below(value: Any, path: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nacre.runtime.errors import ModelError
+from nacre.runtime.errors import ModelError, ModelUnavailable
 from nacre.runtime.model import ModelRequest, Purpose, TextDelta
 from nacre.sessions.messages import AssistantMessage, StopReason, Text, ToolCall, Usage
 
@@ -90,6 +90,9 @@ class ScriptedModel:
 
     `requests` keeps a deep copy of each request, so that later changes do not reach it. Text is
     streamed in pieces of `piece_chars` characters. Tool calls get the ids `call_1`, `call_2`, …
+
+    The name of a session that is over is asked for behind a reply, at no fixed place among other requests:
+    it takes the script's next step of the purpose `slug`, or fails where there is none.
 
     A violation is raised as `ScriptViolation` and remembered: should a broad `except` on the way
     swallow it, `assert_complete` raises it again.
@@ -167,9 +170,13 @@ class ScriptedModel:
         asked = f"Request {len(self.requests)} ({request.purpose}, last message: {_last_words(request)})"
         if self._closed:
             raise self._violation(f"{asked} came after aclose().")
-        if not self._steps:
+        steps = [step for step in self._steps if (step.purpose == "slug") == (request.purpose == "slug")]
+        if not steps and request.purpose == "slug":
+            raise ModelUnavailable(f"{asked} is not in the script.")
+        if not steps:
             raise self._violation(f"{asked} is not in the script: all its steps were used.")
-        step = self._steps.popleft()
+        step = steps[0]
+        self._steps.remove(step)
         if step.purpose is not None and step.purpose != request.purpose:
             raise self._violation(f"{asked} was to be a {step.purpose}, for {_described(step)}.")
         if step.check is not None:

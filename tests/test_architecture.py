@@ -69,6 +69,7 @@ LIBRARIES = {
         "runtime/config.py",
         "runtime/file_tools.py",
         "runtime/flush.py",
+        "runtime/hook_settings.py",
         "runtime/memory_tools.py",
         "runtime/reset_settings.py",
         "runtime/settings.py",

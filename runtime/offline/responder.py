@@ -8,6 +8,7 @@ from datetime import date
 from nacre.runtime.model import ModelRequest
 from nacre.runtime.offline.answer import Answer
 from nacre.runtime.offline.flush import flush_answer
+from nacre.runtime.offline.slug import slug_answer
 from nacre.runtime.offline.summary import compaction_answer
 from nacre.runtime.offline.turn import turn_answer
 
@@ -21,4 +22,6 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
         return compaction_answer(request, count_tokens=count_tokens)
     if request.purpose == "flush":
         return flush_answer(request, clock_date=clock_date, count_tokens=count_tokens)
+    if request.purpose == "slug":
+        return slug_answer(request)
     return turn_answer(request, clock_date=clock_date)

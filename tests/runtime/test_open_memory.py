@@ -41,7 +41,8 @@ async def agent_with(
     state_dir: Path, model: ScriptedModel, search: dict[str, Any]
 ) -> AsyncIterator[tuple[Agent, MemoryEngine]]:
     """An agent with these `memorySearch` settings, and its engine; the model's script must be used up."""
-    write_settings(state_dir, {"agents": {"defaults": {"memorySearch": search}}})
+    no_hooks = {"internal": {"enabled": False}}
+    write_settings(state_dir, {"agents": {"defaults": {"memorySearch": search}}, "hooks": no_hooks})
     config = load_config({"HOME": str(state_dir / "home")}, state_dir=state_dir)
     parts = await assemble(config, model=model, clock=Clock(START), new_id=CountingIds(), watch=False)
     assert parts.turn.memory is not None

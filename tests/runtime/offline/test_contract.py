@@ -114,7 +114,7 @@ async def test_text_arrives_in_pieces_of_about_a_word() -> None:
     assert max(len(delta.text) for delta in deltas) <= 48
 
 
-@pytest.mark.parametrize("purpose", ["turn", "flush", "compaction"])
+@pytest.mark.parametrize("purpose", ["turn", "flush", "compaction", "slug"])
 async def test_huge_input_is_answered(purpose: Purpose) -> None:
     """A pasted book does not hang or break it."""
     for text in (
@@ -177,7 +177,7 @@ WILD = st.one_of(
 @given(
     texts=st.lists(WILD, min_size=0, max_size=4),
     results=st.lists(WILD, max_size=2),
-    purpose=st.sampled_from(["turn", "flush", "compaction"]),
+    purpose=st.sampled_from(["turn", "flush", "compaction", "slug"]),
     limit=st.sampled_from([None, 0, 1, 40, 5000]),
 )
 async def test_any_text_keeps_the_contract(
