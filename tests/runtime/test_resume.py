@@ -10,7 +10,10 @@ from nacre.runtime.testing import Clock, ScriptedModel, says
 from nacre.sessions.messages import message_text
 from tests.runtime.agents import START, opened, said, write_settings
 
-QUIET = {"agents": {"defaults": {"compaction": {"memoryFlush": {"enabled": False}}}}}
+QUIET = {
+    "agents": {"defaults": {"compaction": {"memoryFlush": {"enabled": False}}}},
+    "hooks": {"internal": {"enabled": False}},
+}
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}
 ENOUGH = [says("yes", purpose="turn") for _ in range(9)]
 

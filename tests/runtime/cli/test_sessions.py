@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.testing import ScriptedModel, calls, says
-from tests.runtime.agents import opened, said, user_texts
+from tests.runtime.agents import opened, said, user_texts, write_settings
 from tests.runtime.cli.program import Terminal, run_here, run_nacre
 
 GROUP = {"chat_kind": "group", "channel": "telegram", "chat_id": "7", "chat_name": "Rowing club"}
@@ -24,6 +24,7 @@ async def conversations(state_dir: Path) -> None:
         says("Nothing but ```notes```."),
         says("Hello, all."),
     )
+    write_settings(state_dir, {"hooks": {"internal": {"enabled": False}}})
     async with opened(state_dir, model) as agent:
         await agent.respond(said("My boat is called Halcyon."))
         await agent.respond(said("/new"))
