@@ -15,8 +15,8 @@ from pathlib import Path
 from nacre.memory.workspace_files import change_file, list_folder, read_bytes
 from nacre.prompts import render
 from nacre.runtime.errors import ModelError
-from nacre.runtime.loop import held_to_contract
 from nacre.runtime.model import ChatModel, ModelRequest, SystemPrompt
+from nacre.runtime.model_contract import held_to_contract
 from nacre.runtime.session_end import SessionEnded
 from nacre.runtime.session_note import (
     NoteFacts,
