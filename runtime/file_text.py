@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from nacre.runtime.tools import ToolFailed
 
-MAX_PAGE_CHARS = 14_000
-"""Below the length at which every tool result is shortened, so that a page is never cut in its middle."""
-
 MAX_PAGE_LINES = 2_000
 BINARY_PROBE_BYTES = 8_192
 
@@ -47,11 +44,13 @@ def encoded(text: str, name: str) -> bytes:
         ) from error
 
 
-def page(text: str, *, from_line: int, lines: int | None) -> str:
+def page(text: str, *, from_line: int, lines: int | None, page_chars: int, from_char: int = 1) -> str:
     """Lines of a text, and a note that says which of how many they are when it is not all of them.
 
+    A line longer than a page is shown in pieces; `from_char` is where to begin in the first line.
+
     Raises:
-        ToolFailed: the text has fewer lines than `from_line`.
+        ToolFailed: the text has fewer lines than `from_line`, or the line fewer characters.
     """
     all_lines = text.split("\n")
     if all_lines[-1] == "":
@@ -61,20 +60,29 @@ def page(text: str, *, from_line: int, lines: int | None) -> str:
         return "(The file is empty.)"
     if from_line > total:
         raise ToolFailed(f"Line {from_line} is behind the end: the file has {total} lines.")
+    if from_char > max(1, len(all_lines[from_line - 1])):
+        raise ToolFailed(
+            f"Character {from_char} is behind the end: line {from_line} has "
+            f"{len(all_lines[from_line - 1])} characters."
+        )
     wanted = all_lines[from_line - 1 : from_line - 1 + min(lines or MAX_PAGE_LINES, MAX_PAGE_LINES)]
+    wanted[0] = wanted[0][from_char - 1 :]
+    if len(wanted[0]) > page_chars:
+        next_char = from_char + page_chars
+        note = (
+            f"[Line {from_line} of {total}, {len(wanted[0]) - page_chars} more characters; "
+            f"go on with from={from_line}, char={next_char}.]"
+        )
+        return f"{wanted[0][:page_chars]}\n\n{note}"
     shown: list[str] = []
-    left_chars = MAX_PAGE_CHARS
+    left_chars = page_chars
     for line in wanted:
         if shown and len(line) + 1 > left_chars:
             break
-        shown.append(
-            line
-            if len(line) <= left_chars
-            else f"{line[:left_chars]} […{len(line) - left_chars} more characters]"
-        )
+        shown.append(line)
         left_chars -= len(line) + 1
     last = from_line + len(shown) - 1
-    if from_line == 1 and last == total:
+    if from_line == 1 and from_char == 1 and last == total:
         return "\n".join(shown)
     go_on = f"; go on with from={last + 1}" if last < total else ""
     return "\n".join([*shown, "", f"[Lines {from_line}-{last} of {total}{go_on}.]"])

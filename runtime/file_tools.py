@@ -19,7 +19,10 @@ from nacre.memory.paths import PathOutsideRoot, contained_path, path_in_root
 from nacre.memory.workspace_files import FileBusy, append_to_file, change_file, list_folder, read_bytes
 from nacre.runtime.file_text import encoded, is_binary, page, replaced_once, text_to_change
 from nacre.runtime.policy import SHARED_FOLDER, ChatPolicy
+from nacre.runtime.tool_results import RESULT_PREFIX
 from nacre.runtime.tools import Tool, ToolArguments, ToolFailed, ToolOutput
+from nacre.sessions.errors import SessionError
+from nacre.sessions.whole_results import WholeResults
 
 MAX_LISTED = 500
 DATE_PLACEHOLDER = "YYYY-MM-DD"
@@ -34,6 +37,9 @@ class ReadArguments(ToolArguments):
     path: str = Field(description="File in the workspace, for example 'MEMORY.md'.")
     from_line: int = Field(default=1, ge=1, alias="from", description="First line to show, counted from 1.")
     lines: int | None = Field(default=None, ge=1, description="How many lines to show; all by default.")
+    from_char: int = Field(
+        default=1, ge=1, alias="char", description="Where to begin in the first line, if that is very long."
+    )
 
 
 class WriteArguments(ToolArguments):
@@ -71,17 +77,21 @@ def file_tools(
     lock_dir: Path,
     on_changed: Callable[[str], None],
     now: Callable[[], datetime],
+    whole_results: WholeResults,
+    page_chars: int,
 ) -> tuple[Tool, ...]:
     """The five tools for one chat.
 
     `lock_dir` is a folder for lock files outside of the workspace. `on_changed` gets the relative
     path of each file that a call changed, after it is on disk. `now` is the owner's clock: a path
-    with a literal `YYYY-MM-DD`, as instructions name the daily log, means today.
+    with a literal `YYYY-MM-DD`, as instructions name the daily log, means today. `whole_results` are those
+    of this session and no other; `page_chars` is most of what `read` shows at once.
     """
     files = _Files(workspace, policy, lock_dir, on_changed, now)
+    reader = _Reader(files, whole_results, page_chars)
     write_hint = "" if policy.is_private else f" Only files in {SHARED_FOLDER}/ can be changed in this chat."
     return (
-        _tool("read", "Read a text file.", ReadArguments, files.read),
+        _tool("read", "Read a text file.", ReadArguments, reader.read),
         _tool(
             "write", f"Create a file or replace its whole content.{write_hint}", WriteArguments, files.write
         ),
@@ -131,8 +141,9 @@ class _Files:
         self._on_changed = on_changed
         self._now = now
 
-    async def read(self, arguments: ReadArguments) -> ToolOutput:
-        relative = self._readable(arguments.path)
+    async def text(self, path: str) -> tuple[str, str, str]:
+        """A file's name and text, and a note when it is not the whole text."""
+        relative = self._readable(path)
         if (self._workspace / relative).is_dir():
             raise ToolFailed(f"{relative} is a folder. Use `list` to see what is in it.")
         content = await read_bytes(self._workspace, str(relative))
@@ -145,10 +156,8 @@ class _Files:
                 f"{relative} is a binary file of {content.size_bytes} bytes; only text can be read."
             )
         text = content.data.decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
-        shown = page(text, from_line=arguments.from_line, lines=arguments.lines)
-        if content.is_cut:
-            shown += f"\n[Only the first {len(content.data)} of {content.size_bytes} bytes were read.]"
-        return ToolOutput(text=shown, summary=f"{relative}, {text.count(chr(10)) + 1} lines")
+        cut = f"\n[Only the first {len(content.data)} of {content.size_bytes} bytes were read.]"
+        return str(relative), text, cut if content.is_cut else ""
 
     async def write(self, arguments: WriteArguments) -> ToolOutput:
         relative = self._writable(arguments.path)
@@ -240,6 +249,36 @@ class _Files:
     def _relative(self, path: str) -> PurePosixPath:
         dated = path.replace(DATE_PLACEHOLDER, f"{self._now():%Y-%m-%d}")
         return path_in_root(self._workspace, contained_path(self._workspace, dated))
+
+
+class _Reader:
+    """Shows pages of files, and of this session's whole results."""
+
+    def __init__(self, files: _Files, whole_results: WholeResults, page_chars: int) -> None:
+        self._files = files
+        self._whole_results = whole_results
+        self._page_chars = page_chars
+
+    async def read(self, arguments: ReadArguments) -> ToolOutput:
+        is_result = arguments.path.startswith(RESULT_PREFIX)
+        name, text, note = await (self._result if is_result else self._files.text)(arguments.path)
+        shown = page(
+            text,
+            from_line=arguments.from_line,
+            from_char=arguments.from_char,
+            lines=arguments.lines,
+            page_chars=self._page_chars,
+        )
+        return ToolOutput(text=shown + note, summary=f"{name}, {text.count(chr(10)) + 1} lines")
+
+    async def _result(self, path: str) -> tuple[str, str, str]:
+        try:
+            text = await self._whole_results.read(path.removeprefix(RESULT_PREFIX))
+        except SessionError as error:
+            raise ToolFailed(f"{path} cannot be read: {error}") from error
+        if text is None:
+            raise ToolFailed(f"{path} is not kept in this session. Call the tool that gave it again.")
+        return path, text, ""
 
 
 def _not_here(relative: PurePosixPath) -> str:

@@ -15,9 +15,6 @@ from nacre.sessions.messages import Text, ToolCall, ToolResultMessage
 
 log = logging.getLogger(__name__)
 
-MAX_RESULT_CHARS = 16_000
-"""A longer result keeps its head and its tail, with a note of what is missing between them."""
-
 
 class ToolFailed(Exception):
     """A tool could not do what it was asked; the text is a sentence for the model."""
@@ -129,20 +126,10 @@ class Toolbox:
         return ToolResultMessage(
             tool_call_id=call.id,
             tool_name=call.name,
-            content=(Text(text=shortened(text)),),
+            content=(Text(text=text),),
             is_error=is_error,
             timestamp_ms=self._now_ms(),
         )
-
-
-def shortened(text: str, limit_chars: int = MAX_RESULT_CHARS) -> str:
-    """`text`, or its head and tail around a note when it is longer than `limit_chars`."""
-    if len(text) <= limit_chars:
-        return text
-    tail_chars = limit_chars // 4
-    head_chars = limit_chars - tail_chars
-    note = f"\n\n[... {len(text) - limit_chars} of {len(text)} characters left out here ...]\n\n"
-    return text[:head_chars] + note + text[-tail_chars:]
 
 
 def _argument_problems(tool_name: str, error: ValidationError) -> str:

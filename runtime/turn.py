@@ -21,7 +21,7 @@ from nacre.runtime.model import ModelRequest
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.silence import is_silent, without_token
 from nacre.runtime.turn_parts import Prepared, TurnParts, prepare
-from nacre.sessions.messages import AssistantMessage, Message, message_text
+from nacre.sessions.messages import AssistantMessage, Message, ToolResultMessage, message_text
 
 log = logging.getLogger(__name__)
 
@@ -120,10 +120,14 @@ class TurnConversation:
         return not ended.problem
 
     async def record(self, message: Message) -> None:
-        """Puts the message on disk."""
+        """Puts the message on disk, a tool's result no longer than fits."""
+        if isinstance(message, ToolResultMessage):
+            message = await self._prepared.results.fitted(message)
         await self._session.write(message)
-        if isinstance(message, AssistantMessage) and message_text(message).strip():
-            self.said.append(message_text(message))
+        if isinstance(message, AssistantMessage):
+            self._prepared.results.begin_step(len(message.tool_calls))
+            if message_text(message).strip():
+                self.said.append(message_text(message))
 
     async def set_aside(self, answer: AssistantMessage) -> None:
         """Keeps the beginning of an answer that comes anew, where no model sees it."""

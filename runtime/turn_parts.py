@@ -25,9 +25,11 @@ from nacre.runtime.notices import Told
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.settings import Settings
+from nacre.runtime.tool_results import ToolResults, result_limits
 from nacre.runtime.tools import Tool, Toolbox
 from nacre.runtime.window import Window, WindowParts
 from nacre.sessions.index import SessionIndex
+from nacre.sessions.whole_results import WholeResults
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,7 @@ class Prepared:
     """A session ready to talk: its tools, its system prompt and its window."""
 
     toolbox: Toolbox
+    results: ToolResults
     specs: tuple[ToolSpec, ...]
     system: SystemPrompt
     window: Window
@@ -100,8 +103,9 @@ async def prepare(session: OpenSession, inbound: Inbound, parts: TurnParts, emit
     """Puts together what the model reads before the conversation, and the window around both."""
     cites = parts.cites(session.policy)
     asked = await parts.models.current()
+    whole, limits = WholeResults(session.journal.path), result_limits(asked.budget)
     toolbox = Toolbox(
-        _tools(session.policy, parts, cites=cites),
+        _tools(session.policy, parts, cites=cites, whole=whole, page_chars=limits.page_chars),
         now_ms=session.now_ms,
         timeout_seconds=parts.settings.agent.tool_timeout_seconds,
     )
@@ -129,16 +133,29 @@ async def prepare(session: OpenSession, inbound: Inbound, parts: TurnParts, emit
         return Window(session, _window_parts(parts, budget, emit), system=system, tools=specs, emit=emit)
 
     return Prepared(
-        toolbox=toolbox, specs=specs, system=system, window=window_of(asked.budget), window_of=window_of
+        toolbox=toolbox,
+        results=ToolResults(whole, limits, count_tokens=parts.count_tokens, new_id=parts.new_id),
+        specs=specs,
+        system=system,
+        window=window_of(asked.budget),
+        window_of=window_of,
     )
 
 
-def _tools(policy: ChatPolicy, parts: TurnParts, *, cites: bool) -> tuple[Tool, ...]:
+def _tools(
+    policy: ChatPolicy, parts: TurnParts, *, cites: bool, whole: WholeResults, page_chars: int
+) -> tuple[Tool, ...]:
     if not parts.workspace.is_dir():
         # A mount that is not there must not be grown anew: the notes on it would seem lost.
         return ()
     tools = file_tools(
-        parts.workspace, policy, lock_dir=parts.lock_dir, on_changed=parts.on_notes, now=parts.now
+        parts.workspace,
+        policy,
+        lock_dir=parts.lock_dir,
+        on_changed=parts.on_notes,
+        now=parts.now,
+        whole_results=whole,
+        page_chars=page_chars,
     )
     if parts.memory is None or not policy.offers_memory_tools:
         return tools

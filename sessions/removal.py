@@ -1,7 +1,7 @@
 """Takes sessions out of the index and their transcripts out of sight, without destroying them. Edge.
 
 A transcript that is moved aside becomes `<name>.deleted.<time>`: no longer a transcript for anybody who
-lists the folder, and one rename away from being one again.
+lists the folder, and one rename away from being one again. Its whole tool results go with it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from nacre.sessions.catalogue import StoredSession
 from nacre.sessions.durable import reported, sync_folder
 from nacre.sessions.index import SessionIndex
 from nacre.sessions.record import SessionRecord
+from nacre.sessions.whole_results import results_folder
 
 
 async def delete_session(
@@ -57,5 +58,8 @@ def move_aside(path: Path, *, now: Callable[[], datetime]) -> Path | None:
         except FileNotFoundError:
             return None
         path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+        results = results_folder(path)
+        if results.is_dir():
+            results.rename(aside.with_name(aside.name.replace(path.name, results.name, 1)))
         sync_folder(path.parent)
     return aside

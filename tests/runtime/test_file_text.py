@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nacre.runtime.file_text import MAX_PAGE_CHARS, encoded, is_binary, page, replaced_once, text_to_change
+from nacre.runtime.file_text import encoded, is_binary, page, replaced_once, text_to_change
+from nacre.runtime.tool_results import MAX_PAGE_CHARS
 from nacre.runtime.tools import ToolFailed
 
 
@@ -21,14 +24,14 @@ from nacre.runtime.tools import ToolFailed
 )
 def test_page_says_what_it_shows(from_line: int, lines: int | None, shown: str) -> None:
     """A whole file comes plain; a part says which lines of how many it is, and where to go on."""
-    assert page("a\nb\nc\nd\n", from_line=from_line, lines=lines) == shown
+    assert page("a\nb\nc\nd\n", from_line=from_line, lines=lines, page_chars=MAX_PAGE_CHARS) == shown
 
 
 def test_page_behind_the_end_and_of_nothing() -> None:
     """Asking behind the end is an error with the number of lines; an empty file says that it is empty."""
     with pytest.raises(ToolFailed, match="Line 3 is behind the end: the file has 2 lines"):
-        page("a\nb\n", from_line=3, lines=None)
-    assert page("", from_line=1, lines=None) == "(The file is empty.)"
+        page("a\nb\n", from_line=3, lines=None, page_chars=MAX_PAGE_CHARS)
+    assert page("", from_line=1, lines=None, page_chars=MAX_PAGE_CHARS) == "(The file is empty.)"
 
 
 @given(st.lists(st.text(alphabet="ab", max_size=400), min_size=1, max_size=200))
@@ -37,7 +40,7 @@ def test_pages_joined_are_the_file(lines: list[str]) -> None:
     text = "\n".join([*lines, "end\n"])
     seen: list[str] = []
     while len(seen) < len(lines) + 1:
-        shown = page(text, from_line=len(seen) + 1, lines=None)
+        shown = page(text, from_line=len(seen) + 1, lines=None, page_chars=MAX_PAGE_CHARS)
         assert len(shown) < MAX_PAGE_CHARS + 100
         body = shown.rsplit("\n\n[Lines ", 1)[0] if "[Lines " in shown else shown
         seen += body.split("\n")
@@ -46,10 +49,33 @@ def test_pages_joined_are_the_file(lines: list[str]) -> None:
 
 
 def test_a_line_longer_than_a_page_is_cut_visibly() -> None:
-    """One endless line is shown up to the limit, with the number of characters that follow."""
-    shown = page("x" * (MAX_PAGE_CHARS + 7), from_line=1, lines=None)
+    """One endless line is shown up to the limit, with the way to its rest."""
+    shown = page("a\n" + "x" * 107 + "\nb", from_line=2, lines=None, page_chars=100)
 
-    assert shown == "x" * MAX_PAGE_CHARS + " […7 more characters]"
+    assert shown == "x" * 100 + "\n\n[Line 2 of 3, 7 more characters; go on with from=2, char=101.]"
+
+
+@given(st.text(alphabet="ab\n", min_size=1, max_size=300), st.integers(1, 40))
+def test_a_text_of_any_lines_can_be_read_to_its_end(text: str, page_chars: int) -> None:
+    """Following the notes through long lines and short ones shows every character once, in order."""
+    seen, from_line, from_char = "", 1, 1
+    for _ in range(len(text) + 2):
+        shown = page(text, from_line=from_line, from_char=from_char, lines=None, page_chars=page_chars)
+        body, _, note = shown.partition("\n\n[Line")
+        go_on = re.search(r"go on with from=(\d+)(?:, char=(\d+))?", note)
+        seen += body
+        if go_on is None:
+            break
+        seen += "" if go_on[2] else "\n"
+        from_line, from_char = int(go_on[1]), int(go_on[2] or 1)
+
+    assert seen.replace("\n", "") == text.replace("\n", "")
+
+
+def test_page_behind_the_end_of_a_line() -> None:
+    """Asking for more of a line than it has is an error with its length."""
+    with pytest.raises(ToolFailed, match="Character 4 is behind the end: line 1 has 3 characters"):
+        page("abc\n", from_line=1, from_char=4, lines=None, page_chars=100)
 
 
 def test_one_occurrence_is_replaced() -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from nacre.runtime.file_tools import file_tools
 from nacre.runtime.policy import ChatPolicy
+from nacre.runtime.tool_results import MAX_PAGE_CHARS
 from nacre.runtime.tools import Toolbox
 from nacre.sessions.messages import ToolCall, message_text
+from nacre.sessions.whole_results import WholeResults
 
 Call: TypeAlias = Callable[..., Awaitable[str]]
 PRIVATE = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
@@ -56,6 +58,8 @@ def _caller(root: Path, policy: ChatPolicy, changed: list[str]) -> Call:
         lock_dir=root.parent / "locks",
         on_changed=changed.append,
         now=lambda: datetime(2026, 11, 20, 9, 30, tzinfo=UTC),
+        whole_results=WholeResults(root.parent / "session.jsonl"),
+        page_chars=MAX_PAGE_CHARS,
     )
     toolbox = Toolbox(tools, now_ms=lambda: 0)
 

@@ -13,6 +13,7 @@ from nacre.sessions.journal import Journal
 from nacre.sessions.reading import read_transcript
 from nacre.sessions.record import SessionRecord
 from nacre.sessions.removal import delete_session, move_aside
+from nacre.sessions.whole_results import WholeResults
 from tests.sessions.talk import answer, counted_ids, said, ticking_clock, user
 
 MAIN = "agent:main:main"
@@ -195,6 +196,21 @@ async def test_nothing_that_was_moved_aside_is_overwritten(tmp_path: Path) -> No
 
     assert [aside.read_text() for aside in asides if aside is not None] == ["0", "1", "2"]
     assert move_aside(tmp_path / "s.jsonl", now=lambda: moment) is None
+
+
+async def test_whole_results_go_with_their_transcript(tmp_path: Path) -> None:
+    """A deleted session leaves no result where a tool finds it, and both come back by a rename."""
+    moment = ticking_clock()()
+    transcript = tmp_path / "s.jsonl"
+    transcript.touch()
+    await WholeResults(transcript).keep("r1", "all of it")
+
+    aside = move_aside(transcript, now=lambda: moment)
+
+    assert await WholeResults(transcript).read("r1") is None
+    assert aside is not None
+    stamp = aside.name.removeprefix("s.jsonl")
+    assert (tmp_path / f"s.results{stamp}" / "r1.txt").read_text() == "all of it"
 
 
 async def test_a_transcript_under_another_name_has_the_id_that_it_tells(tmp_path: Path) -> None:
