@@ -222,19 +222,25 @@ class MemorySearchSettings(_Group):
 def resolve_settings(
     defaults: Mapping[str, Any] | None, override: Mapping[str, Any] | None = None
 ) -> MemorySearchSettings:
-    """One agent's settings: `override` field by field over `defaults`; a null counts as not written.
-
-    `extraPaths` of both are joined, defaults first; `remote.headers` is replaced as a whole.
+    """One agent's settings: `override` over `defaults`, as `merged_settings` does it.
 
     Raises:
         pydantic.ValidationError: a key is unknown or a value has the wrong type or range.
     """
-    first, second = dict(defaults or {}), dict(override or {})
-    merged = _merged(first, second)
-    paths = [*(first.get("extraPaths") or ()), *(second.get("extraPaths") or ())]
-    if paths:
-        merged["extraPaths"] = paths
-    return MemorySearchSettings.model_validate(merged)
+    return MemorySearchSettings.model_validate(merged_settings(defaults or {}, override or {}))
+
+
+def merged_settings(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a file has them, one agent's own field by field over those of all agents.
+
+    A null of the agent's counts as not written. `extraPaths` of both are joined, defaults first;
+    `remote.headers` is replaced as a whole.
+    """
+    merged = _merged(defaults, override)
+    shared, own = defaults.get("extraPaths"), override.get("extraPaths")
+    if isinstance(shared, list | tuple) and isinstance(own, list | tuple):
+        merged["extraPaths"] = [*shared, *own]
+    return merged
 
 
 def index_path(settings: MemorySearchSettings, *, state_dir: Path, agent_id: str, home: Path) -> Path:
@@ -251,7 +257,7 @@ def at_home(text: str, home: Path) -> str:
 
 
 def _merged(defaults: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
-    result = {key: value for key, value in defaults.items() if value is not None}
+    result = dict(defaults)
     for key, value in override.items():
         if value is None:
             continue

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from nacre.runtime.agent_list import with_own_settings
 from nacre.runtime.errors import ConfigError
 from nacre.runtime.settings import Settings, unread_keys
 from nacre.runtime.settings_variables import with_variables
@@ -130,7 +131,7 @@ def _settings(file: Path, raw: Any) -> Settings:
         # Nothing to validate: making a validator would take longer than reading the file.
         return Settings.model_construct()
     try:
-        return Settings.model_validate(raw)
+        return Settings.model_validate(with_own_settings(raw, AGENT_ID))
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)
