@@ -36,6 +36,8 @@ from nacre.sessions.readable_file import readable_header
 from nacre.sessions.tree import EntryTree
 
 _NEVER_READ = (0, 0)
+_TAIL_BYTES = 256
+"""How much of what was read last is looked at again, to tell a file that grew from one written anew."""
 
 E = TypeVar("E", bound=Entry)
 
@@ -52,6 +54,7 @@ class JournalFile:
         self._linker = EntryLinker(fresh_header.id)
         self._size_bytes = 0
         self._identity = _NEVER_READ
+        self._tail = b""
         self._busy = threading.Lock()
 
     @property
@@ -96,6 +99,7 @@ class JournalFile:
             line = to_line(entry_to_json(entry))
             self._write(line)
             self._size_bytes += len(line)
+            self._tail = (self._tail + line)[-_TAIL_BYTES:]
             self._linker.add(entry)
             return entry
 
@@ -134,7 +138,7 @@ class JournalFile:
             ) from error
         if self._is_known(facts):
             return False
-        if (facts.st_dev, facts.st_ino) != self._identity or facts.st_size < self._size_bytes:
+        if (facts.st_dev, facts.st_ino) != self._identity or not self._goes_on(facts.st_size):
             self.notices += (f"{self.path.name} was changed by another program and was read anew.",)
             self._load()
             return True
@@ -205,6 +209,13 @@ class JournalFile:
                 f"copies are in {aside.name}.",
             )
 
+    def _goes_on(self, size_bytes: int) -> bool:
+        """Whether the file begins with what was read of it."""
+        if size_bytes < self._size_bytes:
+            return False
+        with reading(self.path, start_bytes=self._size_bytes - len(self._tail)) as file:
+            return file.read(len(self._tail)) == self._tail
+
     def _is_known(self, facts: os.stat_result) -> bool:
         return (facts.st_dev, facts.st_ino) == self._identity and facts.st_size == self._size_bytes
 
@@ -212,6 +223,8 @@ class JournalFile:
         with reported("read", self.path):
             facts = self.path.lstat()
         self._identity, self._size_bytes = (facts.st_dev, facts.st_ino), facts.st_size
+        with reading(self.path, start_bytes=max(0, facts.st_size - _TAIL_BYTES)) as file:
+            self._tail = file.read()
 
     def _write(self, data: bytes, *, at_bytes: int | None = None) -> None:
         """Appends; if the system refuses, the file is cut back to what it was."""

@@ -142,3 +142,19 @@ async def test_a_file_that_was_exchanged_is_read_anew(tmp_path: Path) -> None:
     await journal.append_message(user("next"))
     assert said(journal.branch()) == said((await opened(path)).branch()) == ["new", "next"]
     assert journal.notices == ("s.jsonl was changed by another program and was read anew.",)
+
+
+async def test_a_file_that_was_written_over_is_read_anew(tmp_path: Path) -> None:
+    """A longer text in the same file is not taken for lines that were appended to it."""
+    path, other = tmp_path / "s.jsonl", tmp_path / "t.jsonl"
+    journal, source = await opened(path), await opened(other)
+    await journal.append_message(user("old"))
+    for text in ("new", "and longer " * 50):
+        await source.append_message(user(text))
+    path.write_bytes(other.read_bytes())
+
+    assert await journal.refresh() is True
+    await journal.append_message(user("next"))
+    assert said(journal.branch()) == ["new", "and longer " * 50, "next"]
+    assert journal.notices == ("s.jsonl was changed by another program and was read anew.",)
+    assert set_aside_in(tmp_path) == []
