@@ -14,6 +14,7 @@ from nacre.memory.errors import MemoryIndexError
 from nacre.memory.paths import PathOutsideRoot
 from nacre.memory.workspace import TemplateMissing
 from nacre.runtime.app import AgentParts, assemble, disassemble
+from nacre.runtime.channel_settings import history_turns
 from nacre.runtime.clock import Clock
 from nacre.runtime.config import load_config, process_environment
 from nacre.runtime.errors import AgentError, TurnBroken, TurnCancelled
@@ -247,13 +248,20 @@ class Agent:
 
     async def _open(self, where: Route) -> OpenSession:
         turn = self._parts.turn
-        return await open_session(
+        session = await open_session(
             where,
             index=turn.index,
             journals=turn.journals,
             now=turn.now,
             new_id=turn.new_id,
         )
+        session.history_turns = history_turns(
+            where.key,
+            channel=where.origin.channel,
+            sender_id=where.origin.sender_id,
+            channels=turn.settings.channels,
+        )
+        return session
 
 
 def _broken(text: str, cause: BaseException) -> TurnBroken:

@@ -18,6 +18,7 @@ from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.routing import Route
 from nacre.sessions.cut import CompactionPlan
 from nacre.sessions.entries import CompactionEntry, CustomEntry, CustomMessageEntry, Entry, MessageEntry
+from nacre.sessions.history_limit import newest_turns
 from nacre.sessions.index import SessionIndex, SessionRecord
 from nacre.sessions.journal import Journal
 from nacre.sessions.messages import AssistantMessage, Message, UserMessage
@@ -44,6 +45,7 @@ class OpenSession:
         notices: tuple[str, ...] = (),
     ) -> None:
         self.key = key
+        self.history_turns: int | None = None
         self.policy = policy
         self.journal = journal
         self.record = record
@@ -67,9 +69,10 @@ class OpenSession:
         return self.journal.branch()
 
     @property
-    def transcript(self) -> tuple[TranscriptItem, ...]:
-        """What a model is to see of the branch; the same object as long as that did not change."""
-        return self.journal.transcript()
+    def transcript(self) -> Sequence[TranscriptItem]:
+        """What a model is to see of the branch: its newest `history_turns`, or all of it."""
+        items = self.journal.transcript()
+        return newest_turns(items, self.history_turns, is_compacted=self.compaction_count > 0)
 
     @property
     def compaction_count(self) -> int:

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic.alias_generators import to_camel
 
 from nacre.memory.settings import MemorySearchSettings
+from nacre.runtime.channel_settings import ChannelSettings
 from nacre.runtime.compaction_settings import CompactionSettings
 from nacre.runtime.hook_settings import HooksSettings
 from nacre.runtime.reset_settings import IdleMinutes, ResetByType, ResetSettings, channel_name, reset_triggers
@@ -148,6 +149,7 @@ class Settings(_Section):
     memory: MemorySettings = Field(default_factory=MemorySettings.model_construct)
     hooks: HooksSettings = Field(default_factory=HooksSettings.model_construct)
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
+    channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
 
     @property
     def agent(self) -> AgentSettings:

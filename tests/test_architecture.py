@@ -66,6 +66,7 @@ LIBRARIES = {
     "prompt_toolkit": ("runtime/cli/*",),
     "pydantic": (
         "memory/settings.py",
+        "runtime/channel_settings.py",
         "runtime/config.py",
         "runtime/file_tools.py",
         "runtime/flush.py",
