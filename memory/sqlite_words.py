@@ -1,24 +1,29 @@
 """Word search in the index, with a bound on what a frequent word may cost.
 
 BM25 over every chunk that has a common word takes longer than the rest of a search, and tells least. So when
-a query would touch too many chunks, its rarest words choose the candidates, and its commonest are left to the
-ranking, which reads the candidates' text. Small indexes never come to that.
+a query would touch too many chunks, its rarest words choose the chunks, and its common words are weighed in
+those alone. What has only common words is passed over then. Small indexes never come to that.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
+from operator import itemgetter
 
 from nacre.memory.lexical import FTS_WEIGHTS, MatchQuery
 from nacre.memory.sqlite_connection import Connection
 from nacre.memory.sqlite_reads import scope_condition
 from nacre.memory.store import Scope
 
-MOST_ROWS = 2_000
-"""How many rows a query may score; at about a microsecond each for every word that they have."""
+MOST_ROWS = 1_000
+"""How many rows a query's words may choose; each is scored in about half a microsecond."""
 
-ENOUGH_ROWS = 200
-"""Below this many rows common words are kept, whatever they cost: there would be too little to rank."""
+ENOUGH_ROWS = 100
+"""Below this many rows common words choose as well, whatever they cost: there would be too little to rank."""
+
+MOST_WEIGHED = 50_000
+"""How many rows the words that are weighed may have together; BM25 counts 30 in a microsecond."""
 
 _REMEMBERED_ATOMS = 20_000
 _BM25 = f"bm25(chunks_fts, {', '.join(str(weight) for weight in FTS_WEIGHTS)})"
@@ -48,26 +53,28 @@ class WordReader:
         """−bm25 of the best chunks, best first."""
         where, arguments = scope_condition(connection, scope)
         # `ORDER BY rank` would have FTS5 prepare a query of its own for each search, which takes longer.
-        rows = connection.execute(
+        select = (
             f"SELECT rowid, -{_BM25} AS score FROM chunks_fts WHERE chunks_fts MATCH ?"
-            f"{f' AND rowid IN ({where})' if where else ''} ORDER BY score DESC LIMIT ?",
-            (self.affordable(connection, query), *arguments, limit),
+            f"{f' AND rowid IN ({where})' if where else ''} ORDER BY score DESC LIMIT ?"
         )
-        return dict(rows)
+        choosing, weighed = self._split(connection, query)
+        best = dict(connection.execute(select, (choosing, *arguments, limit)))
+        if weighed:
+            # What both lists have is scored by all words. What has fallen out of this one is worse than all
+            # of it, and ends below the limit with the score of its choosing words as well.
+            both = f"({choosing}) AND ({weighed})"
+            best.update(connection.execute(select, (both, *arguments, limit)))
+            best = dict(sorted(best.items(), key=itemgetter(1), reverse=True)[:limit])
+        return best
 
-    def affordable(self, connection: Connection, query: MatchQuery) -> str:
-        """The query's expression, without its commonest words when it would touch too many rows."""
-        if self.count(connection) <= self._most_rows or len(query.atoms) < 2:
-            return query.expression
-        sizes = sorted((self._rows_of(connection, atom), place) for place, atom in enumerate(query.atoms))
-        kept: list[int] = []
-        total = 0
-        for rows, place in sizes:
-            if total > ENOUGH_ROWS and total + rows > self._most_rows:
-                break
-            kept.append(place)
-            total += rows
-        return " OR ".join(query.atoms[place] for place in sorted(kept))
+    def _split(self, connection: Connection, query: MatchQuery) -> tuple[str, str]:
+        """The expressions of the words that choose and of those that are only weighed, which may be empty."""
+        count = self.count(connection)
+        if count <= self._most_rows or len(query.atoms) < 2:
+            return query.expression, ""
+        rows = {atom: self._rows_of(connection, atom) for atom in query.atoms}
+        choosing, weighed = split_by_rarity(rows, chunk_count=count, most_rows=self._most_rows)
+        return " OR ".join(choosing), " OR ".join(weighed)
 
     def _rows_of(self, connection: Connection, atom: str) -> int:
         """About how many rows have an atom: remembered until the index has changed by a tenth."""
@@ -83,3 +90,24 @@ class WordReader:
             if len(self._rows) > _REMEMBERED_ATOMS:
                 self._rows.popitem(last=False)
         return rows
+
+
+def split_by_rarity(
+    rows: Mapping[str, int], *, chunk_count: int, most_rows: int = MOST_ROWS
+) -> tuple[list[str], list[str]]:
+    """The atoms that choose chunks and the atoms that are weighed in those; `rows` says how many have each.
+
+    Both keep the order of `rows`. BM25 gives nothing for a word that more than half of all chunks have.
+    """
+    rarest_first = sorted(rows, key=rows.__getitem__)
+    chosen = weighed = 0
+    choosing: set[str] = set()
+    weighing: set[str] = set()
+    for atom in rarest_first:
+        if not weighing and (chosen <= ENOUGH_ROWS or chosen + rows[atom] <= most_rows):
+            choosing.add(atom)
+            chosen += rows[atom]
+        elif rows[atom] <= chunk_count / 2 and weighed + rows[atom] <= MOST_WEIGHED:
+            weighing.add(atom)
+            weighed += rows[atom]
+    return [atom for atom in rows if atom in choosing], [atom for atom in rows if atom in weighing]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from nacre.memory.lexical import match_query
 from nacre.memory.schema import migrate
 from nacre.memory.sqlite_connection import Connection, open_connection, transaction
-from nacre.memory.sqlite_words import WordReader
+from nacre.memory.sqlite_words import WordReader, split_by_rarity
 from nacre.memory.sqlite_writes import replace_files
 from nacre.memory.store import Scope
 from tests.memory.store_contract import chunk, indexed
@@ -18,48 +19,78 @@ from tests.memory.store_contract import chunk, indexed
 MEMORY = Scope(sources=("memory",))
 
 
+def _words_of(number: int) -> Iterator[str]:
+    marks = {"common": number % 9 < 4, "middling": number % 3 == 0, "seldom": number % 5 == 0}
+    yield from (word for word, has in marks.items() if has)
+    if number == 333:
+        yield "rare"
+    yield f"n{number}"
+
+
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[Connection]:
-    """600 chunks: all have a common word, every other a middling one, one a rare one."""
+    """600 chunks: four of nine have a common word, every third a middling one, every fifth a seldom one."""
     opened = open_connection(tmp_path / "main.sqlite")
     migrate(opened)
-    texts = [f"common {'middling ' if n % 2 else ''}{'rare' if n == 333 else ''} n{n}" for n in range(600)]
+    texts = [" ".join(_words_of(n)) for n in range(600)]
     with transaction(opened):
         replace_files(opened, [indexed(*(chunk(text, ordinal=n) for n, text in enumerate(texts)))])
     yield opened
     opened.close()
 
 
-def _expression(connection: Connection, text: str, most_rows: int) -> str:
+@pytest.mark.parametrize(
+    ("rows", "choosing", "weighed"),
+    [
+        ({"common": 900, "rare": 30, "middling": 400}, ["rare", "middling"], ["common"]),
+        ({"common": 3_000}, ["common"], []),
+        ({"common": 3_000, "rare": 30}, ["common", "rare"], []),
+        ({"common": 3_000, "rare": 300}, ["rare"], ["common"]),
+        ({"everywhere": 60_000, "rare": 300}, ["rare"], []),
+        ({"a": 30_000, "b": 20_001, "rare": 300}, ["rare"], ["b"]),
+        ({"a": 700, "b": 700, "c": 700}, ["a"], ["b", "c"]),
+        ({"nowhere": 0, "common": 3_000, "other": 2_000}, ["nowhere", "other"], ["common"]),
+    ],
+)
+def test_the_rarest_words_choose_and_the_others_are_weighed(
+    rows: dict[str, int], choosing: list[str], weighed: list[str]
+) -> None:
+    """Common words choose only when there is little else; what most chunks have, or too many, is left out."""
+    assert split_by_rarity(rows, chunk_count=100_000) == (choosing, weighed)
+
+
+def _lexical(
+    connection: Connection, text: str, *, limit: int, most_rows: int, scope: Scope = MEMORY
+) -> dict[int, float]:
     query = match_query(text)
     assert query is not None
-    return WordReader(most_rows=most_rows).affordable(connection, query)
+    return WordReader(most_rows=most_rows).lexical(connection, query, limit, scope)
 
 
-def test_small_indexes_are_searched_with_every_word(connection: Connection) -> None:
-    """Below the bound the expression is the whole query."""
-    assert _expression(connection, "common middling rare", 600) == '"common" OR "middling" OR "rare"'
+@pytest.mark.parametrize("limit", [1, 10, 200])
+@pytest.mark.parametrize("text", ["seldom common", "middling seldom common", "seldom n35 middling"])
+def test_the_bound_does_not_change_scores(connection: Connection, text: str, limit: int) -> None:
+    """What has a rare word gets the same score and place as without the bound."""
+    everything = _lexical(connection, text, limit=600, most_rows=10_000)
+    bounded = _lexical(connection, text, limit=limit, most_rows=200)
+
+    rare = {row[0] for row in connection.execute("SELECT id FROM chunks WHERE text LIKE '%seldom%'")}
+    expected = {chunk_id: score for chunk_id, score in everything.items() if chunk_id in rare}
+    assert list(bounded.values()) == pytest.approx(list(expected.values())[:limit])
+    assert {chunk_id: everything[chunk_id] for chunk_id in bounded} == pytest.approx(bounded)
 
 
-def test_the_commonest_words_are_left_out_above_the_bound(connection: Connection) -> None:
-    """The rarest words that fit stay, in the query's order; one word always does."""
-    assert _expression(connection, "common middling rare", 400) == '"middling" OR "rare"'
-    assert _expression(connection, "common", 100) == '"common"'
-    assert _expression(connection, "common middling", 100) == '"middling"'
+def test_the_bound_keeps_to_the_scope(connection: Connection) -> None:
+    """Words that are only weighed bring nothing in from outside."""
+    scope = Scope(sources=("memory",), after=date(2026, 1, 1))
 
-
-def test_common_words_stay_when_there_is_little_else(connection: Connection) -> None:
-    """A query of one rare and one common word is not reduced to a single chunk."""
-    assert _expression(connection, "common rare", 100) == '"common" OR "rare"'
+    assert _lexical(connection, "seldom common", limit=10, most_rows=200, scope=scope) == {}
 
 
 def test_the_best_chunk_is_found_either_way(connection: Connection) -> None:
     """With and without the bound the chunk with all the words is first."""
-    query = match_query("common middling rare")
-    assert query is not None
-
-    for most_rows in (100, 10_000):
-        best = next(iter(WordReader(most_rows=most_rows).lexical(connection, query, 5, MEMORY)))
+    for most_rows in (200, 10_000):
+        best = next(iter(_lexical(connection, "common middling rare", limit=5, most_rows=most_rows)))
         assert connection.execute("SELECT text FROM chunks WHERE id = ?", (best,)).get == (
             "common middling rare n333"
         )
