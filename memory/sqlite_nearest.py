@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from nacre.memory.sqlite_connection import Connection
 from nacre.memory.sqlite_reads import scope_condition
 from nacre.memory.store import Scope, Vector
 from nacre.memory.vector_math import VectorTable, code_of, is_zero, to_blob
+
+if TYPE_CHECKING:
+    from nacre.memory.vector_math import Places
 
 RESIDENT_BYTES = 64 << 20
 """The memory that vectors may take beside their codes: 43,000 of 384 numbers each, or 10,000 of 1,536."""
@@ -59,16 +62,13 @@ class VectorReader:
             if _row_count(connection) <= self._exact_up_to:
                 wanted = self._exact_up_to
             rows = _stored_coarse(connection, code_of(blob), wanted, where, arguments)
-            return _best_pieces(_stored_cosines(connection, blob, "chunk_vectors.id", rows), limit)
+            return _best_pieces(_scored_in_place(connection, blob, "id", rows), limit)
         self._follow(connection, len(vector))
         allowed = {row[0] for row in connection.execute(where, arguments)} if where else None
         if len(self._table) <= self._exact_up_to:
             wanted = self._exact_up_to
         places = self._table.coarse(code_of(blob), wanted, chunk_ids=allowed)
-        if self._table.whole:
-            return _best_pieces(self._still_there(connection, self._table.cosines(blob, places)), limit)
-        rows = self._table.row_ids(places)
-        return _best_pieces(_stored_cosines(connection, blob, "chunk_vectors.id", rows), limit)
+        return _best_pieces(self._scored(connection, blob, places), limit)
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
         """The exact cosine of each chunk's best piece."""
@@ -76,12 +76,22 @@ class VectorReader:
         if is_zero(blob):
             return {}
         if self._answers_in_place(connection):
-            return _best_pieces(_stored_cosines(connection, blob, "chunk_id", chunk_ids), None)
+            return _best_pieces(_scored_in_place(connection, blob, "chunk_id", chunk_ids), None)
         self._follow(connection, len(vector))
+        return _best_pieces(self._scored(connection, blob, self._table.places_of(chunk_ids)), None)
+
+    def _scored(self, connection: Connection, blob: bytes, places: Places) -> Iterable[tuple[int, float]]:
+        """(chunk id, exact cosine) of the vectors at these places of the table, highest first."""
         if self._table.whole:
-            scored = self._table.cosines(blob, self._table.places_of(chunk_ids))
-            return _best_pieces(self._still_there(connection, scored), None)
-        return _best_pieces(_stored_cosines(connection, blob, "chunk_id", chunk_ids), None)
+            return self._still_there(connection, self._table.cosines(blob, places))
+        keys = self._table.keys(places)
+        stored = _stored_cosines(connection, blob, [vector_id for _, _, vector_id in keys])
+        scored = [
+            (row_id, chunk_id, stored[vector_id])
+            for row_id, chunk_id, vector_id in keys
+            if vector_id in stored
+        ]
+        return self._still_there(connection, sorted(scored, key=itemgetter(2), reverse=True))
 
     def _answers_in_place(self, connection: Connection) -> bool:
         """Whether reading everything into memory would take longer than it can save."""
@@ -129,21 +139,21 @@ class VectorReader:
         """Reads the rows that are not in the table yet; `total` is how many rows there are."""
         embedding = "embedding" if self._table.whole else "NULL"
         while rows := self._rows_above(connection, self._last_row, embedding):
-            self._table.add([(row_id, chunk, code, vector) for row_id, chunk, code, vector in rows if code])
+            self._table.add([(row[0], row[1], row[2], code, row[4]) for row in rows if (code := row[3])])
             self._last_row = rows[-1][0]
             self._seen += len(rows)
         self._gone = self._seen - total
 
     def _rows_above(
         self, connection: Connection, row_id: int, embedding: str
-    ) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    ) -> list[tuple[int, int, int, bytes | None, bytes | None]]:
         rows = connection.execute(
-            f"SELECT chunk_vectors.id, chunk_id, code, {embedding} FROM chunk_vectors"
+            f"SELECT chunk_vectors.id, chunk_id, vector_id, code, {embedding} FROM chunk_vectors"
             " LEFT JOIN vectors ON vectors.id = vector_id"
             " WHERE chunk_vectors.id > ? ORDER BY chunk_vectors.id LIMIT ?",
             (row_id, _LOAD_ROWS),
         )
-        return cast("list[tuple[int, int, bytes | None, bytes | None]]", rows.fetchall())
+        return cast("list[tuple[int, int, int, bytes | None, bytes | None]]", rows.fetchall())
 
 
 def candidates_for(dimensions: int, limit: int) -> int:
@@ -168,18 +178,29 @@ def _stored_coarse(
     return [row[0] for row in rows]
 
 
-def _stored_cosines(
+def _scored_in_place(
     connection: Connection, blob: bytes, column: str, ids: Sequence[int]
 ) -> list[tuple[int, float]]:
     """(chunk id, cosine) of the rows with these ids in `column`, highest first."""
     rows = connection.execute(
-        "SELECT chunk_id, CASE WHEN length(embedding) = ? THEN 1 - vec_distance_cosine(embedding, ?) END"
-        " FROM chunk_vectors JOIN vectors ON vectors.id = vector_id"
-        f" WHERE {column} IN (SELECT value FROM json_each(?))",
-        (len(blob), blob, json.dumps(list(ids))),
+        "SELECT chunk_id, vector_id FROM chunk_vectors"
+        f" WHERE {column} IN (SELECT value FROM json_each(?)) ORDER BY id",
+        (json.dumps(list(ids)),),
     )
-    found = [(chunk_id, cosine) for chunk_id, cosine in rows if cosine is not None]
-    return sorted(found, key=itemgetter(1), reverse=True)
+    keys = cast("list[tuple[int, int]]", rows.fetchall())
+    stored = _stored_cosines(connection, blob, [vector_id for _, vector_id in keys])
+    scored = [(chunk_id, stored[vector_id]) for chunk_id, vector_id in keys if vector_id in stored]
+    return sorted(scored, key=itemgetter(1), reverse=True)
+
+
+def _stored_cosines(connection: Connection, blob: bytes, vector_ids: Sequence[int]) -> dict[int, float]:
+    """The cosines of stored vectors, by their id; those of another length are left out."""
+    rows = connection.execute(
+        "SELECT id, 1 - vec_distance_cosine(embedding, ?) FROM vectors"
+        " WHERE length(embedding) = ? AND id IN (SELECT value FROM json_each(?))",
+        (blob, len(blob), json.dumps(vector_ids)),
+    )
+    return dict(rows)
 
 
 def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict[int, float]:

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
     Places: TypeAlias = numpy.typing.NDArray[numpy.intp]
 
-_FIRST_WORDS = 8
-"""64-bit words of each code that the first look compares; it is memory bandwidth that costs."""
+Row: TypeAlias = tuple[int, int, int, bytes, bytes | None]
 
-_FIRST_KEEP = 4
+_FIRST_WORDS = 4
+"""64-bit words of a long code that the first look compares: memory bandwidth is what costs."""
+
+_FIRST_KEEP = 8
 """How many times the wanted number the first look keeps."""
 
 _BLOCK = 32_768
@@ -55,7 +57,7 @@ def cosine_distance(left: bytes, right: bytes) -> float:
 
 
 class VectorTable:
-    """Vectors of one length in memory, with the ids of the row and of the chunk that each belongs to.
+    """Vectors of one length in memory, with the ids of their rows, their chunks, and the vectors as stored.
 
     Of each it holds the sign code, and the vector itself until all of them would take more than `most_bytes`.
     Rows are only added; a place in the table is an index into them.
@@ -67,18 +69,20 @@ class VectorTable:
         self.whole = self._most > 0
         """Whether the vectors themselves are held, and not their codes alone."""
         self._words = -(-dimensions // 64)
+        # The words that every search compares lie word by word, the others row by row.
+        self._first = _FIRST_WORDS if self._words >= 2 * _FIRST_WORDS else self._words
         self._count = 0
-        self._ids: Any = None
-        self._chunks: Any = None
+        self._keys: Any = None
         self._columns: Any = None
+        self._rest: Any = None
         self._vectors: Any = None
         self._by_chunk: Any = None
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, rows: Sequence[tuple[int, int, bytes, bytes | None]]) -> None:
-        """Adds (row id, chunk id, code, vector); what has another length than the table's is passed over."""
+    def add(self, rows: Sequence[Row]) -> None:
+        """Adds (row id, chunk id, vector id, code, vector); what has another length is passed over."""
         import numpy as np
 
         code_bytes, vector_bytes = 8 * self._words, 4 * self.dimensions
@@ -87,18 +91,18 @@ class VectorTable:
         rows = [
             row
             for row in rows
-            if len(row[2]) == code_bytes and (not self.whole or len(row[3] or b"") == vector_bytes)
+            if len(row[3]) == code_bytes and (not self.whole or len(row[4] or b"") == vector_bytes)
         ]
         if not rows:
             return
         self._reserve(self._count + len(rows))
         span = slice(self._count, self._count + len(rows))
-        self._ids[span] = [row[0] for row in rows]
-        self._chunks[span] = [row[1] for row in rows]
-        codes = np.frombuffer(b"".join(row[2] for row in rows), dtype=np.uint64)
-        self._columns[:, span] = codes.reshape(-1, self._words).T
+        self._keys[span] = [row[:3] for row in rows]
+        codes = np.frombuffer(b"".join(row[3] for row in rows), dtype=np.uint64).reshape(-1, self._words)
+        self._columns[:, span] = codes[:, : self._first].T
+        self._rest[span] = codes[:, self._first :]
         if self.whole:
-            vectors = np.frombuffer(b"".join(row[3] or b"" for row in rows), dtype="<f4")
+            vectors = np.frombuffer(b"".join(row[4] or b"" for row in rows), dtype="<f4")
             self._vectors[span] = vectors.reshape(-1, self.dimensions)
         self._count += len(rows)
         self._by_chunk = None
@@ -112,16 +116,21 @@ class VectorTable:
             return np.empty(0, dtype=np.intp)
         if chunk_ids is not None:
             wanted = np.fromiter(chunk_ids, dtype=np.int64, count=len(chunk_ids))
-            places = np.flatnonzero(np.isin(self._chunks[: self._count], wanted))
+            places = np.flatnonzero(np.isin(self._keys[: self._count, 1], wanted))
+            first = None
         elif count >= self._count:
             return np.arange(self._count)
-        elif self._words > _FIRST_WORDS and self._count > count * _FIRST_KEEP:
-            places = _smallest(self._distances(query, range(_FIRST_WORDS)), count * _FIRST_KEEP)
         else:
-            return _smallest(self._distances(query, range(self._words)), count)
+            distances = self._first_distances(query)
+            if self._first == self._words:
+                return _smallest(distances, count)
+            places = _smallest(distances, count * _FIRST_KEEP)
+            first = distances[places]
         if len(places) <= count:
             return places
-        full = np.bitwise_count(self._columns[:, places] ^ query[:, None]).sum(axis=0, dtype=np.uint16)
+        if first is None:
+            first = _differing_bits(self._columns[:, places].T, query[: self._first])
+        full = first + _differing_bits(self._rest[places], query[self._first :])
         return places[_smallest(full, count)]
 
     def places_of(self, chunk_ids: Sequence[int]) -> Places:
@@ -131,8 +140,9 @@ class VectorTable:
         if not self._count:
             return np.empty(0, dtype=np.intp)
         if self._by_chunk is None:
-            order = np.argsort(self._chunks[: self._count], kind="stable")
-            self._by_chunk = order, self._chunks[order]
+            chunks = self._keys[: self._count, 1]
+            order = np.argsort(chunks, kind="stable")
+            self._by_chunk = order, chunks[order]
         order, chunks = self._by_chunk
         firsts, ends = np.searchsorted(chunks, chunk_ids), np.searchsorted(chunks, chunk_ids, side="right")
         counts = ends - firsts
@@ -140,9 +150,9 @@ class VectorTable:
         before = np.cumsum(counts) - counts
         return cast("Places", order[np.repeat(firsts - before, counts) + np.arange(counts.sum())])
 
-    def row_ids(self, places: Places) -> list[int]:
-        """The rows' ids at these places."""
-        return [] if not len(places) else cast("list[int]", self._ids[places].tolist())
+    def keys(self, places: Places) -> list[list[int]]:
+        """[row id, chunk id, vector id] at each of these places."""
+        return cast("list[list[int]]", self._keys[places].tolist()) if len(places) else []
 
     def cosines(self, blob: bytes, places: Places) -> list[tuple[int, int, float]]:
         """(row id, chunk id, cosine) at these places, highest cosine first. For a table that is `whole`."""
@@ -153,12 +163,10 @@ class VectorTable:
         # Not a matrix product: BLAS would spread it over threads, and wait for them on a busy machine.
         cosines = np.vecdot(self._vectors[places], np.frombuffer(blob, dtype="<f4"))
         order = np.argsort(-cosines, kind="stable")
-        places, cosines = places[order], cosines[order]
-        return list(
-            zip(self._ids[places].tolist(), self._chunks[places].tolist(), cosines.tolist(), strict=True)
-        )
+        rows, chunks, _ = self._keys[places[order]].T.tolist()
+        return list(zip(rows, chunks, cosines[order].tolist(), strict=True))
 
-    def _distances(self, query: numpy.typing.NDArray[numpy.uint64], words: range) -> Any:
+    def _first_distances(self, query: numpy.typing.NDArray[numpy.uint64]) -> Any:
         import numpy as np
 
         distances = np.zeros(self._count, dtype=np.uint16)
@@ -168,7 +176,7 @@ class VectorTable:
             end = min(self._count, start + _BLOCK)
             size = end - start
             total = distances[start:end]
-            for word in words:
+            for word in range(self._first):
                 np.bitwise_xor(self._columns[word, start:end], query[word], out=differing[:size])
                 np.bitwise_count(differing[:size], out=counted[:size])
                 np.add(total, counted[:size], out=total)
@@ -177,18 +185,26 @@ class VectorTable:
     def _reserve(self, count: int) -> None:
         import numpy as np
 
-        held = 0 if self._ids is None else len(self._ids)
+        held = 0 if self._keys is None else len(self._keys)
         if count > held:
             size = max(count, held + held // 2)
-            self._ids = _grown(self._ids, np.empty(size, dtype=np.int64), self._count)
-            self._chunks = _grown(self._chunks, np.empty(size, dtype=np.int64), self._count)
-            columns = np.empty((self._words, size), dtype=np.uint64)
+            self._keys = _grown(self._keys, np.empty((size, 3), dtype=np.int64), self._count)
+            columns = np.empty((self._first, size), dtype=np.uint64)
             if self._count:
                 columns[:, : self._count] = self._columns[:, : self._count]
             self._columns = columns
+            rest = np.empty((size, self._words - self._first), dtype=np.uint64)
+            self._rest = _grown(self._rest, rest, self._count)
             if self.whole:
                 vectors = np.empty((min(size, self._most), self.dimensions), dtype=np.float32)
                 self._vectors = _grown(self._vectors, vectors, self._count)
+
+
+def _differing_bits(codes: Any, query: Any) -> Any:
+    """For each row of codes, in how many bits it differs from the query."""
+    import numpy as np
+
+    return np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.uint16)
 
 
 def _grown(old: Any, new: Any, count: int) -> Any:

@@ -61,42 +61,44 @@ def test_a_code_is_whole_words(dimensions: int) -> None:
     assert len(code_of(to_blob(vector[:-3]))) == dimensions // 8
 
 
-@pytest.mark.parametrize("most_bytes", [0, 1 << 30])
-def test_a_table_finds_its_own_rows_and_keeps_to_allowed_chunks(most_bytes: int) -> None:
+@pytest.mark.parametrize(("dimensions", "most_bytes"), [(256, 0), (256, 1 << 30), (1024, 0)])
+def test_a_table_finds_its_own_rows_and_keeps_to_allowed_chunks(dimensions: int, most_bytes: int) -> None:
     """The nearest code to a row's own code is that row; other lengths and other chunks are passed over."""
-    vectors = _clustered(3_000, 256, seed=1)
-    rows = [(at, at % 7, code_of(vector.tobytes()), vector.tobytes()) for at, vector in enumerate(vectors)]
-    table = VectorTable(256, most_bytes=most_bytes)
+    vectors = _clustered(3_000, dimensions, seed=1)
+    rows = [
+        (at, at % 7, at + 1, code_of(vector.tobytes()), vector.tobytes()) for at, vector in enumerate(vectors)
+    ]
+    table = VectorTable(dimensions, most_bytes=most_bytes)
     table.add(rows[:1000])
     table.add(rows[1000:])
-    table.add([(9_999, 1, b"\0" * 8, b"\0" * 256)])
+    table.add([(9_999, 1, 1, b"\0" * 8, b"\0" * 256)])
 
     def near(at: int, count: int, chunk_ids: set[int] | None = None) -> list[int]:
-        return table.row_ids(table.coarse(rows[at][2], count, chunk_ids=chunk_ids))
+        return [key[0] for key in table.keys(table.coarse(rows[at][3], count, chunk_ids=chunk_ids))]
 
     assert len(table) == 3_000
     assert all(at in near(at, 5) for at in range(0, 3_000, 97))
     assert {row % 7 for row in near(3, 50, {3, 4})} <= {3, 4}
     assert len(near(3, 10_000)) == 3_000
-    assert table.row_ids(table.coarse(b"\0" * 8, 5)) == []
-    assert sorted(table.row_ids(table.places_of([3, 99]))) == list(range(3, 3_000, 7))
+    assert table.keys(table.coarse(b"\0" * 8, 5)) == []
+    assert sorted(table.keys(table.places_of([3, 99]))) == [[at, 3, at + 1] for at in range(3, 3_000, 7)]
 
 
 def test_a_table_that_outgrows_its_memory_keeps_the_codes() -> None:
     """Exact cosines come highest first while the vectors fit; then codes alone still find."""
     vectors = _clustered(300, 128, seed=1)
-    rows = [(at, at, code_of(vector.tobytes()), vector.tobytes()) for at, vector in enumerate(vectors)]
+    rows = [(at, at, at, code_of(vector.tobytes()), vector.tobytes()) for at, vector in enumerate(vectors)]
     table = VectorTable(128, most_bytes=200 * 128 * 4)
     table.add(rows[:150])
 
-    scored = table.cosines(rows[7][3], table.places_of(list(range(150))))
+    scored = table.cosines(rows[7][4], table.places_of(list(range(150))))
     expected = np.sort(vectors[:150] @ vectors[7])[::-1]
     assert [cosine for _, _, cosine in scored] == pytest.approx(expected.tolist(), abs=1e-6)
     assert scored[0][:2] == (7, 7)
     table.add(rows[150:])
 
     assert (table.whole, len(table)) == (False, 300)
-    assert 7 in table.row_ids(table.coarse(rows[7][2], 5))
+    assert [7, 7, 7] in table.keys(table.coarse(rows[7][3], 5))
 
 
 @pytest.mark.parametrize(
