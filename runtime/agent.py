@@ -83,6 +83,7 @@ class Agent:
             )
         except (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing) as error:
             raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
+        await parts.upkeep.begin()
         parts.lifecycle.finish_left_over()
         return cls(parts)
 
@@ -179,6 +180,7 @@ class Agent:
         try:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._parts.lifecycle.close()
+            await self._parts.upkeep.close()
         finally:
             await disassemble(self._parts)
 
@@ -223,7 +225,7 @@ class Agent:
         where = self._route(inbound)
         async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
             session = await self._open(where)
-            parts.turn.told.once("", parts.turn.index.notices, emit)
+            parts.turn.told.once("", (*parts.turn.index.notices, *parts.upkeep.notices), emit)
             parts.turn.told.once(session.session_id, session.notices, emit)
             try:
                 ending = await run_message(session, inbound, where, parts.turn, parts.lifecycle, emit)
@@ -231,6 +233,7 @@ class Agent:
                 emit(ending)
             finally:
                 parts.lifecycle.finish(where.key)
+                parts.upkeep.start_if_due(self._running.keys())
 
     def _forget(self, lane: str, task: asyncio.Task[None]) -> None:
         self._running[lane].discard(task)

@@ -22,6 +22,7 @@ from nacre.runtime.open_models import open_models, side_model
 from nacre.runtime.session_memory import SessionMemory
 from nacre.runtime.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.turn_parts import TurnParts
+from nacre.runtime.upkeep import Upkeep
 from nacre.sessions.endings import EndingFolder
 
 LANE_WAIT_SECONDS = 600.0
@@ -36,6 +37,7 @@ class AgentParts:
     lanes: Lanes
     hooks: Hooks
     lifecycle: Lifecycle
+    upkeep: Upkeep
     notices: tuple[str, ...]
 
 
@@ -88,6 +90,7 @@ async def assemble(
         hooks=hooks,
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
         notices=(*config.notices, *_notices(workspace), *_window_notices(models.first.budget)),
+        upkeep=Upkeep(turn.index, settings.session, now=now),
     )
 
 

@@ -17,6 +17,7 @@ from nacre.memory.settings import MemorySearchSettings
 from nacre.runtime.channel_settings import ChannelSettings
 from nacre.runtime.compaction_settings import CompactionSettings
 from nacre.runtime.hook_settings import HooksSettings
+from nacre.runtime.maintenance_settings import MaintenanceSettings
 from nacre.runtime.reset_settings import IdleMinutes, ResetByType, ResetSettings, channel_name, reset_triggers
 from nacre.runtime.settings_section import SettingsSection as _Section
 from nacre.runtime.settings_values import count_or
@@ -97,6 +98,7 @@ class SessionSettings(_Section):
     """One person's ids on several channels, each as `channel:id`, under one name."""
     store: str = ""
     """The index file; transcripts lie beside it. `~` is the home folder, `{agentId}` the agent's id."""
+    maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings.model_construct)
     reset: ResetSettings = Field(default_factory=ResetSettings.model_construct)
     reset_by_type: ResetByType = Field(default_factory=ResetByType.model_construct)
     reset_by_channel: Mapping[Annotated[str, AfterValidator(channel_name)], ResetSettings] = Field(

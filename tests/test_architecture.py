@@ -71,6 +71,7 @@ LIBRARIES = {
         "runtime/file_tools.py",
         "runtime/flush.py",
         "runtime/hook_settings.py",
+        "runtime/maintenance_settings.py",
         "runtime/memory_tools.py",
         "runtime/reset_settings.py",
         "runtime/settings.py",

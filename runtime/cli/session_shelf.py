@@ -17,6 +17,7 @@ from nacre.sessions.durable import write_new
 from nacre.sessions.errors import SessionNotFound
 from nacre.sessions.reading import StoredTranscript, read_transcript
 from nacre.sessions.removal import delete_session
+from nacre.sessions.upkeep import UpkeepReport, keep_up
 
 LANE_WAIT_SECONDS = 5.0
 """How long a command waits for the end of another process's turn before it gives up."""
@@ -85,6 +86,17 @@ class SessionShelf:
         )
         async with lanes.enter(session.key, on_wait=lambda _: None):
             return await delete_session(self.index, session, now=self._now)
+
+    async def keep_up(self, *, dry_run: bool) -> UpkeepReport:
+        """Keeps the sessions within the owner's limits. Raises `SessionWriteFailed`."""
+        settings = self._config.settings.session
+        return await keep_up(
+            self.index,
+            settings.maintenance.limits(),
+            now=self._now,
+            main_key=settings.main_key,
+            dry_run=dry_run,
+        )
 
     async def forget_in_memory(self) -> str:
         """Takes what is no transcript any more out of memory search; a sentence when that failed."""

@@ -175,6 +175,28 @@ def resume(context: click.Context, name: str, as_json: bool) -> int:
     return _with_shelf(context, work, interruptible=as_json or not _is_terminal())
 
 
+@command.command("cleanup")
+@click.option("--dry-run", is_flag=True, help="Change nothing, say what would be changed.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@shared_options
+@click.pass_context
+def cleanup(context: click.Context, dry_run: bool, as_json: bool) -> int:
+    """Keep the sessions within session.maintenance, now and whatever its mode."""
+
+    async def work(shelf: SessionShelf, invocation: Invocation) -> int:
+        from nacre.runtime.cli.sessions_text import upkeep_json
+        from nacre.runtime.upkeep import upkeep_text
+
+        report = await shelf.keep_up(dry_run=dry_run)
+        problem = "" if dry_run or report.is_empty else await shelf.forget_in_memory()
+        if as_json:
+            return _print_json(upkeep_json(report, dry_run=dry_run))
+        _print_lines(invocation, [upkeep_text(report, dry_run=dry_run), *([problem] if problem else [])])
+        return 0
+
+    return _with_shelf(context, work)
+
+
 def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 

@@ -26,6 +26,7 @@ from nacre.sessions.messages import (
 )
 from nacre.sessions.reading import StoredTranscript
 from nacre.sessions.record import record_to_json
+from nacre.sessions.upkeep import UpkeepReport
 
 SHORT_ID_CHARS = 8
 
@@ -161,6 +162,17 @@ def deleted_json(deleted: Sequence[tuple[StoredSession, Path | None]], problem: 
             for session, aside in deleted
         ],
         "problem": problem or None,
+    }
+
+
+def upkeep_json(report: UpkeepReport, *, dry_run: bool) -> dict[str, Any]:
+    """What left the index and the disk, or would, for scripts."""
+    return {
+        "dryRun": dry_run,
+        "pruned": list(report.pruned_keys),
+        "movedAside": list(report.moved_aside),
+        "removed": list(report.removed),
+        "removedBytes": report.removed_bytes,
     }
 
 
