@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from filelock import FileLock, Timeout
+from typing import TYPE_CHECKING
 
 from nacre.memory.errors import IndexBusy, unusable
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 LOCK_TIMEOUT_SECONDS = 30.0
 
@@ -21,7 +24,8 @@ class WriteLock:
 
     def __init__(self, index: Path) -> None:
         self._index = index
-        self._lock = FileLock(f"{index}.lock", timeout=LOCK_TIMEOUT_SECONDS, thread_local=False)
+        self._made: FileLock | None = None
+        self._making = threading.Lock()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -44,11 +48,15 @@ class WriteLock:
             IndexBusy: another process kept it for too long.
             IndexUnusable: the lock's file cannot be made.
         """
+        # a search takes no lock, and should not wait for the import either
+        from filelock import Timeout
+
+        lock = self._lock()
         try:
-            self._lock.acquire()
+            lock.acquire()
         except Timeout as error:
             raise IndexBusy(
-                f"Another process kept the lock {self._lock.lock_file} for more than "
+                f"Another process kept the lock {lock.lock_file} for more than "
                 f"{LOCK_TIMEOUT_SECONDS:.0f} seconds. Try again when it is done."
             ) from error
         except OSError as error:
@@ -56,13 +64,23 @@ class WriteLock:
 
     def release(self) -> None:
         """Lets go once."""
-        self._lock.release()
+        self._lock().release()
+
+    def _lock(self) -> FileLock:
+        from filelock import FileLock
+
+        with self._making:
+            if self._made is None:
+                self._made = FileLock(f"{self._index}.lock", timeout=LOCK_TIMEOUT_SECONDS, thread_local=False)
+            return self._made
 
 
 class BuildingLock:
     """Held while an index is being rebuilt; never waited for."""
 
     def __init__(self, index: Path) -> None:
+        from filelock import FileLock
+
         self._index = index
         self._lock = FileLock(f"{index}.building", timeout=0, thread_local=False)
 
@@ -72,6 +90,8 @@ class BuildingLock:
         Raises:
             IndexUnusable: the lock's file cannot be made.
         """
+        from filelock import Timeout
+
         try:
             self._lock.acquire()
         except Timeout:

@@ -16,7 +16,7 @@ from nacre.memory import sqlite_writes as writes
 from nacre.memory.errors import refusals_told
 from nacre.memory.index_lock import WriteLock
 from nacre.memory.records import Chunk, FailedFile, Source
-from nacre.memory.schema import migrate, version_of
+from nacre.memory.schema import SCHEMA_VERSION, migrate, version_of
 from nacre.memory.sqlite_connection import (
     Connection,
     ConnectionThread,
@@ -73,7 +73,8 @@ class SqliteStore:
             path.parent.mkdir(parents=True, exist_ok=True)
         store = cls(path, extension_enabled=extension_enabled, extension_path=extension_path)
         try:
-            await store.write_with(migrate)
+            if await store._writer.run(version_of) != SCHEMA_VERSION:
+                await store.write_with(migrate)
         except BaseException:
             await store.close()
             raise

@@ -182,13 +182,22 @@ class Syncing:
                 )
             )
             self._files_problem = outcome.problem
-            synced = {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
-            await self._store.set_meta(synced)
+            await self._keep_outcome(run, outcome, now_seconds)
         except MemoryIndexError as error:
             self._files_problem = str(error)
             raise
         self._changes_synced = max(self._changes_synced, changes)
         return outcome
+
+    async def _keep_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
+        """Writes down when and how the pass ended, unless a search only saw that nothing changed."""
+        meta = await self._store.meta()
+        is_known = "last_sync_at_seconds" in meta and meta.get("last_sync_problem") == outcome.problem
+        if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
+            return
+        await self._store.set_meta(
+            {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
+        )
 
     async def _embed(self, run: SyncRun) -> VectorOutcome:
         embedder = self._plan.embedder

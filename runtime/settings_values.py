@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BeforeValidator, ByteSize, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ByteSize, ConfigDict, TypeAdapter, ValidationError
 
-_BYTES = TypeAdapter(ByteSize)
+_BYTES = TypeAdapter(ByteSize, config=ConfigDict(defer_build=True))
 
 
 def count_or(default: int) -> BeforeValidator:
