@@ -47,9 +47,11 @@ def open_connection(
         if not read_only:
             if inspect is not None:
                 inspect(connection)
-            # Both count only for a file that is still empty, and must come before write-ahead mode.
-            connection.pragma("page_size", PAGE_BYTES)
-            connection.pragma("auto_vacuum", "incremental")
+            if not connection.pragma("page_count"):
+                # Both count only for an empty file, and must come before write-ahead mode. In a full one the
+                # second would still write, and every process would think that something changed.
+                connection.pragma("page_size", PAGE_BYTES)
+                connection.pragma("auto_vacuum", "incremental")
             connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "normal")
         connection.pragma("temp_store", "memory")

@@ -13,7 +13,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from nacre.memory import sqlite_reads as reads
 from nacre.memory import sqlite_vectors as vectors
 from nacre.memory import sqlite_writes as writes
-from nacre.memory.errors import refusals_told
+from nacre.memory.errors import IndexDamaged, refusals_told
 from nacre.memory.index_lock import WriteLock
 from nacre.memory.records import Chunk, FailedFile, Source
 from nacre.memory.schema import SCHEMA_VERSION, migrate, version_of
@@ -169,6 +169,8 @@ class SqliteStore:
         thread = ConnectionThread("memory-check", lambda: open_connection(self.path, read_only=True))
         try:
             return await thread.run(quick_check)
+        except IndexDamaged as error:
+            return str(error)
         finally:
             await thread.close()
 

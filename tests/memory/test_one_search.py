@@ -20,7 +20,7 @@ async def _search_once(root: Path) -> list[str]:
 
 
 async def test_a_search_that_finds_nothing_new_writes_nothing(tmp_path: Path) -> None:
-    """The index is the same for every other process, and the search neither waits for the lock nor takes it."""
+    """For every other process the index is as it was, and the search waits for no lock."""
     root = workspace(tmp_path, {"memory/2026-02-10.md": NOTE})
     # what changed a moment before it was read may change again unseen, and is read again
     os.utime(root / "memory" / "2026-02-10.md", (1, 1))
