@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
@@ -22,10 +23,12 @@ from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.resume import resume
 from nacre.runtime.session_end import leave_session
-from nacre.runtime.turn import answer_turn, run_turn
+from nacre.runtime.turn import answer_turn, recall, run_turn
 from nacre.runtime.turn_parts import TurnParts, prepare
 from nacre.sessions.endings import EndReason
 from nacre.sessions.freshness import NextReset
+
+_SOFT = re.compile(r"soft(?=\s|$)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 async def run_command(
@@ -65,6 +68,9 @@ async def _fresh(
 ) -> Reply | None:
     """`/new` and `/reset`. A session in which nothing was said yet is fresh already."""
     reason: EndReason = "reset" if command.name == "reset" else "new"
+    soft = _SOFT.fullmatch(command.rest) if reason == "reset" else None
+    if soft is not None:
+        return await _read_again(soft[1].strip(), session, inbound, parts, emit)
     if not session.has_messages:
         if command.rest or inbound.attachments:
             return await run_turn(session, inbound, command.rest, parts, emit)
@@ -75,6 +81,17 @@ async def _fresh(
     if fresh.has_messages:
         return await answer_turn(fresh, inbound, parts, emit)
     return _said(fresh, _started(parts))
+
+
+async def _read_again(
+    text: str, session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit
+) -> Reply | None:
+    """`/reset soft`: the session goes on, with today's and yesterday's log as they are now."""
+    if session.has_messages:
+        await recall(session, parts, emit)
+    if text or inbound.attachments:
+        return await run_turn(session, inbound, text, parts, emit)
+    return _said(session, "♻️ The notes were read again; this session goes on.")
 
 
 def _started(parts: TurnParts) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, get_args
@@ -17,12 +17,20 @@ CommandName: TypeAlias = Literal[
 ]
 
 _NAMES: tuple[CommandName, ...] = tuple(name for name in get_args(CommandName) if name != "unknown")
-_COMMAND = re.compile(rf"/({'|'.join(_NAMES)})(?:\s*:\s*|\s+|$)(.*)", re.IGNORECASE | re.DOTALL)
+RESET_TRIGGERS = ("/new", "/reset")
+"""What begins a fresh session unless the owner says otherwise."""
+
+_FRESH: tuple[CommandName, ...] = ("new", "reset")
+_COMMAND = re.compile(
+    rf"/({'|'.join(name for name in _NAMES if name not in _FRESH)})(?:\s*:\s*|\s+|$)(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ADDRESSED = re.compile(r"(?:<@!?\w+>|@[\w.-]+)[,:]?\s+(?=/)|(?<=^)(/[A-Za-z]+)@\w+")
 _LOOKS_LIKE_ONE = re.compile(r"/[A-Za-z][A-Za-z_-]{0,30}")
 
 COMMANDS: Mapping[str, str] = {
     "/new [text]": "start a fresh session; notes are saved first, the old transcript stays on disk",
-    "/reset [text]": "the same as /new",
+    "/reset [text]": "the same as /new; /reset soft reads the daily logs again and goes on",
     "/resume [id]": "go back to an earlier session, by its id or number; alone it lists them",
     "/compact [focus]": "save notes, then replace old history by a summary; a focus says what to keep",
     "/rewind [place]": "go back to before something you said; alone it lists what there is to go back to",
@@ -49,13 +57,18 @@ class Command:
     rest: str = ""
 
 
-def parse_command(text: str) -> Command | None:
+def parse_command(text: str, *, reset_triggers: Sequence[str] = RESET_TRIGGERS) -> Command | None:
     """The command that a message is, or `None` for words to the assistant.
 
-    A known word after the slash, in any case, with or without more text. A single unknown word
-    after a slash is a slip, not something to say.
+    A known word after the slash, in any case, with or without more text; what addresses the assistant in
+    a group (`@name /new`, `/new@name`) does not count. One of `reset_triggers`, in lower case, begins a
+    fresh session. A single unknown word after a slash is a slip, not something to say.
     """
-    text = text.strip()
+    text = _ADDRESSED.sub(lambda match: match[1] or "", text.strip(), count=1)
+    for trigger in reset_triggers:
+        if text[: len(trigger)].lower() == trigger and re.match(r"\s*:|\s|$", text[len(trigger) :]):
+            rest = re.sub(r"^\s*:", "", text[len(trigger) :]).strip()
+            return Command(name="reset" if trigger == "/reset" else "new", rest=rest)
     match = _COMMAND.fullmatch(text)
     if match:
         name = match[1].lower()

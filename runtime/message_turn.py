@@ -37,7 +37,8 @@ async def run_message(
         )
 
     reply: Reply | None = None
-    command = parse_command(inbound.text) if session.policy.is_owner else None
+    triggers = parts.settings.session.reset_triggers
+    command = parse_command(inbound.text, reset_triggers=triggers) if session.policy.is_owner else None
     if command is not None:
         reply = await run_command(
             command,

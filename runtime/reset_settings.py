@@ -34,7 +34,7 @@ def channel_name(text: str) -> str:
     return text.strip().lower()
 
 
-def reset_triggers(words: tuple[str, ...]) -> tuple[str, ...]:
+def trigger_words(words: tuple[str, ...]) -> tuple[str, ...]:
     """Each word once, trimmed, in lower case; blank ones are left out."""
     return tuple(dict.fromkeys(word.strip().lower() for word in words if word.strip()))
 

@@ -15,10 +15,11 @@ from pydantic.alias_generators import to_camel
 
 from nacre.memory.settings import MemorySearchSettings
 from nacre.runtime.channel_settings import ChannelSettings
+from nacre.runtime.commands import RESET_TRIGGERS
 from nacre.runtime.compaction_settings import CompactionSettings
 from nacre.runtime.hook_settings import HooksSettings
 from nacre.runtime.maintenance_settings import MaintenanceSettings
-from nacre.runtime.reset_settings import IdleMinutes, ResetByType, ResetSettings, channel_name, reset_triggers
+from nacre.runtime.reset_settings import IdleMinutes, ResetByType, ResetSettings, channel_name, trigger_words
 from nacre.runtime.settings_section import SettingsSection as _Section
 from nacre.runtime.settings_values import count_or
 from nacre.sessions.errors import SessionKeyInvalid
@@ -106,7 +107,7 @@ class SessionSettings(_Section):
     )
     idle_minutes: IdleMinutes | None = None
     """Older name of `session.reset.idleMinutes`; alone it means `idle` mode."""
-    reset_triggers: Annotated[tuple[str, ...], AfterValidator(reset_triggers)] = ("/new", "/reset")
+    reset_triggers: Annotated[tuple[str, ...], AfterValidator(trigger_words)] = RESET_TRIGGERS
     """Words that the owner begins a fresh session with, alone or before a text; case does not matter."""
 
     def reset_policy(self, kind: SessionType, channel: str) -> ResetPolicy:

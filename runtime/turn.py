@@ -98,7 +98,7 @@ class TurnConversation:
         """The whole context, after the window has made room for it."""
         await self._prepared.window.keep()
         if self._session.wants_recall:
-            await _recall(self._session, self._parts, self._emit)
+            await recall(self._session, self._parts, self._emit)
         return ModelRequest(
             system=self._prepared.system,
             messages=model_messages(
@@ -138,7 +138,7 @@ class TurnConversation:
         return self._session.now_ms()
 
 
-async def _recall(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
+async def recall(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
     """Puts the daily logs into the transcript; a log that cannot be read must not cost the turn."""
     if not session.policy.loads_daily_logs:
         return
