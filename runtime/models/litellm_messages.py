@@ -72,14 +72,40 @@ def _system_messages(system: SystemPrompt, *, marked: bool) -> list[dict[str, An
     return [{"role": "system", "content": blocks}] if blocks else []
 
 
+class _CallIds:
+    """Ids of calls as one request has them: fit for the provider, and each used once.
+
+    Some models count their calls from zero in each turn; others refuse a conversation that does.
+    """
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+        self._sent: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def of_call(self, call_id: str) -> str:
+        """The id of the next call."""
+        again = (call_id, *(f"{call_id}_{number}" for number in range(2, len(self._taken) + 3)))
+        fitting = (provider_call_id(candidate, family=self._family) for candidate in again)
+        sent = next(candidate for candidate in fitting if candidate not in self._taken)
+        self._taken.add(sent)
+        self._sent[call_id] = sent
+        return sent
+
+    def of_result(self, call_id: str) -> str:
+        """The id of the result, that of the newest call it can answer."""
+        return self._sent.get(call_id) or provider_call_id(call_id, family=self._family)
+
+
 def _chat_messages(messages: Sequence[Message], family: Family) -> list[dict[str, Any]]:
+    ids = _CallIds(family)
     translated: list[dict[str, Any]] = []
     images: list[
         tuple[str, Image]
     ] = []  # of tool results: that role takes text only, so they go into the user message that follows
     for message in messages:
         if isinstance(message, ToolResultMessage):
-            translated.append(_tool_result(message, family))
+            translated.append(_tool_result(message, ids))
             images += [(message.tool_name, block) for block in message.content if isinstance(block, Image)]
         elif isinstance(message, UserMessage):
             shown = _result_images(images) if images else []
@@ -89,7 +115,7 @@ def _chat_messages(messages: Sequence[Message], family: Family) -> list[dict[str
             if images:
                 translated.append({"role": "user", "content": _result_images(images)})
                 images = []
-            translated += _assistant(message, family)
+            translated += _assistant(message, ids)
     if images:
         translated.append({"role": "user", "content": _result_images(images)})
     return translated
@@ -108,11 +134,11 @@ def _user_content(message: UserMessage, shown: list[dict[str, Any]]) -> str | li
     ]
 
 
-def _assistant(message: AssistantMessage, family: Family) -> list[dict[str, Any]]:
+def _assistant(message: AssistantMessage, ids: _CallIds) -> list[dict[str, Any]]:
     text = sendable(message_text(message))
     calls = [
         {
-            "id": provider_call_id(call.id, family=family),
+            "id": ids.of_call(call.id),
             "type": "function",
             # invalid arguments stay out: providers refuse them, and the error result quotes them
             "function": {
@@ -131,13 +157,12 @@ def _assistant(message: AssistantMessage, family: Family) -> list[dict[str, Any]
     return [translated]
 
 
-def _tool_result(message: ToolResultMessage, family: Family) -> dict[str, Any]:
+def _tool_result(message: ToolResultMessage, ids: _CallIds) -> dict[str, Any]:
     text = sendable(message_text(message))
     if not text.strip():
         has_image = any(isinstance(block, Image) for block in message.content)
         text = "(an image; it follows)" if has_image else _EMPTY_RESULT
-    call_id = provider_call_id(message.tool_call_id, family=family)
-    return {"role": "tool", "tool_call_id": call_id, "content": text}
+    return {"role": "tool", "tool_call_id": ids.of_result(message.tool_call_id), "content": text}
 
 
 def _result_images(images: Sequence[tuple[str, Image]]) -> list[dict[str, Any]]:
