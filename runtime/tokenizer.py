@@ -52,7 +52,7 @@ _COST_PER_MATCH = {
     "newlines": 0.35,
     "cyrillic": 1.0,
     "alphabet": 0.38,
-    "hangul": 0.57,
+    "hangul": 0.68,
     "han": 0.87,
     "kana": 0.67,
     "symbol": 1.75,
