@@ -159,7 +159,8 @@ def compaction_text(ended: CompactionEnded, budget: ContextBudget) -> str:
     used = f"Context {short_count(ended.tokens_after)}/{short_count(budget.window_tokens)}"
     if ended.problem:
         return f"⚙️ Compaction skipped: {ended.problem} • {used}"
-    return f"⚙️ Compacted ({short_count(ended.tokens_before)} → {short_count(ended.tokens_after)}) • {used}"
+    sizes = f"{short_count(ended.tokens_before)} → {short_count(ended.tokens_after)}"
+    return f"⚙️ Compacted ({sizes}) • {used} • every word stays in {ended.transcript}"
 
 
 def short_count(count: int) -> str:

@@ -63,12 +63,14 @@ class FlushEnded:
 class CompactionEnded:
     """Old history was replaced, in the model's view, by a summary; or it was not, and why.
 
-    `tokens_after` is an estimate. `problem` is empty on success; otherwise the history stays whole.
+    `tokens_after` is an estimate. `transcript` names the file in which every word still stands.
+    `problem` is empty on success; otherwise the history stays whole.
     """
 
     reason: CompactionReason
     tokens_before: int
     tokens_after: int
+    transcript: str
     problem: str = ""
 
 

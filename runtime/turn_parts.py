@@ -130,7 +130,8 @@ async def prepare(session: OpenSession, inbound: Inbound, parts: TurnParts, emit
     parts.told.once(session.session_id, notices, emit)
 
     def window_of(budget: ContextBudget) -> Window:
-        return Window(session, _window_parts(parts, budget, emit), system=system, tools=specs, emit=emit)
+        window_parts = _window_parts(session.session_id, parts, budget, emit)
+        return Window(session, window_parts, system=system, tools=specs, emit=emit)
 
     return Prepared(
         toolbox=toolbox,
@@ -162,7 +163,7 @@ def _tools(
     return (*tools, *memory_tools(parts.memory, cites=cites))
 
 
-def _window_parts(parts: TurnParts, budget: ContextBudget, emit: Emit) -> WindowParts:
+def _window_parts(session_id: str, parts: TurnParts, budget: ContextBudget, emit: Emit) -> WindowParts:
     settings = parts.settings.agent.compaction
     own = (parts.summary_model,) if parts.summary_model else ()
 
@@ -183,4 +184,5 @@ def _window_parts(parts: TurnParts, budget: ContextBudget, emit: Emit) -> Window
         summary_models=tuple(summary_model(model, parts.ask(emit, model)) for model in (*own, parts.model)),
         extractor=summary_model(parts.offline, parts.offline.stream),
         on_notes=parts.on_notes,
+        warn_once=lambda warning: parts.told.once(session_id, (warning,), emit),
     )

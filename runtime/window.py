@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 MAX_PASSES = 4
 """Looks at the window before one model call: one for each size of the kept tail, and a last one."""
 
+NEARLY_FULL_PERCENT = 85
+"""Of the compaction line; from here on the owner is warned, once in each cycle."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class WindowParts:
@@ -53,6 +56,7 @@ class WindowParts:
     summary_models: tuple[SummaryModel, ...]
     extractor: SummaryModel
     on_notes: Callable[[str], None]
+    warn_once: Callable[[str], None]
 
 
 class Window:
@@ -127,6 +131,7 @@ class Window:
             elif self._is_flush_forced():
                 await self._flush(tokens, is_forced=True)
             if not decision.compacts or self._gave_up:
+                self._warn_when_nearly_full(tokens)
                 return
             ended = await self.compact("threshold")
             # One failed attempt a turn: the next step would fail the same way.
@@ -178,6 +183,17 @@ class Window:
         after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
         return before + self._overhead_tokens, after + self._overhead_tokens
 
+    def _warn_when_nearly_full(self, tokens: int) -> None:
+        """Once in each cycle, early enough to finish a thought or to compact with a focus of one's own."""
+        budget = self._parts.budget
+        if not budget.compaction_enabled or tokens < budget.compact_at * NEARLY_FULL_PERCENT // 100:
+            return
+        self._parts.warn_once(
+            f"The context is more than {NEARLY_FULL_PERCENT} % full: above {budget.compact_at} tokens older "
+            f"history becomes summary {self._session.compaction_count + 1} of this session. "
+            "/compact does it now, /new begins afresh."
+        )
+
     def _is_flush_forced(self) -> bool:
         limit_bytes = self._parts.settings.memory_flush.force_flush_transcript_bytes
         if not limit_bytes or not self._parts.budget.flush_enabled:
@@ -209,6 +225,7 @@ class Window:
             reason=reason,
             tokens_before=tokens_before,
             tokens_after=(await self.measure()).tokens,
+            transcript=self._session.journal.path.name,
             problem=problem,
         )
         log.log(

@@ -39,7 +39,8 @@ def event_line(event: Event) -> Line | None:
             return None  # the reply to /compact says it
         case CompactionEnded(problem=""):
             before, after = short_count(event.tokens_before), short_count(event.tokens_after)
-            return f"· history compacted {before} → {after} tokens", "dim"
+            file = one_line(event.transcript)
+            return f"· history compacted {before} → {after} tokens, every word stays in {file}", "dim"
         case CompactionEnded():
             return f"· history was not compacted: {one_line(event.problem)}", "warning"
         case SessionReset(reason="daily"):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nacre.runtime.errors import ContextOverflow, ModelUnavailable
+from nacre.runtime.errors import ContextOverflow, ModelAuthError
 from nacre.runtime.events import CompactionEnded, ReplyReady, Warned
 from nacre.runtime.testing import ScriptedModel, ScriptedStep, fails, says
 from nacre.sessions.messages import Usage, message_text
@@ -69,6 +69,7 @@ async def test_an_overflow_without_a_usable_summary_ends_in_an_extract(tmp_path:
     assert warning.startswith("An extract stands for the older history, because: The answer was no summary")
     [stored] = [entry for entry in entries(transcript_file(tmp_path)) if entry["type"] == "compaction"]
     assert "The hive needs sugar before the frost comes" in stored["summary"]
+    assert compactions(events)[0].transcript == transcript_file(tmp_path).name
 
 
 async def test_a_summary_that_gains_nothing_is_not_stored(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ async def test_a_long_history_goes_on_where_the_last_attempt_broke_off(tmp_path:
     model = ScriptedModel(
         *long_turns,
         says("## Goal\nPart one", purpose="compaction"),
-        fails(ModelUnavailable("gone"), after_text="## Goal\nPa", purpose="compaction"),
+        fails(ModelAuthError("The key has expired."), purpose="compaction"),
     )
     async with opened(tmp_path, model) as agent:
         for number in range(12):
@@ -146,7 +147,7 @@ async def test_a_long_history_goes_on_where_the_last_attempt_broke_off(tmp_path:
         reply = await agent.respond(said("/compact"))
     model.assert_complete()
     assert reply is not None
-    assert "gone The history was left as it is." in reply.text
+    assert "The key has expired. The history was left as it is." in reply.text
     assert kinds(transcript_file(tmp_path)).count("nacre.partial_summary") == 1
 
     def goes_on(request: Any) -> bool:
@@ -181,6 +182,27 @@ async def test_configured_instructions_hold_in_automatic_compactions(tmp_path: P
             await agent.respond(said(f"{number}: {LONG}"))
         await agent.respond(said("and now?"))
     model.assert_complete()
+
+
+async def test_a_nearly_full_context_is_told_once_in_each_cycle(tmp_path: Path) -> None:
+    """Early enough for `/compact` with a focus; not again until history was compacted."""
+    write_settings(tmp_path, compaction_settings(memoryFlush={"enabled": False}))
+    model = ScriptedModel(
+        says("ok", usage=used(10_000)),
+        says("ok", usage=used(10_500)),
+        says("ok", usage=used(10_600)),
+    )
+    async with opened(tmp_path, model) as agent:
+        told = [await events_of(agent, said(text)) for text in ("one", "two", "three")]
+    warnings = [[event.message for event in events if isinstance(event, Warned)] for events in told]
+    assert warnings == [
+        [],
+        [],
+        [
+            "The context is more than 85 % full: above 12000 tokens older history becomes summary 1 of this "
+            "session. /compact does it now, /new begins afresh."
+        ],
+    ]
 
 
 async def test_totals_after_a_compaction_are_those_of_the_new_context(tmp_path: Path) -> None:

@@ -108,11 +108,15 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
             "· notes could not be saved: Disk full.",
         ),
         (
-            CompactionEnded(reason="threshold", tokens_before=31_200, tokens_after=9_800),
-            "· history compacted 31.2k → 9.8k tokens",
+            CompactionEnded(
+                reason="threshold", tokens_before=31_200, tokens_after=9_800, transcript="7.jsonl"
+            ),
+            "· history compacted 31.2k → 9.8k tokens, every word stays in 7.jsonl",
         ),
         (
-            CompactionEnded(reason="overflow", tokens_before=9, tokens_after=9, problem="Too short."),
+            CompactionEnded(
+                reason="overflow", tokens_before=9, tokens_after=9, transcript="7.jsonl", problem="Too short."
+            ),
             "· history was not compacted: Too short.",
         ),
         (AnswerDiscarded(problem="Line broke."), "· the answer broke off and comes anew: Line broke."),
@@ -132,7 +136,7 @@ def test_each_event_is_one_line(event: Event, line: str) -> None:
 
 def test_what_the_owner_asked_for_is_said_once() -> None:
     """The reply to /compact tells how it went; the event adds no second line."""
-    done = CompactionEnded(reason="manual", tokens_before=31_200, tokens_after=9_800)
+    done = CompactionEnded(reason="manual", tokens_before=31_200, tokens_after=9_800, transcript="7.jsonl")
     assert raw(done, reply("⚙️ Compacted", is_command=True)) == "⚙️ Compacted\n"
 
 
