@@ -63,9 +63,9 @@ async def resume(
 
     def switched(records: Mapping[str, SessionRecord]) -> dict[str, SessionRecord | None]:
         left = records.get(session.key, session.record)
-        # A transcript that was nobody's until now has a line of its own in the index.
-        nobodys = {key: None for key in records if key == chosen.key and key.startswith(RECOVERED)}
-        return {**nobodys, session.key: resumed_session(left, chosen.record, at_ms=at_ms)}
+        # Its line under a key that no chat has: of a transcript that was found, or a former main key.
+        former = {key: None for key in (chosen.key,) if chosen.is_current and key in records}
+        return {**former, session.key: resumed_session(left, chosen.record, at_ms=at_ms)}
 
     await parts.index.edit(switched)
     reopened = await reopen()

@@ -10,9 +10,10 @@ from nacre.runtime.cli.invocation import Invocation
 from nacre.runtime.cli.json_text import json_text
 from nacre.runtime.cli.piped_chat import answer_lines
 from nacre.runtime.cli.quiet_turn import owner_says, run_quiet_turn
+from nacre.runtime.config import AGENT_ID
 from nacre.runtime.events import ReplyReady, TurnFailed
 from nacre.sessions.catalogue import StoredSession
-from nacre.sessions.keys import RECOVERED
+from nacre.sessions.keys import RECOVERED, canonical_key
 
 
 async def resume_session(
@@ -20,9 +21,11 @@ async def resume_session(
 ) -> int:
     """Goes back to a session; with `as_json` that is all, else a chat follows.
 
-    A transcript that says of no key that it is its is taken into the main session's.
+    A transcript that says of no key that it is its is taken into the main session's, and so is one
+    under a former main key.
     """
-    key = main_key if session.key.startswith(RECOVERED) else session.key
+    named = main_key if session.key.startswith(RECOVERED) else session.key
+    key = canonical_key(named, agent_id=AGENT_ID, main_key=main_key)
     first = "" if session.is_current and key == session.key else f"/resume {session.session_id}"
     if as_json:
         return await _went_back(invocation, session, key, first)

@@ -163,3 +163,22 @@ async def test_a_transcript_that_was_brought_along_goes_on_in_private(tmp_path: 
     assert refused.startswith("This chat has no earlier session")
     assert session_id == "feed-1"
     assert "From long ago" in message_text(model.requests[0].messages[0])
+
+
+async def test_the_session_of_a_former_main_key_can_be_gone_on_with(tmp_path: Path) -> None:
+    """After `session.mainKey` was changed, `/resume` offers what was said before; one line is left."""
+    write_settings(tmp_path, QUIET)
+    async with opened(tmp_path, ScriptedModel(*ENOUGH)) as agent:
+        _, bees = await tell(agent, "The bees swarm in May")
+    write_settings(tmp_path, {**QUIET, "session": {"mainKey": "home"}})
+    async with opened(tmp_path, ScriptedModel(*ENOUGH), ids="later-") as agent:
+        listed, _ = await tell(agent, "/resume")
+        await tell(agent, "/resume 1")
+        reply = await agent.respond(said("When?"))
+
+    assert "The bees swarm in May" in listed
+    assert reply is not None
+    assert (reply.session_key, reply.session_id) == ("agent:main:home", bees)
+    assert list(json.loads((tmp_path / "agents/main/sessions/sessions.json").read_text())) == [
+        "agent:main:home"
+    ]

@@ -230,3 +230,69 @@ async def test_an_index_that_cannot_be_read_at_all_is_reported(tmp_path: Path) -
     (tmp_path / "sessions.json").mkdir()
     with pytest.raises((SessionWriteFailed, SessionCorrupt), match=r"sessions\.json"):
         await index(tmp_path).all()
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.99])
+async def test_a_torn_index_never_counts_as_empty(tmp_path: Path, kept: float) -> None:
+    """Cut off anywhere, with its backup or without: each key names the session that it named."""
+    await transcript(tmp_path, "s-1", key=MAIN)
+    for number in range(3):
+        await index(tmp_path).update(MAIN, lambda _, number=number: record("s-1", compaction_count=number))
+    whole = (tmp_path / "sessions.json").read_bytes()
+    for has_backup in (True, False):
+        (tmp_path / "sessions.json").write_bytes(whole[: int(len(whole) * kept)])
+        if not has_backup:
+            (tmp_path / "sessions.json.bak").unlink()
+        found = await index(tmp_path).update(MAIN, lambda present: present)
+        assert found is not None
+        assert found.session_id == "s-1"
+
+
+async def test_an_index_is_never_written_in_place(tmp_path: Path) -> None:
+    """Who reads while it changes reads the old one to its end; the new one has its place at once."""
+    await index(tmp_path).update(MAIN, lambda present: record("s-1"))
+    with (tmp_path / "sessions.json").open() as reader:
+        await index(tmp_path).update(MAIN, lambda present: record("s-2", compaction_count=1))
+        assert json.load(reader)[MAIN]["sessionId"] == "s-1"
+    assert stored(tmp_path)[MAIN]["sessionId"] == "s-2"
+    assert json.loads((tmp_path / "sessions.json.bak").read_text())[MAIN]["sessionId"] == "s-1"
+
+
+async def test_an_update_never_starts_from_what_was_read_before(tmp_path: Path) -> None:
+    """What another process wrote since the last look, even within one tick of the clock, is kept."""
+    mine, other = index(tmp_path), index(tmp_path)
+    await mine.update(MAIN, lambda present: record("s-1"))
+    seen = await mine.all()
+    await other.update(MAIN, lambda present: replace(present or record(), label="theirs"))
+    await other.update("k", lambda present: record("s-2"))
+    await mine.update(MAIN, lambda present: replace(present or record(), compaction_count=7))
+
+    assert stored(tmp_path)[MAIN] == {
+        "sessionId": "s-1",
+        "updatedAt": 5,
+        "label": "theirs",
+        "compactionCount": 7,
+    }
+    assert list(seen) == [MAIN]
+    assert list(await mine.all()) == [MAIN, "k"]
+
+
+async def test_several_lines_change_at_once_or_not_at_all(tmp_path: Path) -> None:
+    """One edit adds, changes and removes; a key that it does not name stays as it is."""
+    for key in ("a", "b", "c"):
+        await index(tmp_path).update(key, lambda present: record())
+    changed = {"a": None, "b": record("s-9"), "d": record("s-4"), "none": None}
+    assert await index(tmp_path).edit(lambda records: changed) == changed
+    assert {key: item["sessionId"] for key, item in stored(tmp_path).items()} == {
+        "b": "s-9",
+        "c": "s-1",
+        "d": "s-4",
+    }
+
+
+async def test_an_index_of_a_later_program_is_kept_whole(tmp_path: Path) -> None:
+    """Names and times that this program does not know of are read past and written back."""
+    future = {"sessionId": "s-1", "updatedAt": 99_999_999_999_999, "mood": {"a": [1]}, "channel": ["x"]}
+    (tmp_path / "sessions.json").write_text(json.dumps({MAIN: future, "schema": 9}))
+    await index(tmp_path).update(MAIN, lambda present: replace(present or record(), label="x"))
+    assert stored(tmp_path) == {MAIN: {**future, "label": "x"}, "schema": 9}
