@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from nacre.memory.embedding_jobs import JOBS_ROW
 from nacre.memory.errors import IndexBusy
 from nacre.memory.identity import (
     embedder_change,
@@ -183,4 +184,4 @@ def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutc
 
 
 def _kept_meta(meta: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in meta.items() if key.startswith(("last_sync", SCALE_ROW))}
+    return {key: value for key, value in meta.items() if key.startswith(("last_sync", SCALE_ROW, JOBS_ROW))}

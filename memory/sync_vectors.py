@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nacre.memory.cosine_scale import DEFAULT_SCALE, CosineScale, measured_scale
 from nacre.memory.embedder import EmbeddingFailed, TextRefused, embedding_texts
+from nacre.memory.embedding_jobs import jobs_of
 from nacre.memory.records import Chunk
 from nacre.memory.store import Piece, Store, Vector
+from nacre.memory.sync_jobs import JobPass, JobTally
 
 if TYPE_CHECKING:
     from nacre.memory.embedder import Embedder
@@ -29,9 +31,13 @@ SCALE_ROW = "cosine_scale"
 
 @dataclass
 class VectorOutcome:
-    """What a pass over the chunks without vectors did; `problem` is why it stopped early, as a sentence."""
+    """What a pass over the chunks without vectors did; `problem` is why it stopped early, as a sentence.
+
+    `held` counts texts that a batch job still has.
+    """
 
     embedded: int = 0
+    held: int = 0
     reused: int = 0
     refused: int = 0
     pending_chunks: int = 0
@@ -45,16 +51,29 @@ async def embed_pending(
     *,
     now_seconds: int,
     advance: Callable[[int, int], None],
+    tally: JobTally | None = None,
 ) -> VectorOutcome:
-    """Gives every chunk its vectors, from the store if they are known, else from the embedder."""
+    """Gives every chunk its vectors: known ones from the store, many from the provider's batch jobs, if it
+    has any, and the rest from the embedder. `tally` says how jobs went before.
+    """
     outcome = VectorOutcome()
+    jobs = jobs_of(embedder)
+    held: frozenset[bytes] = frozenset()
+    if jobs is not None:
+        job_pass = JobPass(
+            store, jobs, embedder_key, tally or JobTally(), now_seconds=now_seconds, advance=advance
+        )
+        held = await job_pass.run(
+            lambda known, limit: _missing_texts(store, embedder, embedder_key, now_seconds, known, limit)
+        )
+        outcome.embedded, outcome.held = job_pass.stored, len(held)
     total = (await store.counts()).pending_chunks
     done = above_id = 0
     while rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS):
         pieces, texts = pieces_of(rows, embedder.piece_tokens)
         unknown = await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
         outcome.reused += len(texts) - len(unknown)
-        if unknown:
+        if unknown := unknown - held:
             call = _Calls(store, embedder, embedder_key, now_seconds, outcome)
             await call.embed({text_hash: texts[text_hash] for text_hash in texts if text_hash in unknown})
             await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
@@ -65,6 +84,22 @@ async def embed_pending(
         advance(done, max(total, done))
     outcome.pending_chunks = (await store.counts()).pending_chunks
     return outcome
+
+
+async def _missing_texts(
+    store: Store, embedder: Embedder, embedder_key: str, now_seconds: int, known: Set[bytes], limit: int
+) -> dict[bytes, str]:
+    """About `limit` texts of chunks whose vectors are not there, by hash, but those `known` to somebody."""
+    missing: dict[bytes, str] = {}
+    above_id = 0
+    while len(missing) < limit and (
+        rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS)
+    ):
+        pieces, texts = pieces_of(rows, embedder.piece_tokens)
+        unknown = await store.attach_known(embedder_key, pieces, now_seconds=now_seconds) - known
+        missing |= {text_hash: texts[text_hash] for text_hash in unknown}
+        above_id = rows[-1][0]
+    return missing
 
 
 async def attach_known_vectors(

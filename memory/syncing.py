@@ -25,6 +25,7 @@ from nacre.memory.sqlite_store import SqliteStore
 from nacre.memory.status import Moment
 from nacre.memory.store import Store
 from nacre.memory.sync_files import FileOutcome
+from nacre.memory.sync_jobs import JobTally
 from nacre.memory.sync_vectors import VectorOutcome, embed_pending, keep_scale
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ VECTORS_AFTER_SECONDS = 1.0
 
 FIRST_PAUSE_SECONDS = 30.0
 LONGEST_PAUSE_SECONDS = 3600.0
+JOB_PAUSE_SECONDS = 60.0
+"""How long until a pass looks again at a batch job that nobody waits for."""
 
 
 class Syncing:
@@ -53,6 +56,7 @@ class Syncing:
         self._keeps_vectors = False
         self._failures = 0
         self._files_problem = self._vector_problem = ""
+        self._jobs_tally = JobTally()
         self._closed = False
         self.query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
         """What embeds questions; `None` without an embedder."""
@@ -212,14 +216,17 @@ class Syncing:
                 self._plan.embedder_key,
                 now_seconds=now_seconds,
                 advance=_advance(run, "embed"),
+                tally=self._jobs_tally,
             )
         )
         await self._store.evict(keep_unused=cache.max_entries if cache.enabled else 0)
-        self._vector_problem = outcome.problem
+        self._vector_problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
         self._failures = self._failures + 1 if outcome.problem else 0
         if outcome.problem:
             log.warning("Embedding stopped: %s Words are searched meanwhile.", outcome.problem)
             self._embed_later(min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1)))
+        elif outcome.held:
+            self._embed_later(JOB_PAUSE_SECONDS)
         return outcome
 
     def _embed_later(self, seconds: float) -> None:

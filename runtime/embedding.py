@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.embedder import Embedder
 from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedding_jobs import JobRules
 from nacre.memory.settings import LocalSettings, MemorySearchSettings, at_home
 from nacre.runtime.embedding_providers import endpoint_for
 from nacre.runtime.errors import ConfigError
@@ -60,7 +61,12 @@ def embedder_for(
         # a command that searches with the local model has no use for the rest
         from nacre.runtime.models.http_embedder import HttpEmbedder
 
-        return HttpEmbedder(endpoint_for(name, settings, providers), now_seconds=now_seconds, budget=budget)
+        return HttpEmbedder(
+            endpoint_for(name, settings, providers),
+            now_seconds=now_seconds,
+            budget=budget,
+            job_rules=_job_rules(settings),
+        )
 
     name = provider_name(settings, providers, home)
     first = made(name, settings)
@@ -126,6 +132,18 @@ def _sentence_transformer(model: str | None) -> Embedder:
             "Name one, or the folder of one."
         )
     return SentenceTransformerEmbedder(model.strip())
+
+
+def _job_rules(settings: MemorySearchSettings) -> JobRules | None:
+    batch = settings.remote.batch if settings.remote is not None else None
+    if batch is None or not batch.enabled:
+        return None
+    return JobRules(
+        wait=batch.wait,
+        concurrency=batch.concurrency,
+        poll_seconds=batch.poll_interval_ms / 1000,
+        timeout_seconds=batch.timeout_minutes * 60,
+    )
 
 
 def _is_file(model_path: str | None, home: Path) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakSet
 
 from nacre.memory.embedder import Embedder, EmbeddingFailed, TextRefused
+from nacre.memory.embedding_jobs import EmbeddingJobs, jobs_of
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,11 @@ class FallbackEmbedder:
     def piece_tokens(self) -> int | None:
         """The length that one vector stands for best."""
         return self._active.piece_tokens
+
+    @property
+    def jobs(self) -> EmbeddingJobs | None:
+        """Its batch jobs, if it has any."""
+        return jobs_of(self._active)
 
     def reads(self, text: str) -> float:
         """The share of `text` in scripts that the model was trained on."""

@@ -58,7 +58,7 @@ LIBRARIES = {
         "runtime/model_download.py",
         "sessions/durable.py",
     ),
-    "httpx": ("runtime/model_download.py", "runtime/models/http_embedder.py"),
+    "httpx": ("runtime/model_download.py", "runtime/models/embedding_connection.py"),
     "litellm": ("runtime/models/litellm_loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
     "numpy": ("memory/embedders/minilm.py", "memory/vector_math.py"),

@@ -2,26 +2,23 @@
 
 Requests go out one at a time for each call, bounded in tokens and in time; what fails in passing is asked
 again, and a provider that keeps failing is left alone for a while. Failures become `EmbeddingFailed` with a
-sentence and without a key. httpx is loaded on the first question, off the event loop.
+sentence and without a key.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from nacre.memory.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.embedding_jobs import JobRules
 from nacre.runtime.errors import BadModelReply, ContextOverflow, ModelError
-from nacre.runtime.models import litellm_errors
 from nacre.runtime.models.circuit_breaker import CircuitBreaker
-from nacre.runtime.models.embedding_endpoint import (
-    EmbeddingEndpoint,
-    fingerprint_of,
-    is_loopback,
-    without_credentials,
-)
+from nacre.runtime.models.embedding_connection import EmbeddingConnection
+from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint, fingerprint_of, without_credentials
+from nacre.runtime.models.embedding_jobs import jobs_at
 from nacre.runtime.models.embedding_wire import (
     Purpose,
     estimated_tokens,
@@ -30,12 +27,9 @@ from nacre.runtime.models.embedding_wire import (
     tokens_of,
     vectors_of,
 )
-from nacre.runtime.models.litellm_loading import key_in_environment
 from nacre.runtime.retry import call_with_retries
 
 if TYPE_CHECKING:
-    import httpx
-
     from nacre.runtime.embedding_budget import EmbeddingBudget
 
 BATCH_TEXTS = 20
@@ -63,20 +57,11 @@ _REFUSED = (
 """Words of providers about a text that they will not take, beside those for a full context window."""
 
 
-class ProviderAnswered(Exception):
-    """An answer that is no success: `status_code` and `headers` as they came, the body as the message."""
-
-    def __init__(self, status_code: int, headers: Mapping[str, str], text: str) -> None:
-        super().__init__(text)
-        self.status_code = status_code
-        self.headers = headers
-
-
 class HttpEmbedder:
     """The embedder at an endpoint.
 
     `sleep` waits between retries; `now_seconds` is the time of day. `budget` counts tokens, and stops
-    documents, not questions, when a day's are used up.
+    documents, not questions, when a day's are used up. `job_rules` switches batch jobs on.
     """
 
     batch_texts = BATCH_TEXTS
@@ -87,20 +72,26 @@ class HttpEmbedder:
         *,
         now_seconds: Callable[[], float],
         budget: EmbeddingBudget | None = None,
+        job_rules: JobRules | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         query_seconds: float = QUERY_SECONDS,
         request_seconds: float = REQUEST_SECONDS,
         total_seconds: float = TOTAL_SECONDS,
     ) -> None:
         self._endpoint = endpoint
-        self._now_seconds = now_seconds
         self._budget = budget
         self._sleep = sleep
         self._query_seconds = query_seconds
         self._request_seconds = request_seconds
         self._total_seconds = total_seconds
         self._circuit = CircuitBreaker(now_seconds)
-        self._client: httpx.AsyncClient | None = None
+        self._connection = EmbeddingConnection(endpoint, now_seconds)
+        self.jobs = (
+            None
+            if job_rules is None
+            else jobs_at(endpoint, self._connection, job_rules, budget=budget, sleep=sleep)
+        )
+        """The provider's batch jobs; `None` when they are switched off, or it has none."""
 
     @property
     def provider(self) -> str:
@@ -175,9 +166,7 @@ class HttpEmbedder:
 
     async def close(self) -> None:
         """Closes the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        await self._connection.close()
 
     async def _part(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         async def ask() -> Sequence[Sequence[float]]:
@@ -197,55 +186,21 @@ class HttpEmbedder:
         self, texts: Sequence[str], purpose: Purpose, seconds: float
     ) -> Sequence[Sequence[float]]:
         """One request. Raises `ModelError` or `EmbeddingFailed`."""
-        key = self._key()
-        request = request_for(self._endpoint, texts, purpose, key)
+        request = request_for(self._endpoint, texts, purpose, self._connection.key())
+        content = await self._connection.send(
+            "POST", request.url, request.headers, seconds=seconds, json=request.body
+        )
         try:
-            async with asyncio.timeout(seconds):
-                client = await self._connected()
-                response = await client.post(request.url, headers=request.headers, json=request.body)
-            if not response.is_success:
-                raise ProviderAnswered(response.status_code, response.headers, response.text)
-            answer = json.loads(response.content)
-        except json.JSONDecodeError as error:
+            answer = json.loads(content)
+        except ValueError as error:
             raise BadModelReply(
                 f"{without_credentials(request.url)} answered, but not with JSON, when the model "
                 f"{self._endpoint.name!r} was asked for embeddings. Check that the address is right."
             ) from error
-        except Exception as error:
-            raise litellm_errors.classify(error, self._facts(key)) from error
         vectors = vectors_of(answer, len(texts), self._endpoint)
         if self._budget is not None:
             await self._budget.spend(tokens_of(answer, texts))
         return vectors
-
-    async def _connected(self) -> httpx.AsyncClient:
-        if self._client is None:
-            httpx = await asyncio.to_thread(_import_httpx)
-            # No redirects: a key is for the address that the owner named. A proxy has no way to this machine.
-            self._client = httpx.AsyncClient(
-                timeout=None,
-                follow_redirects=False,
-                trust_env=not is_loopback(self._endpoint.base_url),
-            )
-        return self._client
-
-    def _key(self) -> str | None:
-        endpoint = self._endpoint
-        key = endpoint.api_key or key_in_environment(*endpoint.key_variables)
-        if not key and endpoint.needs_key:
-            raise EmbeddingFailed(
-                f"There is no key for {endpoint.provider!r}, which should make the embeddings. Set "
-                f"{' or '.join(endpoint.key_variables)} in the environment, or memorySearch.remote.apiKey."
-            )
-        return key
-
-    def _facts(self, key: str | None) -> litellm_errors.CallFacts:
-        return litellm_errors.CallFacts(
-            model_name=self._endpoint.name,
-            api_base=without_credentials(self._endpoint.base_url),
-            secrets=(key or "", *self._endpoint.secrets),
-            now_seconds=self._now_seconds(),
-        )
 
     def _failure(self, error: ModelError) -> EmbeddingFailed:
         said = error.detail.lower()
@@ -254,9 +209,3 @@ class HttpEmbedder:
                 f"The embedding model {self._endpoint.name!r} does not take a text of this length or kind."
             )
         return EmbeddingFailed(str(error))
-
-
-def _import_httpx() -> Any:
-    import httpx
-
-    return httpx

@@ -89,6 +89,10 @@ class EmbeddingServer:
         self._server.server_close()
         self._thread.join(10)
 
+    def route(self, asked: Asked, method: str, raw: bytes) -> Answer | None:
+        """The answer to a request that is no ordinary one, in servers that know more; `None` here."""
+        return None
+
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         outer = self
 
@@ -97,10 +101,19 @@ class EmbeddingServer:
             disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                raw = self.rfile.read(int(self.headers.get("content-length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                outer.asked.append(Asked(self.path, headers, body))
-                answer = outer.answers.popleft() if outer.answers else Answer(_ordinary(self.path, body))
+                answer = outer.route(Asked(self.path, headers, {}), self.command, raw)
+                if answer is None:
+                    body = json.loads(raw)
+                    outer.asked.append(Asked(self.path, headers, body))
+                    answer = outer.answers.popleft() if outer.answers else Answer(_ordinary(self.path, body))
+                self._send(answer)
+
+            def do_GET(self) -> None:
+                self.do_POST()
+
+            def _send(self, answer: Answer) -> None:
                 if answer.hangs:
                     outer._released.wait(30)
                     self.close_connection = True

@@ -1,0 +1,107 @@
+"""One provider's endpoint over HTTP: its key, its connections, and its failures as `ModelError`. Edge.
+
+httpx is loaded on the first request, off the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nacre.memory.embedder import EmbeddingFailed
+from nacre.runtime.errors import ModelError
+from nacre.runtime.models import litellm_errors
+from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint, is_loopback, without_credentials
+from nacre.runtime.models.litellm_loading import key_in_environment
+
+if TYPE_CHECKING:
+    import httpx
+
+
+class ProviderAnswered(Exception):
+    """An answer that is no success: `status_code` and `headers` as they came, the body as the message."""
+
+    def __init__(self, status_code: int, headers: Mapping[str, str], text: str) -> None:
+        super().__init__(text)
+        self.status_code = status_code
+        self.headers = headers
+
+
+class EmbeddingConnection:
+    """Sends requests to one endpoint. `now_seconds` is the time, for a `Retry-After` that names a date."""
+
+    def __init__(self, endpoint: EmbeddingEndpoint, now_seconds: Callable[[], float]) -> None:
+        self._endpoint = endpoint
+        self._now_seconds = now_seconds
+        self._client: httpx.AsyncClient | None = None
+
+    def key(self) -> str | None:
+        """The key to send; `None` for a server that needs none.
+
+        Raises:
+            EmbeddingFailed: there is none where one is needed.
+        """
+        endpoint = self._endpoint
+        key = endpoint.api_key or key_in_environment(*endpoint.key_variables)
+        if not key and endpoint.needs_key:
+            raise EmbeddingFailed(
+                f"There is no key for {endpoint.provider!r}, which should make the embeddings. Set "
+                f"{' or '.join(endpoint.key_variables)} in the environment, or memorySearch.remote.apiKey."
+            )
+        return key
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], *, seconds: float, **body: Any
+    ) -> bytes:
+        """The body of a successful answer within `seconds`. `body` is httpx's: `json`, `content`, `files` …
+
+        Raises:
+            ModelError: there was none; its `detail` has no key in it.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                client = await self._connected()
+                response = await client.request(method, url, headers=headers, **body)
+            if not response.is_success:
+                raise ProviderAnswered(response.status_code, response.headers, response.text)
+        except Exception as error:
+            raise self._failure(error) from error
+        return response.content
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    async def _connected(self) -> httpx.AsyncClient:
+        if self._client is None:
+            httpx = await asyncio.to_thread(_import_httpx)
+            # No redirects: a key is for the address that the owner named. A proxy has no way to this machine.
+            self._client = httpx.AsyncClient(
+                timeout=None,
+                follow_redirects=False,
+                trust_env=not is_loopback(self._endpoint.base_url),
+            )
+        return self._client
+
+    def _failure(self, error: Exception) -> ModelError:
+        endpoint = self._endpoint
+        facts = litellm_errors.CallFacts(
+            model_name=endpoint.name,
+            api_base=without_credentials(endpoint.base_url),
+            secrets=(
+                endpoint.api_key or "",
+                key_in_environment(*endpoint.key_variables) or "",
+                *endpoint.secrets,
+            ),
+            now_seconds=self._now_seconds(),
+        )
+        return litellm_errors.classify(error, facts)
+
+
+def _import_httpx() -> Any:
+    import httpx
+
+    return httpx
