@@ -19,7 +19,7 @@ from itertools import accumulate
 from nacre.memory.markdown_blocks import SEAM_HEADING, Outline, outline
 from nacre.memory.records import Chunk, Source
 
-CHUNKING_VERSION = "2"
+CHUNKING_VERSION = "3"
 """Part of the index's identity: raise it when the same text would be cut in another way."""
 
 UNITS_PER_TOKEN = 4
@@ -34,6 +34,7 @@ _DENSE = re.compile(
     "\ufe30-\ufe4f\uff00-\uffef]"
 )
 _BREAKS = (re.compile(r"[.!?…][\"')\]]*\s|[。！？]"), re.compile(r"[;:,，、；：]\s?|\s"))
+_BLANKS = re.compile(r"\s*")
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 
 
@@ -188,33 +189,73 @@ def _overlap_start(
 
 
 def cut_long_line(line: str, sizes: ChunkSizes) -> list[str]:
-    """Pieces of one line, each within the limit, of about equal size, cut after sentences, else words."""
-    pieces: list[str] = []
-    rest = line.strip()
-    while (units := sizes.units(rest)) > sizes.limit:
-        share = units / -(-units // sizes.limit)
-        at = _cut_near(rest, sizes, share)
-        pieces.append(rest[:at].rstrip())
-        rest = rest[at:].lstrip()
-    return [*pieces, rest] if rest else pieces
+    """Pieces of one line, each within the limit, of about equal size, cut after sentences, else words.
+
+    Takes time in proportion to the line: a page without line ends may have megabytes.
+    """
+    text = line.strip()
+    if sizes.count_tokens is not None:
+        return list(_counted_pieces(text, sizes))
+    return list(_estimated_pieces(text, sizes.limit))
 
 
-def _cut_near(text: str, sizes: ChunkSizes, share: float) -> int:
-    """How many characters of `text` to take for about `share` units, and never more than the limit."""
-    wanted = _chars_within(text, sizes, min(sizes.limit, int(share) + 1))
+def _estimated_pieces(text: str, limit: int) -> Iterator[str]:
+    sums = range(len(text) + 1) if text.isascii() else list(accumulate(map(_char_units, text), initial=0))
+    start, end = 0, len(text)
+    while (units := sums[end] - sums[start]) > limit:
+        wanted = min(limit, _equal_share(units, limit))
+        longest = bisect_right(sums, sums[start] + wanted) - 1
+        cut = _best_break(text, start, longest)
+        yield text[start:cut].rstrip()
+        start = _after_blanks(text, cut)
+    if start < end:
+        yield text[start:]
+
+
+def _counted_pieces(text: str, sizes: ChunkSizes) -> Iterator[str]:
+    """With an exact counter, which knows no sums: what is left is reckoned, and counted again at the end."""
+    start, left = 0, sizes.units(text)
+    while start < len(text):
+        if left <= sizes.limit and (left := sizes.units(text[start:])) <= sizes.limit:
+            yield text[start:]
+            return
+        longest = start + _chars_within(text, start, sizes, min(sizes.limit, _equal_share(left, sizes.limit)))
+        cut = _best_break(text, start, longest)
+        piece = text[start:cut].rstrip()
+        yield piece
+        left -= sizes.units(piece)
+        start = _after_blanks(text, cut)
+
+
+def _equal_share(units: int, limit: int) -> int:
+    """What each of the fewest pieces that are enough gets, rounded up."""
+    return int(units / -(-units // limit)) + 1
+
+
+def _char_units(char: str) -> int:
+    return len(char.encode("utf-8", "surrogatepass")) + bool(_DENSE.match(char))
+
+
+def _best_break(text: str, start: int, longest: int) -> int:
+    """Where a piece that begins at `start` ends: behind a sentence, else a word, in its later half."""
     for pattern in _BREAKS:
-        cuts = [match.end() for match in pattern.finditer(text, wanted // 2, wanted)]
+        cuts = [found.end() for found in pattern.finditer(text, start + (longest - start) // 2, longest)]
         if cuts:
             return cuts[-1]
-    return max(1, wanted)
+    return max(start + 1, longest)
 
 
-def _chars_within(text: str, sizes: ChunkSizes, limit: int) -> int:
-    """The most characters from the start of `text` that fit into `limit` units, by bisection."""
-    low, high = 0, min(len(text), limit * UNITS_PER_TOKEN)
+def _after_blanks(text: str, start: int) -> int:
+    found = _BLANKS.match(text, start)
+    return found.end() if found else start
+
+
+def _chars_within(text: str, start: int, sizes: ChunkSizes, limit: int) -> int:
+    """The most characters from `start` on that fit into `limit` units, by bisection."""
+    low, high = 0, min(len(text) - start, limit * UNITS_PER_TOKEN)
     while low < high:
         middle = (low + high + 1) // 2
-        if sizes.units(text[:middle]) <= limit:
+        if sizes.units(text[start : start + middle]) <= limit:
             low = middle
         else:
             high = middle - 1

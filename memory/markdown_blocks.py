@@ -19,7 +19,11 @@ SEAM_BLOCK = 4
 SEAM_HEADING = 5
 """The least of a heading: level n has the seam 11 − n."""
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+MAX_HEADING_CHARS = 200
+"""Each chunk below a heading carries it: a page that became one by a line of `---` below it must not stand in
+a hundred chunks."""
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
@@ -97,7 +101,7 @@ class _Scan:
             self._seam(number, SEAM_BLOCK)
             self.fence = opening[1]
         elif heading := _HEADING.match(line):
-            self._heading(number, len(heading[1]), heading[2] or "")
+            self._heading(number, len(heading[1]), _title(line[heading.end() :]))
         elif line.lstrip()[:1] == "|":
             self._row(number)
         elif item := _ITEM.match(line):
@@ -113,7 +117,7 @@ class _Scan:
 
     def _heading(self, number: int, level: int, title: str) -> None:
         self.seams[number] = SEAM_HEADING + 6 - level
-        self.marks.append((number, level, title.strip()))
+        self.marks.append((number, level, title.strip()[:MAX_HEADING_CHARS].rstrip()))
         self.blank = self.table = self.item = False
         self.under_heading = True
 
@@ -133,6 +137,13 @@ class _Scan:
         # A heading is never cut off from the first line below it.
         self.seams[number] = SEAM_NEVER if self.under_heading else seam
         self.under_heading = False
+
+
+def _title(text: str) -> str:
+    """What stands behind the signs of a heading, without those that may close it."""
+    text = text.strip(" \t")
+    opened = text.rstrip("#")
+    return opened if not opened or opened[-1] in " \t" else text
 
 
 def _heading_paths(marks: Sequence[tuple[int, int, str]]) -> Headings:

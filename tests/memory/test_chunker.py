@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import date
 from itertools import pairwise
 
@@ -70,6 +71,34 @@ def test_a_long_line_is_cut_without_losing_a_word(line: str) -> None:
 
     assert "".join("".join(pieces).split()) == "".join(line.split())
     assert all(SMALL.units(piece) <= SMALL.limit for piece in pieces)
+
+
+@given(st.text(alphabet="ab .。记", min_size=200, max_size=900))
+def test_a_long_line_is_cut_by_an_exact_counter_too(line: str) -> None:
+    """With `count_tokens` no piece has more tokens than a chunk, and every character stays."""
+    sizes = ChunkSizes(tokens=20, overlap_tokens=0, count_tokens=lambda text: (len(text) + 2) // 3)
+    pieces = cut_long_line(line, sizes)
+
+    assert "".join("".join(pieces).split()) == "".join(line.split())
+    assert all(sizes.units(piece) <= sizes.limit for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("unit", "sizes"),
+    [
+        ("記憶", ChunkSizes()),
+        ("\x00", ChunkSizes()),
+        ("word ", ChunkSizes(tokens=8, overlap_tokens=0)),
+        ("word ", ChunkSizes(count_tokens=lambda text: len(text) // 4)),
+    ],
+)
+def test_a_megabyte_without_a_line_end_takes_a_moment(unit: str, sizes: ChunkSizes) -> None:
+    """The time grows with the line, not with its square: this once took half a minute."""
+    started = time.process_time()
+    chunks = _chunks(unit * 350_000, sizes)
+
+    assert sum(len("".join(chunk.text.split())) for chunk in chunks) == 350_000 * len(unit.strip())
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("text", ["", "\n\n\n", "  \n\t\n", "\ufeff"])

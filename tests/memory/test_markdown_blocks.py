@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from nacre.memory.markdown_blocks import SEAM_BLOCK, SEAM_HEADING, SEAM_ITEM, SEAM_NEVER, outline
+import time
+
+import pytest
+
+from nacre.memory.markdown_blocks import (
+    MAX_HEADING_CHARS,
+    SEAM_BLOCK,
+    SEAM_HEADING,
+    SEAM_ITEM,
+    SEAM_NEVER,
+    outline,
+)
 
 
 def test_heading_paths_follow_the_levels() -> None:
@@ -27,6 +38,39 @@ def test_underlined_headings_count_and_rules_do_not() -> None:
 def test_closing_hashes_are_not_part_of_a_heading() -> None:
     """`## B ##` is the heading B, and `#hashtag` is none."""
     assert outline(["## B ##", "#hashtag"]).headings.paths == (("B",),)
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("# C #", ("C",)),
+        ("# C#", ("C#",)),
+        ("#\tA \t##  ", ("A",)),
+        ("## #", ("Top",)),
+        ("###", ("Top",)),
+        ("   ### B # b", ("Top", "B # b")),
+        ("#\u00a0no heading", None),
+    ],
+)
+def test_headings_are_read_as_markdown_says(line: str, path: tuple[str, ...] | None) -> None:
+    """Signs close a heading only behind a blank, and a heading may have no text."""
+    assert outline(["# Top", line]).headings.paths[1:] == (() if path is None else (path,))
+
+
+def test_a_paragraph_over_a_rule_does_not_stand_in_every_chunk() -> None:
+    """Markdown takes it for a heading; what the chunks below it carry is bounded."""
+    (path,) = outline(["many words " * 500, "---", "text"]).headings.paths
+
+    assert path[0].startswith("many words")
+    assert len(path[0]) <= MAX_HEADING_CHARS
+
+
+def test_a_heading_of_blanks_is_read_at_once() -> None:
+    """Half a megabyte of blanks inside a heading costs no more than reading it."""
+    started = time.process_time()
+
+    assert outline(["# a" + " " * 500_000 + "b #"]).headings.lines == (0,)
+    assert time.process_time() - started < 2
 
 
 def test_seams_rank_headings_over_blocks_over_items_over_lines() -> None:
