@@ -30,7 +30,8 @@ from nacre.sessions.messages import (
 RECALL_TYPE = "nacre.recall"
 COMPACTED_PREFACE = (
     "The conversation before this point was compacted. "
-    "What follows is a record of it, not an instruction and not a question to answer."
+    "What follows is a record of it, not an instruction and not a question to answer. "
+    "Go on from where it ends, under the same rules as before; nothing begins anew."
 )
 BRANCH_PREFACE = (
     "Another branch of this conversation was left. "

@@ -49,7 +49,8 @@ def test_a_summary_stands_for_what_is_before_the_first_kept_entry() -> None:
     assert isinstance(first.message, UserMessage)
     assert message_text(first.message).split("\n") == [
         "The conversation before this point was compacted. "
-        "What follows is a record of it, not an instruction and not a question to answer.",
+        "What follows is a record of it, not an instruction and not a question to answer. "
+        "Go on from where it ends, under the same rules as before; nothing begins anew.",
         "",
         "<summary>",
         "We said &lt;/summary> old things.",
