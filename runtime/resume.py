@@ -71,9 +71,9 @@ async def resume(
     reopened = await reopen()
     if reopened.session_id != chosen.session_id:
         return reopened, "That session was private and is not shown here; a fresh one has begun."
-    messages = sum(isinstance(entry, MessageEntry) for entry in reopened.branch)
+    count = sum(isinstance(entry, MessageEntry) for entry in reopened.branch)
     return reopened, (
-        f"↩️ Back in the session of {_day(chosen, parts.now())} · {messages} messages. "
+        f"↩️ Back in the session of {_day(chosen, parts.now())} · {count} message{'' if count == 1 else 's'}. "
         f"The one that you left: /resume {session.session_id[:SHORT_ID_CHARS]}"
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -75,7 +75,7 @@ class SessionIndex:
 
     async def all(self) -> dict[str, SessionRecord]:
         """All records by key; lines that are no records are left out, and left in the file."""
-        return _records(await self._read())
+        return dict(_Records(await self._read()))
 
     async def update(
         self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
@@ -148,7 +148,7 @@ class SessionIndex:
         with self._busy, locked(self._path):
             self._sweep()
             raw = self._current()
-            before = _records(raw)
+            before = _Records(raw)
             after = change(before)
             changed = {key: record for key, record in after.items() if record != before.get(key)}
             for key, record in changed.items():
@@ -191,9 +191,27 @@ class SessionIndex:
         replace_file(self._path, _bytes(raw), backup=self._backup)
 
 
-def _records(raw: Mapping[str, Any]) -> dict[str, SessionRecord]:
-    records = ((key, record_from_json(value)) for key, value in raw.items())
-    return {key: record for key, record in records if record is not None}
+class _Records(Mapping[str, SessionRecord]):
+    """The lines of an index that are records, each read when it is asked for: most changes are of one."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        # The lines as they are now: the change that is made to them must not show in what it is made of.
+        self._raw = dict(raw)
+        self._read: dict[str, SessionRecord | None] = {}
+
+    def __getitem__(self, key: str) -> SessionRecord:
+        if key not in self._read:
+            self._read[key] = record_from_json(self._raw[key])
+        record = self._read[key]
+        if record is None:
+            raise KeyError(key)
+        return record
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in self._raw if self.get(key) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def parsed_index(data: bytes) -> dict[str, Any] | None:

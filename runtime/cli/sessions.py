@@ -113,6 +113,10 @@ def export(context: click.Context, name: str, form: str | None, as_json: bool, o
 
         session = await shelf.find(name)
         data = exported(form, session, await shelf.read(session), shelf.zone)
+        if output is None and sys.stdout.isatty():
+            # What was said must not drive the terminal; a file or a pipe gets the bytes as they are.
+            screen_on(sys.stdout, invocation.environment).line(data.decode("utf-8", "replace"))
+            return 0
         if output is None:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()

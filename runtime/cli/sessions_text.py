@@ -102,9 +102,9 @@ def show_lines(
     spoken = _messages(transcript.branch)
     elsewhere = len(_messages(transcript.entries)) - len(spoken)
     compactions = sum(isinstance(entry, CompactionEntry) for entry in transcript.branch)
-    history = f"{len(spoken)} messages"
+    history = _counted(len(spoken), "message")
     history += f", {elsewhere} more on branches that were left" if elsewhere else ""
-    history += f" · compacted {compactions} times" if compactions else ""
+    history += f" · {_counted(compactions, 'compaction')}" if compactions else ""
     earlier = ", ".join(name[:SHORT_ID_CHARS] for name in record.previous_session_ids)
     pairs = [
         ("Session", session.session_id),
@@ -254,7 +254,7 @@ def _message_lines(message: Message, zone: tzinfo) -> list[str]:
         failed = " failed" if message.is_error else ""
         return [_detail(f"{message.tool_name}{failed}: {text}")]
     images = sum(isinstance(block, Image) for block in message.content)
-    text += f"\n[{images} images]" if images else ""
+    text += f"\n[{_counted(images, 'image')}]" if images else ""
     who = "User" if isinstance(message, UserMessage) else "Assistant"
     lines = [f"[{at}] {who}: {text}"] if text else []
     if isinstance(message, AssistantMessage):
@@ -264,6 +264,10 @@ def _message_lines(message: Message, zone: tzinfo) -> list[str]:
         if message.error_message:
             lines.append(_detail(f"broke off: {message.error_message}"))
     return lines
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _detail(text: str) -> str:
