@@ -24,6 +24,7 @@ from nacre.sessions.file_operations import file_operations
 from nacre.sessions.index import SessionIndex, SessionRecord
 from nacre.sessions.messages import Message, ToolResultMessage
 from nacre.sessions.succession import next_session
+from nacre.sessions.whole_results import WholeResults
 
 SaveNotes: TypeAlias = Callable[[], Awaitable[None]]
 """Writes down what was said since the last flush; called before anything leaves the view."""
@@ -90,8 +91,9 @@ async def fork(
         )
 
     path = index.transcript_path(forked(None))
-    # The file first: should the index refuse, the session that is there goes on.
+    # The files first: should the index refuse, the session that is there goes on.
     await session.journal.fork(path, session_id=new_session_id, leaf_id=place.entry_id)
+    await WholeResults(session.journal.path).copy_to(path)
     await index.update(session.key, forked)
     text = (
         f"🍴 This chat goes on in the new session {new_session_id}. "

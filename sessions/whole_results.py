@@ -59,5 +59,24 @@ class WholeResults:
         found = await asyncio.to_thread(read_plain, path) if path is not None else None
         return None if found is None else found[0].decode("utf-8", "replace")
 
+    async def copy_to(self, transcript: Path) -> None:
+        """Gives another transcript, such as a fork of this one, the results that there are so far.
+
+        Raises:
+            SessionCorrupt: there is something else than a plain file.
+            SessionWriteFailed: the system refused.
+        """
+        target = results_folder(transcript)
+
+        def copy() -> None:
+            names = sorted(path.name for path in self._folder.glob("*.txt")) if self._folder.is_dir() else []
+            for name in names:
+                found = read_plain(self._folder / name)
+                if found is not None:
+                    make_folder(target)
+                    replace_file(target / name, found[0])
+
+        await asyncio.to_thread(copy)
+
     def _path(self, name: str) -> Path | None:
         return self._folder / f"{name}.txt" if _NAME.fullmatch(name) else None

@@ -8,6 +8,7 @@ from pathlib import Path
 from nacre import Agent
 from nacre.runtime.testing import Clock, ScriptedModel, calls, says
 from nacre.sessions.messages import message_text
+from nacre.sessions.whole_results import WholeResults
 from tests.runtime.agents import START, TODAY, opened, said, transcript_file
 
 QUIET = says("NO_REPLY", purpose="flush")
@@ -152,6 +153,20 @@ async def test_a_fork_from_an_older_place_leaves_the_rest_to_the_old_session(tmp
         await told(agent, "Other flowers")
     assert seen(model) == ["Plan the garden", "Roses.", "Other flowers"]
     assert "The owner likes bees." in model.requests[-1].system.joined()
+
+
+async def test_a_fork_can_page_through_the_results_it_took_along(tmp_path: Path) -> None:
+    """A long tool result that is kept whole beside the old transcript is there for the new one, too."""
+    model = ScriptedModel(says("Roses."))
+    async with opened(tmp_path, model) as agent:
+        first = await agent.respond(said("Look"))
+        assert first is not None
+        folder = tmp_path / "agents/main/sessions"
+        await WholeResults(folder / f"{first.session_id}.jsonl").keep("r1", "all of it")
+        forked = await agent.respond(said("/fork here"))
+    assert forked is not None
+    assert await WholeResults(folder / f"{forked.session_id}.jsonl").read("r1") == "all of it"
+    assert await WholeResults(folder / f"{first.session_id}.jsonl").read("r1") == "all of it"
 
 
 async def test_a_named_place_is_found_again(tmp_path: Path) -> None:

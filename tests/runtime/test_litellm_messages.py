@@ -89,7 +89,7 @@ def test_images_of_a_tool_without_a_user_message_behind_them() -> None:
     for behind in ((), (assistant(Text(text="I see")),)):
         messages = sent(call, result("a", PNG), *behind)
         assert messages[2]["role"] == "user"
-        assert DATA_URI in messages[2]["content"]  # type: ignore[operator]  # a list of blocks
+        assert DATA_URI in messages[2]["content"]
 
 
 def test_an_empty_result_says_so() -> None:
@@ -183,7 +183,7 @@ def test_mistral_gets_ids_of_nine_characters() -> None:
         result("abcDEF123"),
         model_name=name,
     )[1:]
-    ids = [message["tool_calls"][0]["id"] for message in (call, other)]  # type: ignore[index]
+    ids = [message["tool_calls"][0]["id"] for message in (call, other)]
     assert ids[0] == answer["tool_call_id"]
     assert ids[1] == "abcDEF123"
     assert re.fullmatch("[a-zA-Z0-9]{9}", ids[0])
