@@ -55,10 +55,6 @@ class EntryTree:
         """The id of the entry that carries a name; of several the one that got it last."""
         return next((entry_id for entry_id, name in reversed(self._labels.items()) if name == label), None)
 
-    def find(self, entry_id: str) -> Entry | None:
-        """The entry of an id."""
-        return self._by_id.get(entry_id)
-
     def add(self, entry: Entry) -> None:
         """Takes the newest entry. Its id is new and its parent was added before, or is `None`."""
         if self._path and self._path[-1].id == entry.parent_id:

@@ -150,6 +150,35 @@ async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "f.jsonl").read_text() == "mine"
 
 
+async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> None:
+    """An empty transcript has no leaf; each append moves it; a path leads to any entry on any branch."""
+    empty = await opened(tmp_path / "empty.jsonl")
+    assert (empty.leaf_id, empty.branch() == (), empty.label("x")) == (None, True, None)
+
+    journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
+    assert journal.leaf_id == ids[3]
+    left = await journal.rewind(ids[0])
+    assert journal.leaf_id == left.id
+    deep = await journal.append_message(user("deep"))
+    await journal.rewind(ids[0])
+    other = await journal.append_message(user("other"))
+    assert [said(journal.branch(leaf)) for leaf in (ids[0], ids[3], deep.id, other.id)] == [
+        ["one"],
+        ["one", "first", "two", "second"],
+        ["one", "deep"],
+        ["one", "other"],
+    ]
+
+
+async def test_a_compaction_counts_on_its_branch_only(tmp_path: Path) -> None:
+    """One branch is compacted and shows its summary, the other shows every word."""
+    journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
+    await journal.append_compaction(summary="Long ago.", first_kept_entry_id=ids[2], tokens_before=9)
+    assert (shown(journal)[1:], journal.compaction_count) == (["two", "second"], 1)
+    await journal.rewind(ids[3])
+    assert (shown(journal), journal.compaction_count) == (["one", "first", "two", "second"], 0)
+
+
 async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
     """The last name given holds, one taken away is gone, and none of it is seen by the model."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first")

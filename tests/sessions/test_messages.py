@@ -22,6 +22,7 @@ from nacre.sessions.messages import (
     Usage,
     UserMessage,
     message_from_json,
+    message_text,
     usage_from_json,
 )
 
@@ -144,3 +145,11 @@ def test_a_content_that_is_no_content_is_refused(role: str) -> None:
     """A message of ours whose content is a number cannot be read, and says so."""
     with pytest.raises(ValueError, match="content is int, not text or blocks"):
         message_from_json({"role": role, "content": 5})
+
+
+def test_a_result_is_read_under_both_names_of_its_call() -> None:
+    """Some writers say `toolUseId` for `toolCallId`."""
+    for name in ("toolCallId", "toolUseId"):
+        read = message_from_json({"role": "toolResult", name: "c1", "content": "done"})
+        assert isinstance(read, ToolResultMessage)
+        assert (read.tool_call_id, message_text(read)) == ("c1", "done")

@@ -81,6 +81,13 @@ def test_an_unknown_first_kept_entry_keeps_nothing() -> None:
     assert seen(branch)[1:] == ["U:c"]
 
 
+def test_a_summary_may_keep_everything() -> None:
+    """When the first kept entry is the first of all, the summary stands in front of every word."""
+    branch = Branch([user("a"), answer("b")])
+    branch.compact("e1")
+    assert seen(branch)[1:] == ["U:a", "A:b"]
+
+
 def test_the_request_of_a_turn_that_was_cut_stays_in_view() -> None:
     """When the kept part holds no word of the user, the request it works on stands before it."""
     branch = Branch(
