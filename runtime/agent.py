@@ -228,7 +228,9 @@ class Agent:
             parts.turn.told.once("", (*parts.turn.index.notices, *parts.upkeep.notices), emit)
             parts.turn.told.once(session.session_id, session.notices, emit)
             try:
-                ending = await run_message(session, inbound, where, parts.turn, parts.lifecycle, emit)
+                ending = await run_message(
+                    session, inbound, where, parts.turn, parts.chosen, parts.lifecycle, emit
+                )
                 parts.turn.on_said()
                 emit(ending)
             finally:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nacre.memory.workspace import WorkspaceReport, ensure_workspace
 from nacre.runtime.budget import TIGHT_WINDOW_TOKENS, ContextBudget
+from nacre.runtime.chosen_models import ChosenModels
 from nacre.runtime.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.hooks import Hooks
@@ -18,7 +19,7 @@ from nacre.runtime.model import ChatModel
 from nacre.runtime.models.offline import OfflineModel
 from nacre.runtime.open_index import open_index
 from nacre.runtime.open_memory import open_memory
-from nacre.runtime.open_models import open_models, side_model
+from nacre.runtime.open_models import open_chosen, open_models, side_model
 from nacre.runtime.session_memory import SessionMemory
 from nacre.runtime.tokenizer import count_tokens_for, estimate_tokens
 from nacre.runtime.turn_parts import TurnParts
@@ -34,6 +35,7 @@ class AgentParts:
 
     agent_id: str
     turn: TurnParts
+    chosen: ChosenModels
     lanes: Lanes
     hooks: Hooks
     lifecycle: Lifecycle
@@ -86,6 +88,9 @@ async def assemble(
     return AgentParts(
         agent_id=AGENT_ID,
         turn=turn,
+        chosen=open_chosen(
+            config, models, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
+        ),
         lanes=lanes,
         hooks=hooks,
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
@@ -104,6 +109,7 @@ async def disassemble(parts: AgentParts) -> None:
         for model in (turn.models, turn.summary_model, turn.flush_model):
             if model is not None:
                 await model.aclose()
+        await parts.chosen.aclose()
 
 
 def _hooks(turn: TurnParts) -> Hooks:

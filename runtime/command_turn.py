@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime
@@ -10,6 +9,7 @@ from datetime import datetime
 from nacre import __version__
 from nacre.memory.errors import MemoryIndexError
 from nacre.runtime.branch_commands import fork, label, rewind
+from nacre.runtime.chosen_models import ChosenModels
 from nacre.runtime.commands import (
     HELP_TEXT,
     Command,
@@ -17,18 +17,15 @@ from nacre.runtime.commands import (
     compaction_text,
     status_text,
 )
+from nacre.runtime.fresh_command import begin_fresh
 from nacre.runtime.inbound import Inbound, Reply
 from nacre.runtime.lifecycle import last_said_at, started_at
 from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.resume import resume
-from nacre.runtime.session_end import leave_session
-from nacre.runtime.turn import answer_turn, recall, run_turn
 from nacre.runtime.turn_parts import TurnParts, prepare
 from nacre.sessions.endings import EndReason
 from nacre.sessions.freshness import NextReset
-
-_SOFT = re.compile(r"soft(?=\s|$)(.*)", re.IGNORECASE | re.DOTALL)
 
 
 async def run_command(
@@ -36,6 +33,7 @@ async def run_command(
     session: OpenSession,
     inbound: Inbound,
     parts: TurnParts,
+    chosen: ChosenModels,
     emit: Emit,
     *,
     begin_next: Callable[[EndReason], Awaitable[OpenSession]],
@@ -55,47 +53,7 @@ async def run_command(
         return await _compact(command.rest, session, inbound, parts, emit)
     if command.name in ("rewind", "fork", "label"):
         return await _branch(command, session, inbound, parts, emit)
-    return await _fresh(command, session, inbound, parts, emit, begin_next)
-
-
-async def _fresh(
-    command: Command,
-    session: OpenSession,
-    inbound: Inbound,
-    parts: TurnParts,
-    emit: Emit,
-    begin_next: Callable[[EndReason], Awaitable[OpenSession]],
-) -> Reply | None:
-    """`/new` and `/reset`. A session in which nothing was said yet is fresh already."""
-    reason: EndReason = "reset" if command.name == "reset" else "new"
-    soft = _SOFT.fullmatch(command.rest) if reason == "reset" else None
-    if soft is not None:
-        return await _read_again(soft[1].strip(), session, inbound, parts, emit)
-    if not session.has_messages:
-        if command.rest or inbound.attachments:
-            return await run_turn(session, inbound, command.rest, parts, emit)
-        return _said(session, _started(parts))
-    fresh = await leave_session(
-        session, inbound, command.rest, parts, emit, begin_next=lambda: begin_next(reason)
-    )
-    if fresh.has_messages:
-        return await answer_turn(fresh, inbound, parts, emit)
-    return _said(fresh, _started(parts))
-
-
-async def _read_again(
-    text: str, session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit
-) -> Reply | None:
-    """`/reset soft`: the session goes on, with today's and yesterday's log as they are now."""
-    if session.has_messages:
-        await recall(session, parts, emit)
-    if text or inbound.attachments:
-        return await run_turn(session, inbound, text, parts, emit)
-    return _said(session, "♻️ The notes were read again; this session goes on.")
-
-
-def _started(parts: TurnParts) -> str:
-    return f"✅ New session started · model: {parts.model.name}"
+    return await begin_fresh(command, session, inbound, parts, chosen, emit, begin_next=begin_next)
 
 
 async def _branch(

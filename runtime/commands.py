@@ -29,7 +29,7 @@ _ADDRESSED = re.compile(r"(?:<@!?\w+>|@[\w.-]+)[,:]?\s+(?=/)|(?<=^)(/[A-Za-z]+)@
 _LOOKS_LIKE_ONE = re.compile(r"/[A-Za-z][A-Za-z_-]{0,30}")
 
 COMMANDS: Mapping[str, str] = {
-    "/new [text]": "start a fresh session; notes are saved first, the old transcript stays on disk",
+    "/new [model] [text]": "start a fresh session; notes are saved first, the old transcript stays on disk",
     "/reset [text]": "the same as /new; /reset soft reads the daily logs again and goes on",
     "/resume [id]": "go back to an earlier session, by its id or number; alone it lists them",
     "/compact [focus]": "save notes, then replace old history by a summary; a focus says what to keep",
@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, str] = {
 
 HELP_TEXT = "\n".join(
     [
-        *(f"{usage:<16} {meaning}" for usage, meaning in COMMANDS.items()),
+        *(f"{usage:<19} {meaning}" for usage, meaning in COMMANDS.items()),
         "Anything else is said to the assistant.",
     ]
 )

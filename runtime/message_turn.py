@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nacre.runtime.chosen_models import ChosenModels
 from nacre.runtime.command_turn import run_command
 from nacre.runtime.commands import parse_command
 from nacre.runtime.events import ReplyReady, Silence
@@ -17,7 +18,13 @@ from nacre.sessions.endings import EndReason
 
 
 async def run_message(
-    session: OpenSession, inbound: Inbound, where: Route, parts: TurnParts, lifecycle: Lifecycle, emit: Emit
+    session: OpenSession,
+    inbound: Inbound,
+    where: Route,
+    parts: TurnParts,
+    chosen: ChosenModels,
+    lifecycle: Lifecycle,
+    emit: Emit,
 ) -> ReplyReady | Silence:
     """Answers a message. Only words to the assistant find a session over: a command is about the present one.
 
@@ -25,6 +32,7 @@ async def run_message(
         AgentError: the message could not be answered; words to the assistant are on disk.
     """
     present = session
+    parts = chosen.parts_for(session.record, parts, emit)
 
     async def begin_next(reason: EndReason) -> OpenSession:
         nonlocal present
@@ -45,6 +53,7 @@ async def run_message(
             session,
             inbound,
             parts,
+            chosen,
             emit,
             begin_next=begin_next,
             reopen=reopen,

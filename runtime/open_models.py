@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from nacre.runtime.budget import ContextBudget, resolve_budget
+from nacre.runtime.chosen_models import ChosenModels
 from nacre.runtime.clock import Clock, epoch_ms
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.cooldown_file import CooldownFile
 from nacre.runtime.errors import ConfigError
 from nacre.runtime.failover import Candidate, ModelChain
 from nacre.runtime.model import ChatModel
+from nacre.runtime.model_words import KnownModels
+from nacre.runtime.models.litellm_loading import price_map_entry
 from nacre.runtime.models.litellm_model import LiteLLMModel
 from nacre.runtime.settings import AgentSettings
 
@@ -44,6 +48,41 @@ def open_models(
         now=now,
         sleep=sleep,
         count_tokens=count_tokens,
+    )
+
+
+def open_chosen(
+    config: Config,
+    default: ModelChain,
+    *,
+    offline: ChatModel,
+    now: Clock,
+    sleep: Callable[[float], Awaitable[None]],
+    count_tokens: Callable[[str], int],
+) -> ChosenModels:
+    """What may be chosen for a chat: what the settings name, and every model of litellm's price map."""
+    agent = config.settings.agent
+    own = [default.first.model.name, *model_names(config), agent.model.primary.strip(), *agent.models]
+    names = [name for name in dict.fromkeys((*own, offline.name)) if "/" in name]
+    providers = [*(name.partition("/")[0] for name in names), *config.settings.models.providers]
+
+    def open_chain(name: str) -> ModelChain:
+        given = offline if name == offline.name else None
+        return open_models(
+            replace(config, model_name=name),
+            given,
+            offline=offline,
+            now=now,
+            sleep=sleep,
+            count_tokens=count_tokens,
+        )
+
+    aliases = {entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()}
+    return ChosenModels(
+        default,
+        known=KnownModels(names=names, aliases=aliases, providers=list(dict.fromkeys(providers))),
+        open_chain=open_chain,
+        is_model=lambda name: bool(price_map_entry(name)),
     )
 
 

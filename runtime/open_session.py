@@ -23,6 +23,7 @@ from nacre.sessions.index import SessionIndex, SessionRecord
 from nacre.sessions.journal import Journal
 from nacre.sessions.messages import AssistantMessage, Message, UserMessage
 from nacre.sessions.origin import with_origin
+from nacre.sessions.overrides import with_model_override
 from nacre.sessions.succession import next_session
 from nacre.sessions.transcript import TranscriptItem
 
@@ -198,6 +199,10 @@ class OpenSession:
             )
 
         self.record = await self._updated(settled)
+
+    async def choose_model(self, name: str) -> None:
+        """Notes in the index which model this chat's owner wants; empty is the settings' own."""
+        self.record = await self._updated(lambda record: with_model_override(record, name))
 
     async def mark_aborted(self) -> None:
         """Notes in the index that the last turn was broken off."""

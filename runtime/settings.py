@@ -44,6 +44,13 @@ class ModelChoice(_Section):
     """Models to ask, in order, when the one before cannot be had."""
 
 
+class ModelEntry(_Section):
+    """`agents.defaults.models.<name>`: a model that can be chosen for a chat."""
+
+    alias: str = ""
+    """Another name for it behind `/new`."""
+
+
 def _model_choice(value: object) -> object:
     return {"primary": value} if isinstance(value, str) else value
 
@@ -56,6 +63,8 @@ class AgentSettings(_Section):
     model: Annotated[ModelChoice, BeforeValidator(_model_choice)] = Field(
         default_factory=ModelChoice.model_construct
     )
+    models: Mapping[str, ModelEntry] = Field(default_factory=dict)
+    """Models that `/new` knows by a part of their name or by an alias."""
     user_timezone: str = ""
     """IANA name of the owner's time zone; blank is the system's."""
     context_tokens: Annotated[int, Field(ge=1)] | None = None

@@ -1,0 +1,83 @@
+"""`/new` and `/reset`: a fresh session, perhaps with another model; or the same one, notes read again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+
+from nacre.runtime.chosen_models import ChosenModels
+from nacre.runtime.commands import Command
+from nacre.runtime.inbound import Inbound, Reply
+from nacre.runtime.loop import Emit
+from nacre.runtime.open_session import OpenSession
+from nacre.runtime.session_end import leave_session
+from nacre.runtime.turn import answer_turn, recall, run_turn
+from nacre.runtime.turn_parts import TurnParts
+from nacre.sessions.endings import EndReason
+
+_SOFT = re.compile(r"soft(?=\s|$)(.*)", re.IGNORECASE | re.DOTALL)
+
+
+async def begin_fresh(
+    command: Command,
+    session: OpenSession,
+    inbound: Inbound,
+    parts: TurnParts,
+    chosen: ChosenModels,
+    emit: Emit,
+    *,
+    begin_next: Callable[[EndReason], Awaitable[OpenSession]],
+) -> Reply | None:
+    """The reply to the command, or to the words behind it.
+
+    A session in which nothing was said yet is fresh already. A model that stands behind the command is
+    the chat's from then on, also over later resets.
+    """
+    reason: EndReason = "reset" if command.name == "reset" else "new"
+    soft = _SOFT.fullmatch(command.rest) if reason == "reset" else None
+    if soft is not None:
+        return await _read_again(soft[1].strip(), session, inbound, parts, emit)
+    named = await chosen.named(command.rest)
+    text = command.rest if named is None else named.rest
+
+    async def begin() -> OpenSession:
+        fresh = await begin_next(reason) if session.has_messages else session
+        if named is not None:
+            await fresh.choose_model(named.name)
+        return fresh
+
+    if not session.has_messages:
+        fresh = await begin()
+        parts = chosen.parts_for(fresh.record, parts, emit)
+        if text or inbound.attachments:
+            return await run_turn(fresh, inbound, text, parts, emit)
+        return _started(fresh, parts, chosen)
+    fresh = await leave_session(session, inbound, text, parts, emit, begin_next=begin)
+    parts = chosen.parts_for(fresh.record, parts, emit)
+    return (
+        await answer_turn(fresh, inbound, parts, emit)
+        if fresh.has_messages
+        else _started(fresh, parts, chosen)
+    )
+
+
+async def _read_again(
+    text: str, session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit
+) -> Reply | None:
+    """`/reset soft`: the session goes on, with today's and yesterday's log as they are now."""
+    if session.has_messages:
+        await recall(session, parts, emit)
+    if text or inbound.attachments:
+        return await run_turn(session, inbound, text, parts, emit)
+    return _said(session, "♻️ The notes were read again; this session goes on.")
+
+
+def _started(fresh: OpenSession, parts: TurnParts, chosen: ChosenModels) -> Reply:
+    name, usual = parts.model.name, chosen.default_name
+    return _said(
+        fresh, f"✅ New session started · model: {name}" + (f" (default: {usual})" if name != usual else "")
+    )
+
+
+def _said(session: OpenSession, text: str) -> Reply:
+    return Reply(text=text, session_key=session.key, session_id=session.session_id, is_command=True)
