@@ -1,9 +1,10 @@
 """How fast a warm search is: hybrid, given the query's vector, and words alone, on an index of made-up logs.
 
-    python -m benchmarks.search_speed [--chunks 10000] [--dimensions 384] [--folder DIR]
+    python -m benchmarks.search_speed [--chunks 10000] [--dimensions 384] [--folder DIR] [--plain]
 
 The vectors are written by the store itself, so a large index is made in minutes. Prints medians and 95th
-percentiles in milliseconds, for the whole search and for its parts.
+percentiles in milliseconds, for the whole search and for its parts. The index has answered other questions
+before: each question is new when it is measured. `--plain` also measures FTS5 with sqlite-vec as they are.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.corpus import Words, write_workspace
 from benchmarks.instant_embedder import InstantEmbedder
+from benchmarks.plain_sqlite import PlainSqlite
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.lexical import match_query
 from nacre.memory.settings import MemorySearchSettings
@@ -30,66 +33,104 @@ QUESTIONS = 100
 MEMORY = Scope(sources=("memory",))
 
 
-async def timed(label: str, calls: list[Callable[[], Awaitable[object]]]) -> None:
-    """Runs each call once to warm up and once to measure; prints the median and the 95th percentile."""
-    for call in calls:
-        await call()
+async def timed(
+    label: str, call: Callable[[int], Awaitable[object]], count: int = QUESTIONS, *, again: bool = False
+) -> float:
+    """Calls with 0 … `count` − 1 to warm up, then with the `count` numbers behind, or the same ones `again`.
+
+    Prints the median and the 95th percentile, and returns the median in milliseconds.
+    """
+    for number in range(count):
+        await call(number)
     took = []
-    for call in calls:
+    for number in range(count) if again else range(count, 2 * count):
         started = time.perf_counter()
-        await call()
+        await call(number)
         took.append((time.perf_counter() - started) * 1000)
     took.sort()
-    print(f"{label:24} p50 {took[len(took) // 2]:7.2f} ms   p95 {took[int(len(took) * 0.95)]:7.2f} ms")
+    print(f"{label:34} p50 {took[count // 2]:7.2f} ms   p95 {took[int(count * 0.95)]:7.2f} ms")
+    return took[count // 2]
 
 
-async def measure(folder: Path, dimensions: int) -> None:
+async def measure(folder: Path, dimensions: int, *, plain: bool) -> None:
     """Indexes what is not indexed yet, then measures."""
     embedder = InstantEmbedder(dimensions)
     index = folder / f"index-{dimensions}" / "main.sqlite"
-    settings = MemorySearchSettings.model_validate({"sync": {"onSearch": False}})
+    words = Words(seed=1)
+    questions = [words.question() for _ in range(2 * QUESTIONS)]
+    vectors = [await embedder.embed_query(text) for text in questions]
+    async with opened(folder, index, embedder) as engine:
+        started = time.perf_counter()
+        await engine.sync(reason="benchmark")
+        status = await engine.status()
+        print(f"{status.chunks} chunks × {dimensions}, synced in {time.perf_counter() - started:.1f} s")
+
+        def search(number: int) -> Awaitable[object]:
+            return engine.search(questions[number], min_score=0)
+
+        ours = await timed("hybrid search", search)
+        await timed("hybrid search, asked before", search, again=True)
+    async with opened(folder, index, None) as engine:
+        by_words = await timed(
+            "search by words alone", lambda number: engine.search(questions[number], min_score=0)
+        )
+    await measure_parts(index, questions, vectors)
+    if plain:
+        await measure_plain(PlainSqlite(index, dimensions), questions, vectors, ours, by_words)
+
+
+async def measure_parts(index: Path, questions: Sequence[str], vectors: Sequence[Sequence[float]]) -> None:
+    """The two lists alone, each with its hand-over to the store's thread."""
+    store = await SqliteStore.open(index)
+    queries = [match_query(text) for text in questions]
+
+    def full_text(number: int) -> Awaitable[object]:
+        query = queries[number]
+        assert query is not None
+        return store.read(lambda moment: moment.lexical(query, limit=60, scope=MEMORY))
+
+    await timed("· full-text part", full_text)
+    await timed(
+        "· vector part",
+        lambda number: store.read(lambda moment: moment.nearest(vectors[number], limit=60, scope=MEMORY)),
+    )
+    await store.close()
+
+
+async def measure_plain(
+    plain: PlainSqlite,
+    questions: Sequence[str],
+    vectors: Sequence[Sequence[float]],
+    ours_ms: float,
+    by_words_ms: float,
+) -> None:
+    """The same questions to FTS5 and sqlite-vec as they are, and how many times our medians that takes."""
+
+    async def words(number: int) -> object:
+        return plain.words(questions[number])
+
+    both = await timed(
+        "plain FTS5 + sqlite-vec", lambda number: plain.search(questions[number], vectors[number])
+    )
+    alone = await timed("plain FTS5 alone, no snippets", words)
+    plain.close()
+    print(f"plain / ours: hybrid {both / ours_ms:.1f}, words {alone / by_words_ms:.1f}")
+
+
+@asynccontextmanager
+async def opened(folder: Path, index: Path, embedder: InstantEmbedder | None) -> AsyncIterator[MemoryEngine]:
+    """An engine over the workspace in `folder` that looks for no changes."""
     engine = await MemoryEngine.open(
         workspace=folder,
         index_path=index,
-        settings=settings,
+        settings=MemorySearchSettings.model_validate({"sync": {"onSearch": False}}),
         embedder=embedder,
         now=lambda: datetime.now(UTC),
     )
-    started = time.perf_counter()
-    await engine.sync(reason="benchmark")
-    status = await engine.status()
-    print(f"{status.chunks} chunks × {dimensions}, synced in {time.perf_counter() - started:.1f} s")
-    words = Words(seed=1)
-    questions = [words.question() for _ in range(QUESTIONS)]
-    await timed("hybrid search", [lambda text=text: engine.search(text, min_score=0) for text in questions])
-    await engine.close()
-
-    plain = await MemoryEngine.open(
-        workspace=folder, index_path=index, settings=settings, embedder=None, now=lambda: datetime.now(UTC)
-    )
-    await timed(
-        "search by words alone", [lambda text=text: plain.search(text, min_score=0) for text in questions]
-    )
-    await plain.close()
-
-    store = await SqliteStore.open(index)
-    asked = [query for text in questions if (query := match_query(text)) is not None]
-    vectors = [await embedder.embed_query(text) for text in questions]
-    await timed(
-        "· full-text part",
-        [
-            lambda query=query: store.read(lambda moment: moment.lexical(query, limit=60, scope=MEMORY))
-            for query in asked
-        ],
-    )
-    await timed(
-        "· vector part",
-        [
-            lambda vector=vector: store.read(lambda moment: moment.nearest(vector, limit=60, scope=MEMORY))
-            for vector in vectors
-        ],
-    )
-    await store.close()
+    try:
+        yield engine
+    finally:
+        await engine.close()
 
 
 def main() -> None:
@@ -98,12 +139,13 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=10_000)
     parser.add_argument("--dimensions", type=int, default=384)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--plain", action="store_true", help="side by side with FTS5 and sqlite-vec alone")
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="nacre-search-speed-"))
     if not (folder / "memory").exists():
         write_workspace(folder, chunks=arguments.chunks)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    asyncio.run(measure(folder, arguments.dimensions))
+    asyncio.run(measure(folder, arguments.dimensions, plain=arguments.plain))
     if arguments.folder is None:
         shutil.rmtree(folder)
 

@@ -103,10 +103,9 @@ def _is_form_of(text: str, at: int, term: str) -> bool:
     if at and text[at - 1].isalnum():
         return False
     end = at + len(term)
-    last = end + (2 if len(term) <= 4 else 5)
-    while end < last and _letter_at(text, end):
-        end += 1
-    return not _letter_at(text, end)
+    longest_ending = 2 if len(term) <= 4 else 5
+    behind = text[end : end + longest_ending + 1]
+    return len(behind) <= longest_ending or not behind.isalnum()
 
 
 def _letter_at(text: str, at: int) -> bool:

@@ -31,8 +31,10 @@ def to_blob(vector: Sequence[float]) -> bytes:
     """A vector of length one as little-endian float32; numbers that are not finite count as 0."""
     import numpy as np
 
-    values = np.nan_to_num(np.asarray(vector, dtype="<f4"), nan=0.0, posinf=0.0, neginf=0.0)
-    norm = float(np.linalg.norm(values))
+    values = np.asarray(vector, dtype="<f4")
+    if not np.isfinite(norm := float(np.linalg.norm(values))):
+        values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+        norm = float(np.linalg.norm(values))
     return bytes((values / norm if norm > 0 else values).astype("<f4").tobytes())
 
 
