@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nacre.runtime.errors import ContextOverflow, ModelAuthError
 from nacre.runtime.events import CompactionEnded, ReplyReady, Warned
 from nacre.runtime.testing import ScriptedModel, ScriptedStep, fails, says
@@ -226,3 +228,11 @@ async def test_totals_after_a_compaction_are_those_of_the_new_context(tmp_path: 
     assert (after["compactionCount"], fresh["compactionCount"]) == (1, 0)
     counters = ("totalTokens", "inputTokens", "outputTokens", "contextTokens", "memoryFlushAt")
     assert all(fresh.get(key) is None for key in counters)
+
+
+@pytest.mark.parametrize(("tokens", "told"), [(24_000, True), (64_000, False)])
+async def test_a_tight_window_is_told_when_the_agent_opens(tmp_path: Path, tokens: int, told: bool) -> None:
+    """Under 32,000 tokens the owner learns how soon history will be compacted."""
+    write_settings(tmp_path, window_settings(tokens))
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        assert any(f"has only {tokens} tokens (from settings)" in notice for notice in agent.notices) is told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -269,3 +270,26 @@ async def test_two_processes_that_flush_at_once_lose_no_note(tmp_path: Path) -> 
     lines = (tmp_path / "workspace" / TODAY).read_text(encoding="utf-8").splitlines()
     wanted = [f"- {name} {number}" for name in ("left", "right") for number in range(8)]
     assert sorted(lines) == sorted([*wanted, "- known to all"])
+
+
+async def test_the_index_tells_when_and_in_which_cycle_notes_were_saved(tmp_path: Path) -> None:
+    """The cycle is the one that the flush belongs to, not the one that the compaction behind it begins."""
+    write_settings(tmp_path, window_settings())
+    model = ScriptedModel(
+        says("ok", usage=used(3_000)),
+        says("ok", usage=used(13_500)),
+        *note("- saved"),
+        says("## Goal\nBees", purpose="compaction"),
+        says("on we go", usage=used(3_000)),
+    )
+    clock = Clock(START)
+    async with opened(tmp_path, model, clock=clock) as agent:
+        for number in range(2):
+            await agent.respond(said(f"{number}: {LONG}"))
+        await agent.respond(said("and now?"))
+    model.assert_complete()
+
+    index = json.loads((tmp_path / "agents/main/sessions/sessions.json").read_text(encoding="utf-8"))
+    line = index["agent:main:main"]
+    assert (line["memoryFlushCompactionCount"], line["compactionCount"]) == (0, 1)
+    assert line["memoryFlushAt"] == clock.now_ms()
