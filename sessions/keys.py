@@ -153,8 +153,13 @@ def is_private_key(key: str, *, main_key: str = "main") -> bool:
 
 
 def _is_direct(route: SessionRoute) -> bool:
-    whatsapp_group = any(text.strip().lower().endswith("@g.us") for text in (route.chat_id, route.sender_id))
-    return route.chat_kind == "direct" and not whatsapp_group
+    return route.chat_kind == "direct" and not any(map(_names_group, (route.chat_id, route.sender_id)))
+
+
+def _names_group(place: str) -> bool:
+    """Whether an id says itself that it is a group's, as WhatsApp's and some bridges' do."""
+    lowered = place.strip().lower()
+    return lowered.endswith("@g.us") or any(f":{word}:" in lowered for word in _GROUP_WORDS)
 
 
 def _direct_rest(route: SessionRoute) -> str:
@@ -178,7 +183,12 @@ def _direct_rest(route: SessionRoute) -> str:
 
 def _group_rest(route: SessionRoute) -> str:
     word = "channel" if route.chat_kind == "channel" else "group"
-    return f"{_part(route.channel)}:{word}:{_part(route.chat_id)}"
+    return f"{_part(route.channel)}:{word}:{_part(route.chat_id.strip() or _group_sender(route))}"
+
+
+def _group_sender(route: SessionRoute) -> str:
+    """The sender's id where it is the group's; a person's id would give each member a group of their own."""
+    return route.sender_id if _names_group(route.sender_id) else ""
 
 
 def _peer(route: SessionRoute, sender: str) -> tuple[str, bool]:

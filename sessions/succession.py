@@ -10,6 +10,10 @@ from dataclasses import replace
 
 from nacre.sessions.record import SessionRecord, record_from_json, record_to_json
 
+MOST_PREVIOUS = 100
+"""How many former sessions a line names, so that it does not grow for ever; older transcripts say
+themselves to which key they belong."""
+
 _CARRIED = frozenset(
     {
         *("chatType", "channel", "groupId", "subject", "groupChannel", "space", "displayName", "label"),
@@ -67,4 +71,5 @@ def _carried(record: SessionRecord, *, session_id: str, at_ms: int) -> SessionRe
 
 
 def _each_once(ids: tuple[str, ...], *, but: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for name in ids if name != but))
+    """The ids in order, the newest `MOST_PREVIOUS` of them."""
+    return tuple(dict.fromkeys(name for name in ids if name != but))[-MOST_PREVIOUS:]

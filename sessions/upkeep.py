@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nacre.sessions.catalogue import StoredSession, stored_sessions
 from nacre.sessions.durable import reported, sync_folder
+from nacre.sessions.errors import SessionCorrupt
 from nacre.sessions.index import SessionIndex
 from nacre.sessions.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.maintenance import (
@@ -71,7 +72,7 @@ async def keep_up(
     if pruned and not dry_run:
         await index.edit(without_pruned)
     aside = [key for key in pruned if key_kind(key) in SYNTHETIC_KINDS]
-    paths = [path for key in aside if (path := index.transcript_path(pruned[key])).exists()]
+    paths = [path for key in aside if (path := _transcript(index, pruned[key])) is not None]
     if not dry_run:
         await asyncio.to_thread(lambda: [move_aside(path, now=now) for path in paths])
     removed = await _removable(index, limits, now_ms=now_ms)
@@ -83,6 +84,14 @@ async def keep_up(
         removed=tuple(file.name for file in removed),
         removed_bytes=sum(file.size_bytes for file in removed),
     )
+
+
+def _transcript(index: SessionIndex, record: SessionRecord) -> Path | None:
+    try:
+        path = index.transcript_path(record)
+    except SessionCorrupt:
+        return None
+    return path if path.exists() else None
 
 
 async def _removable(index: SessionIndex, limits: MaintenanceLimits, *, now_ms: int) -> list[StoredFile]:

@@ -70,6 +70,19 @@ async def test_two_processes_lose_no_update(tmp_path: Path, count: int) -> None:
     assert set_aside_in(tmp_path) == []
 
 
+async def test_one_folder_under_two_names_has_one_lock(tmp_path: Path) -> None:
+    """Writers that reach it through a link and writers that do not wait for each other."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    writers = [SessionIndex(tmp_path / name, now=ticking_clock()) for name in ("real", "link")]
+
+    await asyncio.gather(*(writers[number % 2].update(SHARED, counted) for number in range(30)))
+
+    record = await writers[0].get(SHARED)
+    assert record is not None
+    assert record.compaction_count == 30
+
+
 @pytest.mark.parametrize("lives", [2, pytest.param(15, marks=pytest.mark.slow)])
 async def test_a_killed_writer_leaves_a_whole_index(tmp_path: Path, lives: int) -> None:
     """After kill -9 at any moment the index reads, has every change that was reported, and can be written."""

@@ -89,6 +89,11 @@ def key(**changes: Any) -> str:
         ({"chat_kind": "nonsense"}, "agent:main:telegram:group:7"),
         ({"chat_kind": "group", "chat_id": ""}, "agent:main:telegram:group:unknown"),
         ({"channel": "whatsapp", "chat_id": "12-3@g.us"}, "agent:main:whatsapp:group:12-3@g.us"),
+        (
+            {"channel": "whatsapp", "chat_id": "", "sender_id": "12-3@G.us"},
+            "agent:main:whatsapp:group:12-3@g.us",
+        ),
+        ({"chat_id": "", "sender_id": "signal:group:x"}, "agent:main:telegram:group:signal%3agroup%3ax"),
     ],
 )
 def test_a_route_has_its_key(changes: dict[str, Any], expected: str) -> None:

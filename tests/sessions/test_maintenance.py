@@ -157,6 +157,8 @@ async def folder(path: Path) -> SessionIndex:
         line = f'{{"type":"session","version":3,"id":"{session_id}","timestamp":"","cwd":""}}\n'
         own = f'{{"type":"custom","id":"a","customType":"nacre.session","data":{{"key":"{key}"}}}}\n'
         (path / f"{session_id}.jsonl").write_text(line + own)
+    outside = replace(idle(60), session_id="y", session_file="../y.jsonl")
+    await index.update("agent:main:cron:outside", lambda _: outside)
     (path / "x.jsonl.deleted.2025-01-01T00-00-00.000Z").write_text("gone")
     return index
 
@@ -175,7 +177,11 @@ async def test_what_was_said_stays_on_disk(tmp_path: Path) -> None:
     report = await keep_up(index, LIMITS, now=lambda: START, main_key="main")
 
     assert report == dry
-    assert set(report.pruned_keys) == {"agent:main:telegram:dm:9", "agent:main:cron:nightly"}
+    assert set(report.pruned_keys) == {
+        "agent:main:telegram:dm:9",
+        "agent:main:cron:nightly",
+        "agent:main:cron:outside",
+    }
     assert set(await index.all()) == {"agent:main:main"}
     assert names(tmp_path) == (before - {"cron-1.jsonl"}) | {"cron-1.jsonl.deleted.2026-03-01T09-00-00.000Z"}
     assert (await keep_up(index, LIMITS, now=lambda: START, main_key="main")).is_empty

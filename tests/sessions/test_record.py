@@ -111,6 +111,15 @@ def test_a_model_that_a_fallback_chose_ends_with_its_session() -> None:
     assert next_session(old, session_id="s-2", at_ms=8).extra == {"authProfileOverride": "mine"}
 
 
+def test_a_line_does_not_grow_for_ever() -> None:
+    """It names the hundred sessions before the present one."""
+    line = record()
+    for number in range(150):
+        line = next_session(line, session_id=f"s-{number + 2}", at_ms=number)
+
+    assert line.previous_session_ids == tuple(f"s-{number}" for number in range(51, 151))
+
+
 def test_going_back_to_an_earlier_session_forgets_none() -> None:
     """The key names the earlier session and its file; the one it left can be gone back to in turn."""
     now = record(label="Mine", totalTokens=5, previousSessionIds=["s-a", "s-b"])
