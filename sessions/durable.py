@@ -219,6 +219,8 @@ def _keep_as(backup: Path, path: Path) -> None:
         temporary.unlink(missing_ok=True)
         os.link(path, temporary, follow_symlinks=False)
         temporary.replace(backup)
+        # Renaming does nothing where both are names of one file, as after a kill right behind this.
+        temporary.unlink(missing_ok=True)
     except FileNotFoundError:
         return
     except OSError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -23,6 +24,7 @@ from nacre.sessions.maintenance import (
 )
 from nacre.sessions.record import SessionRecord
 from nacre.sessions.removal import move_aside
+from nacre.sessions.whole_results import FOLDER_SUFFIX
 
 ARCHIVE_MARKS = (".jsonl.deleted.", ".jsonl.reset.")
 
@@ -116,11 +118,12 @@ def _files(directory: Path, ended: Mapping[str, StoredSession]) -> list[StoredFi
                 if not entry.is_file(follow_symlinks=False):
                     continue
                 facts = entry.stat(follow_symlinks=False)
+                results = _results(Path(entry.path))
                 found.append(
                     StoredFile(
                         name=entry.name,
                         kind=_kind(entry.name, ended),
-                        size_bytes=facts.st_size,
+                        size_bytes=facts.st_size + sum(file.lstat().st_size for file in results),
                         modified_ms=facts.st_mtime_ns // 1_000_000,
                     )
                 )
@@ -137,6 +140,21 @@ def _kind(name: str, ended: Mapping[str, StoredSession]) -> FileKind:
 
 def _remove(directory: Path, files: list[StoredFile]) -> None:
     for file in files:
-        with reported("remove", directory / file.name):
-            (directory / file.name).unlink(missing_ok=True)
+        path = directory / file.name
+        with reported("remove", path):
+            for result in _results(path):
+                result.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                _results_folder(path).rmdir()
+            path.unlink(missing_ok=True)
     sync_folder(directory)
+
+
+def _results(path: Path) -> list[Path]:
+    """The whole tool results of a transcript, moved aside or not."""
+    folder = _results_folder(path)
+    return list(folder.iterdir()) if ".jsonl" in path.name and folder.is_dir() else []
+
+
+def _results_folder(path: Path) -> Path:
+    return path.with_name(path.name.replace(".jsonl", FOLDER_SUFFIX, 1))

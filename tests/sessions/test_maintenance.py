@@ -190,6 +190,9 @@ async def test_what_was_said_stays_on_disk(tmp_path: Path) -> None:
 async def test_a_limit_of_the_disk_removes_the_oldest_that_nothing_names(tmp_path: Path) -> None:
     """With a limit of one byte all goes but the index and the main session, and what changed today stays."""
     index = await folder(tmp_path)
+    results = tmp_path / "peer-1.results"
+    results.mkdir()
+    (results / "long.txt").write_text("x" * 5_000)
     limits = replace(LIMITS, most_bytes=1)
     after = START.replace(year=2027)
     first = await keep_up(index, limits, now=lambda: after, main_key="main")
@@ -197,6 +200,8 @@ async def test_a_limit_of_the_disk_removes_the_oldest_that_nothing_names(tmp_pat
     assert set(first.removed) >= {"peer-1.jsonl", "x.jsonl.deleted.2025-01-01T00-00-00.000Z"}
     assert names(tmp_path) >= {"sessions.json", "main-1.jsonl"}
     assert not (tmp_path / "peer-1.jsonl").exists()
+    assert not results.exists()
+    assert first.removed_bytes > 5_000
     assert set(await index.all()) == {"agent:main:main"}
 
 
