@@ -1,6 +1,6 @@
 """What memory search finds: recall@6, nDCG@10 and MRR for each data set and each way of searching.
 
-    python benchmarks/recall.py ../shared/eval/data [--only locomo_all] [--out build/recall.json]
+    python benchmarks/recall.py ../shared/eval/data [--only locomo_all] [--embedder gguf=model.gguf]
 
 A data set is a folder of workspaces, each with `memory/*.md` and `queries.jsonl` (`query`, `category`,
 `relevant` lines, perhaps `date`). Every way goes through the real engine; only grep is done here. Vectors are
@@ -23,9 +23,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedder import Embedder
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.settings import MemorySearchSettings, resolve_settings
+from nacre.runtime.embedding import embedder_for
 
 CLIP_CHARS = 2400
 """A result longer than this counts only for its first lines, so that whole files earn nothing."""
@@ -171,10 +172,21 @@ class Result:
     milliseconds: list[float]
 
 
-async def run_engine(workspace: Workspace, way: str, index: Path, min_score: float | None) -> Result:
+def chosen_embedder(name: str) -> Embedder | None:
+    """`local`, or a provider with its model behind `=`: a GGUF file, or a name that the provider knows."""
+    provider, _, model = name.partition("=")
+    asked = {"local": {"modelPath": model}} if provider == "gguf" else {"model": model or None}
+    settings = resolve_settings({"provider": provider, **asked})
+    folder = Path("build/models")
+    return embedder_for(settings, {}, now_seconds=time.time, home=Path.home(), models_folder=folder)
+
+
+async def run_engine(
+    workspace: Workspace, way: str, index: Path, min_score: float | None, embedder_name: str
+) -> Result:
     """Searches through the engine; indexes first, which is quick when `index` has the vectors already."""
     clock = Clock()
-    embedder = None if way == "lexical" else MiniLmEmbedder()
+    embedder = None if way == "lexical" else chosen_embedder(embedder_name)
     engine = await MemoryEngine.open(
         workspace=workspace.folder, index_path=index, settings=_settings(way), embedder=embedder, now=clock
     )
@@ -244,6 +256,7 @@ def main() -> None:
     parser.add_argument("--way", action="append", choices=WAYS)
     parser.add_argument("--min-score", type=float, help="0 unless given; -1 for the usual setting")
     parser.add_argument("--categories", action="store_true", help="recall@6 by category as well")
+    parser.add_argument("--embedder", default="local", help="local, sentence-transformers=…, gguf=…")
     parser.add_argument("--keep", type=Path, default=Path("build/recall"), help="where indexes are kept")
     arguments = parser.parse_args()
     min_score = 0.0 if arguments.min_score is None else arguments.min_score
@@ -259,12 +272,14 @@ def main() -> None:
             results = []
             for workspace in workspaces:
                 kind = "words" if way == "lexical" else "vectors"
+                if way != "lexical" and arguments.embedder != "local":
+                    kind += "-" + re.sub(r"\W+", "-", arguments.embedder)[-60:]
                 index = arguments.keep / f"{data_set.name}-{workspace.folder.name}-{kind}.sqlite"
                 if way == "grep":
                     results.append(run_grep(workspace))
                 else:
                     limit = None if min_score < 0 else min_score
-                    results.append(asyncio.run(run_engine(workspace, way, index, limit)))
+                    results.append(asyncio.run(run_engine(workspace, way, index, limit, arguments.embedder)))
             print(_line(data_set.name, way, results, arguments.categories), flush=True)
 
 

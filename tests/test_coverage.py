@@ -16,6 +16,8 @@ GROUPS = {
     "CFG": 14,
     "DISC": 8,
     "CHUNK": 8,
+    "EMB": 14,
+    "BATCH": 12,
     "IDX": 17,
     "SESS": 6,
     "SRCH": 17,

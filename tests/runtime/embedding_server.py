@@ -7,6 +7,7 @@ and one answer that never comes.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -44,14 +45,25 @@ class Asked:
     body: Mapping[str, Any]
 
 
+class _QuietServer(ThreadingHTTPServer):
+    """A client that was killed is nothing to tell of."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 class EmbeddingServer:
     """Use it with `with`; point a provider at `url` (OpenAI's `/v1` or Gemini's `/v1beta` behind it)."""
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self.answers: deque[Answer] = deque()
+        self.reached = threading.Event()
+        """Set when as many requests came as `expect` says."""
+        self._expected = 0
         self._released = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _QuietServer(("127.0.0.1", 0), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
     @property
@@ -72,6 +84,11 @@ class EmbeddingServer:
             for vector, number in zip(vectors, numbers, strict=True)
         ]
         self.answers.append(Answer({"object": "list", "data": data, "model": "m", "usage": USAGE}))
+
+    def expect(self, requests: int) -> None:
+        """Sets `reached` after so many further requests."""
+        self.reached.clear()
+        self._expected = len(self.asked) + requests
 
     def hang(self) -> None:
         """Queues an answer that comes only when the server ends."""
@@ -107,6 +124,8 @@ class EmbeddingServer:
                 if answer is None:
                     body = json.loads(raw)
                     outer.asked.append(Asked(self.path, headers, body))
+                    if 0 < outer._expected <= len(outer.asked):
+                        outer.reached.set()
                     answer = outer.answers.popleft() if outer.answers else Answer(_ordinary(self.path, body))
                 self._send(answer)
 

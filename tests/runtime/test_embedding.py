@@ -78,6 +78,14 @@ def test_auto_takes_the_first_provider_with_a_key(
     assert isinstance(chosen(providers), MiniLmEmbedder), "a key for other things sends no notes anywhere"
 
 
+def test_auto_keeps_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider is chosen, not the model."""
+    forget_keys(monkeypatch)
+    found = chosen({"openai": ProviderSettings(api_key="k")}, provider="auto", model="text-embedding-3-large")
+
+    assert (found.provider, found.model) == ("openai", "text-embedding-3-large")
+
+
 def test_auto_looks_into_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a provider's key usually is."""
     forget_keys(monkeypatch)

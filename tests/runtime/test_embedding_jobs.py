@@ -274,3 +274,17 @@ async def test_a_day_s_tokens_hold_for_jobs_too(tmp_path: Path, server: BatchSer
 
     assert server.seen.uploads == 0
     assert "budget of 100 tokens a day" in report.problem
+
+
+async def test_chunks_of_many_files_share_requests(tmp_path: Path, server: BatchServer) -> None:
+    """Without jobs, 45 short notes in as many files are three requests of twenty at most."""
+    written(tmp_path, 45)
+    async with opened(tmp_path, server) as engine:
+        report = await engine.sync(reason="test")
+        asked = [body for each in server.asked if " gave " in str(body := each.body["input"])]
+        server.asked.clear()
+        again = await engine.sync(reason="test", force=True)
+
+    assert [len(texts) for texts in asked] == [20, 20, 5]
+    assert report.embedded == 45
+    assert (again.embedded, ordinary_texts(server)) == (0, 0), "a rebuild asks for nothing that is known"
