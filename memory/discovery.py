@@ -6,13 +6,13 @@ not be read is reported as such, so that nobody takes its files for deleted.
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nacre.memory.extra_paths import ExtraPath, resolved_extra_paths
 from nacre.memory.records import SkippedPath
 
 ROOT_FILES = ("MEMORY.md", "memory.md")
@@ -56,17 +56,22 @@ NOTHING = Discovery(files=(), skipped=(), unreadable=())
 @dataclass
 class _Walk:
     workspace: Path
-    files: dict[tuple[int, int], FoundFile] = field(default_factory=dict)
+    files: dict[tuple[int, int] | str, FoundFile] = field(default_factory=dict)
     skipped: list[SkippedPath] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
     def add(self, absolute: Path, info: os.stat_result) -> None:
-        # One file under two names (a case-folding file system, overlapping extra paths) is one file.
-        key = (info.st_dev, info.st_ino)
+        path = stored_path(self.workspace, absolute)
+        if not is_text(path):
+            self.skip(absolute, "its name is not Unicode; rename it")
+            return
+        # One file under two names (a case-folding file system, overlapping extra paths) is one file. On some
+        # systems listing a folder tells no inode.
+        key = (info.st_dev, info.st_ino) if info.st_ino else os.path.normcase(absolute)
         if key in self.files:
             return
         self.files[key] = FoundFile(
-            path=stored_path(self.workspace, absolute),
+            path=path,
             absolute=absolute,
             size=info.st_size,
             mtime_ns=info.st_mtime_ns,
@@ -74,7 +79,14 @@ class _Walk:
         )
 
     def skip(self, absolute: Path | str, reason: str) -> None:
-        self.skipped.append(SkippedPath(path=str(absolute), reason=reason))
+        # A name that is not Unicode must not break whoever prints it.
+        shown = os.fsencode(absolute).decode("utf-8", "backslashreplace")
+        self.skipped.append(SkippedPath(path=shown, reason=reason))
+
+    def missing(self, absolute: Path) -> None:
+        self.skip(absolute, "missing")
+        # An extra path that is gone may be an unmounted drive: what was indexed from it stays.
+        self.keep(absolute)
 
     def unread(self, absolute: Path, error: OSError) -> None:
         self.skip(absolute, f"not readable ({error.strerror or type(error).__name__})")
@@ -84,6 +96,15 @@ class _Walk:
         self.unreadable.append(stored_path(self.workspace, absolute))
 
 
+def is_text(path: str) -> bool:
+    """Whether a path can be stored and shown: some systems allow names that are no Unicode."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def stored_path(workspace: Path, absolute: Path) -> str:
     """`absolute` relative to the workspace with `/`; `../…` for what lies outside."""
     text = os.fspath(absolute)
@@ -91,24 +112,6 @@ def stored_path(workspace: Path, absolute: Path) -> str:
     if text.startswith(prefix):
         return text[len(prefix) :].replace(os.sep, "/")
     return os.path.relpath(absolute, workspace).replace(os.sep, "/")
-
-
-def resolved_extra_paths(workspace: Path, extra_paths: Sequence[str]) -> tuple[Path, ...]:
-    """The extra paths as absolute paths or glob patterns: normalised, each once, in order."""
-    seen: dict[Path, None] = {}
-    for text in extra_paths:
-        if not text.strip():
-            continue
-        seen.setdefault(Path(os.path.normpath(workspace / text.strip())))
-    return tuple(seen)
-
-
-def fixed_part(pattern: Path) -> Path:
-    """The folder above the first wildcard of a pattern; a plain path is its own."""
-    for parent in (pattern, *pattern.parents):
-        if not glob.has_magic(str(parent)):
-            return parent
-    return pattern
 
 
 def discover(workspace: Path, extra_paths: Sequence[str] = ()) -> Discovery:
@@ -128,8 +131,8 @@ def discover(workspace: Path, extra_paths: Sequence[str] = ()) -> Discovery:
             _visit(walk, root / name, required=False)
     if MEMORY_FOLDER in entries:
         _visit(walk, root / MEMORY_FOLDER, required=False)
-    for path in resolved_extra_paths(root, extra_paths):
-        _visit_extra(walk, path)
+    for extra in resolved_extra_paths(root, extra_paths):
+        _visit_extra(walk, extra)
     return Discovery(
         files=tuple(walk.files.values()), skipped=tuple(walk.skipped), unreadable=tuple(walk.unreadable)
     )
@@ -140,32 +143,36 @@ def is_markdown(name: str) -> bool:
     return name.endswith(".md") or name[-3:].lower() == ".md"
 
 
-def _visit_extra(walk: _Walk, path: Path) -> None:
-    if not glob.has_magic(str(path)):
-        _visit(walk, path, required=True)
+def _visit_extra(walk: _Walk, extra: ExtraPath) -> None:
+    if not extra.pattern:
+        _visit(walk, extra.folder, required=True)
         return
-    matches = sorted(glob.glob(str(path), recursive=True, include_hidden=False))  # noqa: PTH207 - absolute pattern
-    if not matches:
-        walk.skip(path, "the pattern matches nothing")
-    for match in matches:
-        _visit(walk, Path(match), required=False, listed=False)
-
-
-def _visit(walk: _Walk, path: Path, *, required: bool, listed: bool = True) -> None:
-    try:
-        info = path.lstat()
-    except FileNotFoundError:
-        if required:
-            walk.skip(path, "missing")
-            # An extra path that is gone may be an unmounted drive: what was indexed from it stays.
-            walk.keep(path)
-        return
-    except OSError as error:
-        walk.unread(path, error)
+    info = _looked_at(walk, extra.folder, required=True)
+    if info is None:
         return
     if stat.S_ISLNK(info.st_mode):
-        if listed:
-            walk.skip(path, _SYMLINK)
+        walk.skip(extra.folder, _SYMLINK)
+    elif not _walk_folder(walk, extra.folder, extra):
+        walk.skip(str(extra), "the pattern matches nothing")
+
+
+def _looked_at(walk: _Walk, path: Path, *, required: bool) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        if required:
+            walk.missing(path)
+    except OSError as error:
+        walk.unread(path, error)
+    return None
+
+
+def _visit(walk: _Walk, path: Path, *, required: bool) -> None:
+    info = _looked_at(walk, path, required=required)
+    if info is None:
+        return
+    if stat.S_ISLNK(info.st_mode):
+        walk.skip(path, _SYMLINK)
     elif stat.S_ISDIR(info.st_mode):
         _walk_folder(walk, path)
     elif not stat.S_ISREG(info.st_mode):
@@ -176,17 +183,29 @@ def _visit(walk: _Walk, path: Path, *, required: bool, listed: bool = True) -> N
         walk.skip(path, "not a Markdown file (.md)")
 
 
-def _walk_folder(walk: _Walk, folder: Path) -> None:
-    for entry in _sorted_entries(walk, folder):
+def _walk_folder(walk: _Walk, folder: Path, wanted: ExtraPath | None = None) -> int:
+    """Adds the Markdown files below a folder, of a pattern only those it covers; how many there were."""
+    count = 0
+    # Not by recursion: folders may be nested deeper than Python calls functions.
+    open_folders = [iter(_sorted_entries(walk, folder))]
+    while open_folders:
+        entry = next(open_folders[-1], None)
+        if entry is None:
+            open_folders.pop()
+            continue
         try:
             if entry.is_symlink():
-                walk.skip(entry.path, _SYMLINK)
+                if wanted is None:
+                    walk.skip(entry.path, _SYMLINK)
             elif entry.is_dir(follow_symlinks=False):
+                if wanted is not None and not wanted.leads_to(Path(entry.path)):
+                    continue
                 if entry.name in IGNORED_FOLDERS:
                     walk.skip(entry.path, "a folder of tools, not of notes")
                 else:
-                    _walk_folder(walk, Path(entry.path))
-            elif is_markdown(entry.name):
+                    open_folders.append(iter(_sorted_entries(walk, Path(entry.path))))
+            elif is_markdown(entry.name) and (wanted is None or wanted.covers(Path(entry.path))):
+                count += 1
                 if entry.is_file(follow_symlinks=False):
                     walk.add(Path(entry.path), entry.stat(follow_symlinks=False))
                 else:
@@ -195,13 +214,15 @@ def _walk_folder(walk: _Walk, folder: Path) -> None:
             continue
         except OSError as error:
             walk.unread(Path(entry.path), error)
+    return count
 
 
-def _sorted_entries(walk: _Walk, folder: Path) -> Iterator[os.DirEntry[str]]:
+def _sorted_entries(walk: _Walk, folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            yield from sorted(entries, key=lambda entry: entry.name)
+            return sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
-        return
+        return []
     except OSError as error:
         walk.unread(folder, error)
+        return []

@@ -12,15 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nacre.memory.chunker import decode_markdown
-from nacre.memory.discovery import (
-    MEMORY_FOLDER,
-    ROOT_FILES,
-    fixed_part,
-    is_markdown,
-    resolved_extra_paths,
-    stored_path,
-)
+from nacre.memory.discovery import MEMORY_FOLDER, ROOT_FILES, is_markdown, stored_path
 from nacre.memory.errors import ReadRefused
+from nacre.memory.extra_paths import resolved_extra_paths
 from nacre.memory.file_reader import read_regular
 from nacre.memory.paths import PathOutsideRoot, contained_path
 from nacre.memory.records import Excerpt
@@ -88,13 +82,10 @@ def _candidates(root: Path, extra_paths: Sequence[str], target: Path) -> list[tu
     if target.is_relative_to(root / MEMORY_FOLDER):
         return [(root / MEMORY_FOLDER, target.relative_to(root / MEMORY_FOLDER).as_posix())]
     for extra in resolved_extra_paths(root, extra_paths):
-        folder = fixed_part(extra)
-        if target == extra:
-            return [(extra.parent, extra.name)]
-        if not target.is_relative_to(folder) or target == folder:
-            continue
-        if folder == extra or target.match(str(extra)):
-            return [(folder, target.relative_to(folder).as_posix())]
+        if target == extra.folder:
+            return [(target.parent, target.name)]
+        if extra.covers(target):
+            return [(extra.folder, target.relative_to(extra.folder).as_posix())]
     return []
 
 

@@ -17,10 +17,9 @@ from nacre.memory.discovery import (
     IGNORED_FOLDERS,
     MEMORY_FOLDER,
     ROOT_FILES,
-    fixed_part,
     is_markdown,
-    resolved_extra_paths,
 )
+from nacre.memory.extra_paths import resolved_extra_paths
 from nacre.memory.mounts import remote_file_system
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,8 @@ class WatchPlan:
 def watch_plan(workspace: Path, extra_paths: Sequence[str]) -> WatchPlan:
     """Which existing folders have to be watched for this workspace; links are not followed."""
     flat, deep = [workspace], []
-    for path in (workspace / MEMORY_FOLDER, *map(fixed_part, resolved_extra_paths(workspace, extra_paths))):
+    extra = [place.folder for place in resolved_extra_paths(workspace, extra_paths)]
+    for path in (workspace / MEMORY_FOLDER, *extra):
         if path.is_symlink() or not path.exists():
             continue
         if path.is_dir():

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from nacre.memory.discovery import Discovery, discover, fixed_part, resolved_extra_paths
+from nacre.memory.discovery import Discovery, discover
+from nacre.memory.errors import ReadRefused
+from nacre.memory.extra_paths import resolved_extra_paths
+from nacre.memory.reading import read_excerpt
 from tests.memory.doubles import workspace
 
 
@@ -57,11 +62,10 @@ def test_paths_are_normalised_once() -> None:
     """Blank paths are dropped, `notes` and `./notes` are one, order is kept."""
     root = Path("/w")
 
-    assert resolved_extra_paths(root, ["notes", "./notes", " ", "../x/", "/abs"]) == (
-        Path("/w/notes"),
-        Path("/x"),
-        Path("/abs"),
-    )
+    places = resolved_extra_paths(root, ["notes", "./notes", " ", "../x/", "/abs", "a/**/*.md"])
+
+    assert [str(place) for place in places] == ["/w/notes", "/x", "/abs", "/w/a/**/*.md"]
+    assert (places[-1].folder, places[-1].pattern) == (Path("/w/a"), ("**", "*.md"))
 
 
 def test_what_is_passed_over_is_listed_with_its_reason(tmp_path: Path) -> None:
@@ -74,7 +78,7 @@ def test_what_is_passed_over_is_listed_with_its_reason(tmp_path: Path) -> None:
     (root / "linked").symlink_to(tmp_path)
     os.mkfifo(root / "memory" / "pipe.md")
 
-    found = discover(root, ["gone", "linked", "x.txt", "none/*.md"])
+    found = discover(root, ["gone", "linked", "x.txt", "memory/none*.md", "nowhere/*.md", "linked/*.md"])
 
     assert _paths(found) == ["memory/a.md", "memory/b.md"]
     reasons = _reasons(found)
@@ -85,7 +89,9 @@ def test_what_is_passed_over_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert "folder of tools" in reasons["node_modules"]
     assert "regular" in reasons["pipe.md"]
     assert "Markdown" in reasons["x.txt"]
-    assert "matches nothing" in reasons["*.md"]
+    assert "matches nothing" in reasons["none*.md"]
+    assert reasons["nowhere"] == "missing"
+    assert not found.may_be_deleted("nowhere/was-here.md")
 
 
 def test_a_file_under_two_names_is_one_file(tmp_path: Path) -> None:
@@ -131,7 +137,91 @@ def test_an_unreadable_folder_keeps_what_was_indexed_from_it(tmp_path: Path) -> 
     assert found.may_be_deleted("memory/c.md")
 
 
-def test_the_fixed_part_of_a_pattern_is_the_folder_above_its_wildcard() -> None:
-    """That folder is what is watched and what contains the files."""
-    assert fixed_part(Path("/a/b/**/*.md")) == Path("/a/b")
-    assert fixed_part(Path("/a/b")) == Path("/a/b")
+@pytest.mark.parametrize(
+    ("pattern", "path", "covered"),
+    [
+        ("*.md", "a.md", True),
+        ("*.md", "sub/a.md", False),
+        ("*.md", ".hidden.md", False),
+        (".*.md", ".hidden.md", True),
+        ("**/*.md", "a.md", True),
+        ("**/*.md", "one/two/three/a.md", True),
+        ("**/*.md", "one/.hidden/a.md", False),
+        ("**/log?/*.md", "x/log1/a.md", True),
+        ("**/log?/*.md", "x/log/a.md", False),
+        ("proj*", "project/deep/down/a.md", True),
+        ("proj*", "other/project/a.md", False),
+        ("[ab]/*/x.md", "a/q/x.md", True),
+        ("[ab]/*/x.md", "c/q/x.md", False),
+    ],
+)
+def test_patterns_are_matched_as_a_shell_does(tmp_path: Path, pattern: str, path: str, covered: bool) -> None:
+    """Files and whole folders; what is found can also be read, and the folders on the way are looked into."""
+    root = workspace(tmp_path, {f"extra/{path}": "a", "MEMORY.md": "facts"})
+    (place,) = resolved_extra_paths(root, [f"extra/{pattern}"])
+
+    assert place.covers(root / "extra" / path) is covered
+    assert _paths(discover(root, [f"extra/{pattern}"])) == ["MEMORY.md", *([f"extra/{path}"] * covered)]
+    if covered:
+        assert read_excerpt(root, [f"extra/{pattern}"], f"extra/{path}").text == "a"
+    else:
+        with pytest.raises(ReadRefused):
+            read_excerpt(root, [f"extra/{pattern}"], f"extra/{path}")
+
+
+def test_a_pattern_follows_no_link(tmp_path: Path) -> None:
+    """Neither out of its folder nor in circles, of which a few would never end."""
+    root = workspace(tmp_path, {"extra/a.md": "a", "extra/sub/b.md": "b"})
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "secret.md").write_text("secret")
+    (root / "extra" / "out").symlink_to(tmp_path / "private")
+    for number in range(4):
+        (root / "extra" / f"circle{number}").symlink_to(root / "extra")
+
+    assert _paths(discover(root, ["extra/**/*.md"])) == ["extra/a.md", "extra/sub/b.md"]
+
+
+def test_folders_whose_names_look_like_patterns_are_folders(tmp_path: Path) -> None:
+    """Brackets in the name of the workspace or of an extra folder are no wildcards."""
+    home = tmp_path / "notes [max]"
+    home.mkdir()
+    root = workspace(home, {"[old] extra/a.md": "a", "plain/b.md": "b", "plain/[c].md": "c"})
+
+    found = discover(root, ["[old] extra", "plain/*.md"])
+
+    assert _paths(found) == ["[old] extra/a.md", "plain/[c].md", "plain/b.md"]
+    assert found.skipped == ()
+
+
+def test_a_name_that_is_no_unicode_is_told(tmp_path: Path) -> None:
+    """It cannot be stored or shown, and must not keep the others from being indexed."""
+    root = workspace(tmp_path, {"memory/a.md": "a"})
+    try:
+        Path(os.fsdecode(os.fsencode(root) + b"/memory/caf\xe9.md")).write_text("coffee")
+    except OSError:
+        pytest.skip("this file system takes Unicode names only")
+
+    found = discover(root)
+
+    assert _paths(found) == ["memory/a.md"]
+    (skipped,) = found.skipped
+    assert skipped.path.endswith("caf\\xe9.md")
+    assert "not Unicode" in skipped.reason
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="paths may not be as long elsewhere")
+def test_folders_may_be_nested_deeper_than_python_calls(tmp_path: Path) -> None:
+    """Hundreds of folders in each other are walked, not an error."""
+    root = workspace(tmp_path, {"memory/a.md": "a"})
+    depth = sys.getrecursionlimit() + 100
+    descriptor = os.open(root / "memory", os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("d", dir_fd=descriptor)
+        below = os.open("d", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(os.open("deep.md", os.O_CREAT, dir_fd=descriptor))
+    os.close(descriptor)
+
+    assert _paths(discover(root)) == ["memory/a.md", f"memory/{'d/' * depth}deep.md"]
+    subprocess.run(["rm", "-rf", str(root / "memory" / "d")], check=True)
