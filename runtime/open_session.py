@@ -24,6 +24,7 @@ from nacre.sessions.journal import Journal
 from nacre.sessions.messages import AssistantMessage, Message, UserMessage
 from nacre.sessions.origin import with_origin
 from nacre.sessions.overrides import with_model_override
+from nacre.sessions.pruned_view import PrunedView
 from nacre.sessions.succession import next_session
 from nacre.sessions.transcript import TranscriptItem
 
@@ -53,6 +54,7 @@ class OpenSession:
         self._index = index
         self._now = now
         self._notices = notices
+        self._pruned = PrunedView()
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -70,10 +72,15 @@ class OpenSession:
         return self.journal.branch()
 
     @property
-    def transcript(self) -> Sequence[TranscriptItem]:
-        """What a model is to see of the branch: its newest `history_turns`, or all of it."""
+    def unpruned(self) -> Sequence[TranscriptItem]:
+        """What the branch says: its newest `history_turns`, or all of it."""
         items = self.journal.transcript()
         return newest_turns(items, self.history_turns, is_compacted=self.compaction_count > 0)
+
+    @property
+    def transcript(self) -> Sequence[TranscriptItem]:
+        """What a model is sent of that."""
+        return self._pruned.of(self.unpruned, self.branch)
 
     @property
     def compaction_count(self) -> int:

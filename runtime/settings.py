@@ -19,6 +19,7 @@ from nacre.runtime.commands import RESET_TRIGGERS
 from nacre.runtime.compaction_settings import CompactionSettings
 from nacre.runtime.hook_settings import HooksSettings
 from nacre.runtime.maintenance_settings import MaintenanceSettings
+from nacre.runtime.pruning_settings import ContextPruningSettings
 from nacre.runtime.reset_settings import IdleMinutes, ResetByType, ResetSettings, channel_name, trigger_words
 from nacre.runtime.settings_section import SettingsSection as _Section
 from nacre.runtime.settings_values import count_or
@@ -85,6 +86,7 @@ class AgentSettings(_Section):
     """Longest that a model may take to begin its answer, before it is asked again or another is."""
     tool_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
     """Longest that one tool call may take."""
+    context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.model_construct)
     compaction: CompactionSettings = Field(default_factory=CompactionSettings.model_construct)
     memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)
 

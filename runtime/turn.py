@@ -19,6 +19,7 @@ from nacre.runtime.inbound_message import inbound_message
 from nacre.runtime.loop import Emit, run_loop
 from nacre.runtime.model import ModelRequest
 from nacre.runtime.open_session import OpenSession
+from nacre.runtime.session_pruning import prune
 from nacre.runtime.silence import is_silent, without_token
 from nacre.runtime.turn_parts import Prepared, TurnParts, prepare
 from nacre.sessions.messages import AssistantMessage, Message, ToolResultMessage, message_text
@@ -95,7 +96,8 @@ class TurnConversation:
         self._overflowed = False
 
     async def request(self) -> ModelRequest:
-        """The whole context, after the window has made room for it."""
+        """The whole context, after old tool results were pruned and the window has made room."""
+        await self._prune()
         await self._prepared.window.keep()
         if self._session.wants_recall:
             await recall(self._session, self._parts, self._emit)
@@ -105,6 +107,19 @@ class TurnConversation:
                 self._session.transcript, is_compacted=self._session.compaction_count > 0
             ),
             tools=self._prepared.specs,
+        )
+
+    async def _prune(self) -> None:
+        settings = self._parts.settings.agent.context_pruning
+        if settings.mode == "off":
+            return
+        window = self._prepared.window
+        await prune(
+            self._session,
+            settings=settings,
+            budget=window.budget,
+            tokens=(await window.measure()).tokens,
+            count_tokens=self._parts.count_tokens,
         )
 
     async def make_room(self, overflow: ContextOverflow) -> bool:

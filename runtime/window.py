@@ -82,6 +82,11 @@ class Window:
         self._tools = tools
         self._gave_up = False
 
+    @property
+    def budget(self) -> ContextBudget:
+        """The lines of this window."""
+        return self._parts.budget
+
     async def measure(self) -> ContextMeasure:
         """How full the window is: the provider's last usage, and an estimate for what followed.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from nacre.sessions.entries import Entry
 from nacre.sessions.messages import AssistantMessage, Image, Message, Text, Thinking, ToolCall
+from nacre.sessions.pruned_view import saved_tokens_since
 from nacre.sessions.transcript import TranscriptItem, last_compaction_place
 
 IMAGE_TOKENS = 1200
@@ -59,8 +60,8 @@ def measure_context(
 
     The newest usage counts that the provider gave for a whole answer after the latest compaction;
     whatever follows it is estimated. Usage from before a compaction speaks of a context that is
-    gone. Without usage everything is estimated and `overhead_tokens`, for the system prompt and the
-    tools, is added.
+    gone; what was pruned since the usage was reported is taken off it. Without usage everything is
+    estimated and `overhead_tokens`, for the system prompt and the tools, is added.
     """
     compacted_at = last_compaction_place(branch)
     after = branch if compacted_at is None else branch[compacted_at + 1 :]
@@ -72,7 +73,8 @@ def measure_context(
             and isinstance(message, AssistantMessage)
             and _trusted(message)
         ):
-            usage_tokens = message.usage.context_tokens if message.usage else 0
+            reported_tokens = message.usage.context_tokens if message.usage else 0
+            usage_tokens = max(0, reported_tokens - saved_tokens_since(branch, items[index].entry_id))
             trailing_tokens = _estimate(items[index + 1 :], count_tokens)
             return ContextMeasure(
                 tokens=usage_tokens + trailing_tokens,

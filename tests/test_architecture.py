@@ -74,6 +74,7 @@ LIBRARIES = {
         "runtime/maintenance_settings.py",
         "runtime/memory_tools.py",
         "runtime/reset_settings.py",
+        "runtime/pruning_settings.py",
         "runtime/settings.py",
         "runtime/compaction_settings.py",
         "runtime/settings_section.py",
