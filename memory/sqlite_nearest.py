@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from nacre.memory.sqlite_connection import Connection
 from nacre.memory.sqlite_reads import scope_condition
 from nacre.memory.store import Scope, Vector
-from nacre.memory.vector_math import VectorTable, code_of, is_zero, to_blob
+from nacre.memory.vector_math import VectorTable, code_of, is_zero, question_blob, question_code, to_blob
 
 if TYPE_CHECKING:
     from nacre.memory.vector_math import Places
@@ -52,16 +52,17 @@ class VectorReader:
 
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
-        blob = to_blob(vector)
+        self._questions += 1
+        in_place = self._answers_in_place(connection)
+        blob = question_blob(vector) if in_place else to_blob(vector)
         if is_zero(blob):
             return {}
         where, arguments = scope_condition(connection, scope)
         wanted = candidates_for(len(vector), limit)
-        self._questions += 1
-        if self._answers_in_place(connection):
+        if in_place:
             if _row_count(connection) <= self._exact_up_to:
                 wanted = self._exact_up_to
-            rows = _stored_coarse(connection, code_of(blob), wanted, where, arguments)
+            rows = _stored_coarse(connection, question_code(blob), wanted, where, arguments)
             return _best_pieces(_scored_in_place(connection, blob, "id", rows), limit)
         self._follow(connection, len(vector))
         allowed = {row[0] for row in connection.execute(where, arguments)} if where else None
@@ -72,10 +73,11 @@ class VectorReader:
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
         """The exact cosine of each chunk's best piece."""
-        blob = to_blob(vector)
+        in_place = self._answers_in_place(connection)
+        blob = question_blob(vector) if in_place else to_blob(vector)
         if is_zero(blob):
             return {}
-        if self._answers_in_place(connection):
+        if in_place:
             return _best_pieces(_scored_in_place(connection, blob, "chunk_id", chunk_ids), None)
         self._follow(connection, len(vector))
         return _best_pieces(self._scored(connection, blob, self._table.places_of(chunk_ids)), None)

@@ -1,4 +1,4 @@
-"""The only file that imports sqlite_vec: gives a connection the function `vec_distance_cosine`.
+"""The only file that knows sqlite_vec: gives a connection the function `vec_distance_cosine`.
 
 When the extension cannot be loaded, numpy stands in under the same name, with the same results, more slowly;
 the answer says which of the two it is and why.
@@ -7,6 +7,8 @@ the answer says which of the two it is and why.
 from __future__ import annotations
 
 import struct
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from nacre.memory.sqlite_connection import Connection, SqliteError
@@ -28,10 +30,7 @@ def add_vector_functions(
 
 def _load(connection: Connection, extension_path: str | None) -> str:
     try:
-        if extension_path is None:
-            import sqlite_vec
-
-            extension_path = sqlite_vec.loadable_path()
+        extension_path = extension_path or _packaged()
         connection.enable_load_extension(True)
         try:
             connection.load_extension(extension_path)
@@ -44,6 +43,15 @@ def _load(connection: Connection, extension_path: str | None) -> str:
     except (SqliteError, ImportError, OSError) as error:
         return f"sqlite-vec could not be loaded ({type(error).__name__}: {error})"
     return ""
+
+
+def _packaged() -> str:
+    """Where the installed package keeps the extension, as its `loadable_path()` says. To import it for that
+    would bring all of numpy along."""
+    package = find_spec("sqlite_vec")
+    if package is None or package.origin is None:
+        raise ImportError("the package sqlite-vec is not installed")
+    return str(Path(package.origin).with_name("vec0"))
 
 
 def _distance(*blobs: Any) -> float:

@@ -6,6 +6,8 @@ between vectors closely enough to choose candidates; who uses it scores them exa
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -36,6 +38,19 @@ def to_blob(vector: Sequence[float]) -> bytes:
         values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
         norm = float(np.linalg.norm(values))
     return bytes((values / norm if norm > 0 else values).astype("<f4").tobytes())
+
+
+def question_blob(vector: Sequence[float]) -> bytes:
+    """As `to_blob`, for one vector and without waiting for numpy's import."""
+    values = [number if math.isfinite(number) else 0.0 for number in vector]
+    norm = math.hypot(*values)
+    return struct.pack(f"<{len(values)}f", *(number / norm for number in values) if norm > 0 else values)
+
+
+def question_code(blob: bytes) -> bytes:
+    """As `code_of`, for one vector and without waiting for numpy's import."""
+    signs = "".join("1" if number > 0 else "0" for number in struct.unpack(f"<{len(blob) // 4}f", blob))
+    return int(signs.ljust(-(-len(signs) // 64) * 64, "0"), 2).to_bytes(-(-len(signs) // 64) * 8, "big")
 
 
 def is_zero(blob: bytes) -> bool:

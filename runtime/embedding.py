@@ -1,4 +1,4 @@
-"""Which embedder the settings ask for: decisions and thin construction. Loads nothing and asks nobody.
+"""Which embedder the settings ask for: decisions and thin construction. Asks nobody.
 
 Without a provider it is the model that arrives with the install, so that search by meaning needs neither
 key nor network. A provider that is named is used or failed, never replaced in silence.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.embedder import Embedder
 from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.minilm_ahead import AskedAhead
 from nacre.memory.embedding_jobs import JobRules
 from nacre.memory.settings import LocalSettings, MemorySearchSettings, at_home
 from nacre.runtime.embedding_providers import endpoint_for
@@ -40,12 +41,14 @@ def embedder_for(
     home: Path,
     models_folder: Path,
     budget: EmbeddingBudget | None = None,
+    question: str = "",
 ) -> Embedder | None:
     """The embedder that `memorySearch` asks for; `None` for the provider `none`.
 
     `providers` is `models.providers`. `memorySearch.remote` and `model` are the first provider's alone; a
     fallback has its own model, and its address and key from `models.providers`. `budget` counts the tokens
     that go to remote providers. Models are downloaded into `models_folder` unless the settings name another.
+    `question` is what will be asked, when that is known: the model that comes with Nacre begins with it.
 
     Raises:
         ConfigError: a provider is not known and has no address, or has no model.
@@ -55,7 +58,7 @@ def embedder_for(
         if name == "none":
             return None
         if name in LOCAL:
-            return _local(name, settings.local, home, models_folder)
+            return _local(name, settings.local, home, models_folder, question)
         if name == "sentence-transformers":
             return _sentence_transformer(settings.model)
         # a command that searches with the local model has no use for the rest
@@ -70,6 +73,8 @@ def embedder_for(
 
     name = provider_name(settings, providers, home)
     first = made(name, settings)
+    if first is None or settings.fallback.strip().lower() in ("", "none"):
+        return first
     second_settings = settings.model_copy(
         update={
             "provider": settings.fallback,
@@ -80,7 +85,7 @@ def embedder_for(
         }
     )
     fallback = provider_name(second_settings, providers, home) or "none"
-    if first is None or fallback == "none" or (fallback == name and name not in LOCAL):
+    if fallback == "none" or (fallback == name and name not in LOCAL):
         return first
     second = made(fallback, second_settings)
     if second is None or second.fingerprint == first.fingerprint:
@@ -109,10 +114,10 @@ def provider_name(
     )
 
 
-def _local(name: str, settings: LocalSettings, home: Path, models_folder: Path) -> Embedder:
+def _local(name: str, settings: LocalSettings, home: Path, models_folder: Path, question: str) -> Embedder:
     source = (settings.model_path or "").strip() or (DEFAULT_GGUF if name == "gguf" else "")
     if not source or (not name and not _is_file(source, home)):
-        return MiniLmEmbedder()
+        return AskedAhead(question) if question else MiniLmEmbedder()
     # a command that searches with the model that comes with Nacre has no use for these
     from nacre.memory.embedders.gguf import FileOnDisk, GgufEmbedder
     from nacre.runtime.model_download import RemoteModelFile

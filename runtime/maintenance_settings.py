@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter
+from pydantic import BeforeValidator, Field
 
 from nacre.runtime.settings_section import SettingsSection
+from nacre.runtime.settings_values import BYTES
 from nacre.sessions.maintenance import MaintenanceLimits
 
-_BYTES = TypeAdapter(ByteSize)
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 
@@ -43,7 +43,7 @@ def _bytes(value: object) -> object:
         return None
     if isinstance(value, bool):
         raise ValueError("true is no number of bytes; write one like '500mb', or false for no limit")
-    return int(_BYTES.validate_python(value)) or None
+    return int(BYTES.validate_python(value)) or None
 
 
 Duration: TypeAlias = Annotated[str | Literal[False], BeforeValidator(_duration)]

@@ -2,90 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from nacre.memory.engine import MemoryEngine
-from nacre.memory.errors import IndexClosed
-from nacre.memory.indexing import IndexPlan
-from nacre.memory.records import MemoryStatus, SyncProgress, SyncReport
 from nacre.memory.settings import at_home, index_path
-from nacre.memory.syncing import Syncing
 from nacre.runtime.clock import Clock
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.embedding import embedder_for
-from nacre.runtime.fallback_embedder import FallbackEmbedder
 
 if TYPE_CHECKING:
+    from nacre.memory.engine import MemoryEngine
     from nacre.memory.transcripts import TranscriptSource
     from nacre.runtime.embedding_budget import EmbeddingBudget
 
 
-class AgentMemory(MemoryEngine):
-    """The engine of an agent: it owns its embedder, and follows it when a fallback takes over."""
-
-    def __init__(self, plan: IndexPlan, syncing: Syncing, now: Callable[[], datetime]) -> None:
-        super().__init__(plan, syncing, now)
-        self._embedder = plan.embedder
-        self._switch: asyncio.Task[SyncReport] | None = None
-        if isinstance(self._embedder, FallbackEmbedder):
-            self._embedder.on_switch = self._switched
-
-    async def sync(
-        self,
-        *,
-        reason: str,
-        force: bool = False,
-        progress: Callable[[SyncProgress], None] | None = None,
-    ) -> SyncReport:
-        """As the engine's; when the first embedder fails meanwhile, the vectors are the fallback's.
-
-        Raises:
-            IndexBusy, IndexUnusable: the index cannot be written now, or at all.
-        """
-        report = await super().sync(reason=reason, force=force, progress=progress)
-        if self._switch is None or self._switch.done():
-            return report
-        try:
-            followed = await asyncio.shield(self._switch)
-        except IndexClosed:
-            return report
-        return replace(
-            report,
-            embedded=report.embedded + followed.embedded,
-            reused_vectors=report.reused_vectors + followed.reused_vectors,
-            refused_texts=report.refused_texts + followed.refused_texts,
-            pending_vectors=followed.pending_vectors,
-            problem=followed.problem,
-            elapsed_seconds=report.elapsed_seconds + followed.elapsed_seconds,
-        )
-
-    async def status(self, *, deep: bool = False) -> MemoryStatus:
-        """As the engine's, with the reason why a fallback makes the embeddings."""
-        status = await super().status(deep=deep)
-        reason = self._embedder.reason if isinstance(self._embedder, FallbackEmbedder) else ""
-        if not reason or reason in status.last_sync_problem:
-            return status
-        return replace(status, last_sync_problem=f"{status.last_sync_problem} {reason}".strip())
-
-    async def close(self) -> None:
-        """Closes the engine, then the embedder."""
-        await super().close()
-        if self._switch is not None:
-            await asyncio.gather(self._switch, return_exceptions=True)
-        if self._embedder is not None:
-            await self._embedder.close()
-
-    def _switched(self) -> None:
-        """New vectors for everything: a pass over files marks the index, one over vectors fills it."""
-        self._switch = asyncio.create_task(super().sync(reason="fallback"), name="memory-fallback")
-
-
-async def open_memory(config: Config, now: Clock) -> MemoryEngine | None:
+async def open_memory(config: Config, now: Clock, *, question: str = "") -> MemoryEngine | None:
     """The engine over this agent's notes, or `None` when memory search is switched off.
+
+    `question` is what will be searched for, when that is known: its vector is on its way meanwhile.
 
     Raises:
         ConfigError: the settings ask for an embedder that there cannot be.
@@ -94,23 +27,33 @@ async def open_memory(config: Config, now: Clock) -> MemoryEngine | None:
     settings = config.settings.agent.memory_search
     if not settings.enabled:
         return None
-    return await AgentMemory.open(
-        workspace=config.workspace,
-        index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
-        settings=settings.model_copy(
-            update={"extra_paths": tuple(at_home(path, config.home) for path in settings.extra_paths)}
-        ),
-        embedder=embedder_for(
-            settings,
-            config.settings.models.providers,
-            now_seconds=lambda: now().timestamp(),
-            home=config.home,
-            models_folder=config.state_dir / "models",
-            budget=_budget(config, now),
-        ),
-        now=now,
-        transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
+    embedder = embedder_for(
+        settings,
+        config.settings.models.providers,
+        now_seconds=lambda: now().timestamp(),
+        home=config.home,
+        models_folder=config.state_dir / "models",
+        budget=_budget(config, now),
+        question=question,
     )
+    # while the question is being embedded
+    from nacre.runtime.agent_memory import AgentMemory
+
+    try:
+        return await AgentMemory.open(
+            workspace=config.workspace,
+            index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
+            settings=settings.model_copy(
+                update={"extra_paths": tuple(at_home(path, config.home) for path in settings.extra_paths)}
+            ),
+            embedder=embedder,
+            now=now,
+            transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
+        )
+    except BaseException:
+        if embedder is not None:
+            await embedder.close()
+        raise
 
 
 def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:

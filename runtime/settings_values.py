@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import BeforeValidator, ByteSize, ConfigDict, TypeAdapter, ValidationError
 
-_BYTES = TypeAdapter(ByteSize, config=ConfigDict(defer_build=True))
+BYTES = TypeAdapter(ByteSize, config=ConfigDict(defer_build=True))
+"""Reads a number of bytes, also as `"2mb"`."""
 
 
 def count_or(default: int) -> BeforeValidator:
@@ -25,7 +26,7 @@ def bytes_or(default: int) -> BeforeValidator:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             return default
         try:
-            return max(0, int(_BYTES.validate_python(value)))
+            return max(0, int(BYTES.validate_python(value)))
         except ValidationError:
             return default
 

@@ -21,7 +21,7 @@ from tests.house_rules import Source
 
 CLOCK = ("runtime/clock.py",)
 ENVIRONMENT = {
-    "memory/embedders/minilm.py": "onnxruntime's telemetry is switched off through the environment only",
+    "memory/embedders/minilm_model.py": "onnxruntime's telemetry has no other switch",
     "runtime/config.py": "the settings' environment variables",
     "runtime/models/litellm_loading.py": "litellm reads its switches from the environment on import",
     "runtime/tokenizer.py": "tiktoken takes the folder of its tables from the environment only",
@@ -61,8 +61,8 @@ LIBRARIES = {
     "httpx": ("runtime/model_download.py", "runtime/models/embedding_connection.py"),
     "litellm": ("runtime/models/litellm_loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
-    "numpy": ("memory/embedders/minilm.py", "memory/vector_math.py"),
-    "onnxruntime": ("memory/embedders/minilm.py",),
+    "numpy": ("memory/embedders/minilm_model.py", "memory/vector_math.py"),
+    "onnxruntime": ("memory/embedders/minilm_model.py",),
     "prompt_toolkit": ("runtime/cli/*",),
     "pydantic": (
         "memory/settings.py",
@@ -84,10 +84,9 @@ LIBRARIES = {
     "pyjson5": ("runtime/config.py", "sessions/index.py"),
     "rich": ("runtime/cli/*",),
     "sentence_transformers": ("memory/embedders/sentence_transformer.py",),
-    "sqlite_vec": ("memory/vector_extension.py",),
     "tenacity": ("runtime/retry.py",),
     "tiktoken": ("runtime/tokenizer.py",),
-    "tokenizers": ("memory/embedders/minilm.py",),
+    "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/clock.py",),
     "watchfiles": ("memory/watcher.py",),
 }

@@ -1,31 +1,21 @@
-"""The embedding model that arrives with the install: all-MiniLM-L6-v2, int8, on one processor thread. Edge.
+"""The embedder that arrives with the install: all-MiniLM-L6-v2, int8, on one processor thread.
 
-The only file that imports onnxruntime and tokenizers, and only on first use. Never touches the network.
 English; other Latin scripts half-way; `reads` says so, and ranking then leans on words.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from nacre.memory.embedder import EmbeddingFailed
+from nacre.memory.embedders.minilm_model import MAX_INPUT_TOKENS, MODEL_FOLDER, MiniLm
 
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
-    from tokenizers import Tokenizer
-
-MODEL_FOLDER = Path(__file__).parent / "all-MiniLM-L6-v2"
 VECTORS = "all-MiniLM-L6-v2-int8-3c8cc8f22f1a"
 """Names the vectors, not the files: another layout of the same model keeps it and every index stays good."""
-MAX_INPUT_TOKENS = 256
 PIECE_TOKENS = 100
-_PADDING, _UNKNOWN, _FIRST, _LAST, _MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 _LAST_LATIN = "\u024f"
 
 
@@ -42,7 +32,7 @@ class MiniLmEmbedder:
     def __init__(self, folder: Path = MODEL_FOLDER) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._loaded: tuple[Tokenizer, InferenceSession] | None = None
+        self._model: MiniLm | None = None
 
     def reads(self, text: str) -> float:
         """The share of Latin letters among the letters of `text`; 1 when there are none."""
@@ -65,59 +55,20 @@ class MiniLmEmbedder:
 
     def _unload(self) -> None:
         with self._lock:
-            self._loaded = None
+            self._model = None
 
     def _embed(self, text: str) -> Sequence[float]:
-        import numpy
-
         with self._lock:
-            tokenizer, session = self._loaded or self._load()
-            # One text at a time: int8 scales depend on what is in a batch, and padding would change vectors.
-            ids = numpy.array([tokenizer.encode(text).ids], dtype=numpy.int64)
-            output: Any = session.run(None, {"input_ids": ids, "attention_mask": numpy.ones_like(ids)})[0]
-        vector: list[float] = output[0].tolist()
-        return vector
+            model = self._model or self._load()
+            return model.vector(text)
 
-    def _load(self) -> tuple[Tokenizer, InferenceSession]:
-        # Builds for Linux and macOS report to their maker unless told otherwise before the library is loaded.
-        os.environ.update(ORT_DISABLE_TELEMETRY="1", ORT_TELEMETRY_DISABLED="1")
+    def _load(self) -> MiniLm:
         try:
-            # Side by side: a session is opened without Python's lock, a vocabulary is read with it.
-            with ThreadPoolExecutor(1, "memory-model") as aside:
-                session = aside.submit(_session, self._folder)
-                self._loaded = (_tokenizer(self._folder), session.result())
+            self._model = MiniLm(self._folder, many=True)
         # onnxruntime and tokenizers raise bare Exceptions of their own.
         except Exception as error:
             raise EmbeddingFailed(
                 f"The local embedding model in {self._folder} could not be loaded ({error}). "
                 "Reinstall nacre, or set memorySearch.provider to another provider."
             ) from error
-        return self._loaded
-
-
-def _session(folder: Path) -> InferenceSession:
-    from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
-
-    options = SessionOptions()
-    # More threads on two shared cores made it slower.
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    # The graph was rewritten before it was shipped (benchmarks/settle_minilm.py).
-    options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
-    return InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
-
-
-def _tokenizer(folder: Path) -> Tokenizer:
-    """What the model's own `tokenizer.json` says, around a vocabulary that loads in half the time."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    tokenizer = Tokenizer(models.WordPiece.from_file(str(folder / "vocab.txt"), unk_token=_UNKNOWN))
-    tokenizer.add_special_tokens([_PADDING, _UNKNOWN, _FIRST, _LAST, _MASK])
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    ends = [(token, tokenizer.token_to_id(token)) for token in (_FIRST, _LAST)]
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{_FIRST} $A {_LAST}", special_tokens=ends
-    )
-    tokenizer.enable_truncation(MAX_INPUT_TOKENS)
-    return tokenizer
+        return self._model

@@ -110,7 +110,7 @@ def search(
         _print_lines(invocation, search_lines(report))
         return 0
 
-    return _with_engine(context, "search", work)
+    return _with_engine(context, "search", work, question=query)
 
 
 @command.command("get")
@@ -139,7 +139,7 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
     return _with_engine(context, "get", work)
 
 
-def _with_engine(context: click.Context, name: str, work: Work) -> int:
+def _with_engine(context: click.Context, name: str, work: Work, *, question: str = "") -> int:
     """Opens the index, does the work, closes; failures are sentences and exit code 1."""
     from nacre.memory.errors import MemoryIndexError
     from nacre.runtime.cli.screen import screen_on
@@ -147,19 +147,19 @@ def _with_engine(context: click.Context, name: str, work: Work) -> int:
 
     invocation = begin(context)
     try:
-        return run_until_signal(_opened(invocation, work))
+        return run_until_signal(_opened(invocation, work, question))
     except MemoryIndexError as error:
         screen_on(sys.stderr, invocation.environment).line(f"Memory {name} failed: {error}", "error")
         return 1
 
 
-async def _opened(invocation: Invocation, work: Work) -> int:
+async def _opened(invocation: Invocation, work: Work, question: str) -> int:
     from nacre.runtime.cli.screen import screen_on
     from nacre.runtime.clock import owner_zone, system_clock
     from nacre.runtime.open_memory import open_memory
 
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
-    engine = await open_memory(invocation.config, system_clock(zone))
+    engine = await open_memory(invocation.config, system_clock(zone), question=question)
     if engine is None:
         screen_on(sys.stderr, invocation.environment).line(
             "Memory search is switched off. Set agents.defaults.memorySearch.enabled to true to use it.",

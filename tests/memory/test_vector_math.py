@@ -13,7 +13,15 @@ from nacre.memory.sqlite_nearest import RESIDENT_BYTES, VectorReader
 from nacre.memory.sqlite_store import SqliteStore
 from nacre.memory.store import Piece
 from nacre.memory.vector_extension import add_vector_functions
-from nacre.memory.vector_math import VectorTable, code_of, cosine_distance, is_zero, to_blob
+from nacre.memory.vector_math import (
+    VectorTable,
+    code_of,
+    cosine_distance,
+    is_zero,
+    question_blob,
+    question_code,
+    to_blob,
+)
 from tests.memory.store_contract import MEMORY, chunk, indexed
 
 CHUNKS = 2_500
@@ -82,6 +90,19 @@ def test_a_table_finds_its_own_rows_and_keeps_to_allowed_chunks(dimensions: int,
     assert len(near(3, 10_000)) == 3_000
     assert table.keys(table.coarse(b"\0" * 8, 5)) == []
     assert sorted(table.keys(table.places_of([3, 99]))) == [[at, 3, at + 1] for at in range(3, 3_000, 7)]
+
+
+@pytest.mark.parametrize("dimensions", [3, 64, 384, 1000])
+def test_a_question_is_prepared_without_numpy_as_with_it(dimensions: int) -> None:
+    """The first question of a process has the same bytes and the same code as any later one."""
+    vector = np.random.default_rng(dimensions).standard_normal(dimensions).tolist()
+    vector[1] = math.nan
+
+    plain, blob = question_blob(vector), to_blob(vector)
+
+    assert np.frombuffer(plain, "<f4") == pytest.approx(np.frombuffer(blob, "<f4"), abs=1e-7)
+    assert question_code(blob) == code_of(blob)
+    assert is_zero(question_blob([0.0, math.inf]))
 
 
 def test_a_table_that_outgrows_its_memory_keeps_the_codes() -> None:

@@ -1,0 +1,79 @@
+"""A question that is embedded in a process of its own while the rest of a command is loading."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.memory.embedders.minilm_ahead import AskedAhead
+
+QUESTION = "Where do we keep the boat?"
+HANGS = "import threading; threading.Event().wait()"
+LEAN = f"""
+import asyncio, sys
+from nacre.memory.embedders.minilm_ahead import AskedAhead
+
+async def main():
+    embedder = AskedAhead({QUESTION!r})
+    vector = await embedder.embed_query({QUESTION!r})
+    await embedder.close()
+    print(len(vector), sorted({{"numpy", "onnxruntime", "tokenizers"}} & set(sys.modules)))
+
+asyncio.run(main())
+"""
+
+
+async def _vector(embedder: MiniLmEmbedder, question: str) -> list[float]:
+    vector = list(await embedder.embed_query(question))
+    await embedder.close()
+    return vector
+
+
+async def test_the_vector_is_the_one_that_the_embedder_itself_makes() -> None:
+    """It makes no difference to the index where a question was embedded, however it is spaced."""
+    ahead = AskedAhead(f"  {QUESTION}\n")
+
+    assert (ahead.provider, ahead.model, ahead.fingerprint) == (
+        MiniLmEmbedder.provider,
+        MiniLmEmbedder.model,
+        MiniLmEmbedder.fingerprint,
+    )
+    assert await _vector(ahead, QUESTION) == pytest.approx(
+        await _vector(MiniLmEmbedder(), QUESTION), abs=1e-6
+    )
+
+
+def test_the_model_is_not_loaded_here_as_well() -> None:
+    """The process that asks imports none of the libraries that the model needs."""
+    run = subprocess.run([sys.executable, "-c", LEAN], capture_output=True, text=True, timeout=60, check=True)
+
+    assert run.stdout == "384 []\n"
+
+
+@pytest.mark.parametrize(
+    "program", ["raise SystemExit(3)", "print(123)", "import sys; sys.stdin.close()", "not Python"]
+)
+async def test_a_process_that_fails_costs_nothing_but_time(program: str) -> None:
+    """The question gets its vector here, and so does every other question."""
+    expected = await _vector(MiniLmEmbedder(), QUESTION)
+    ahead = AskedAhead(QUESTION, program=program)
+
+    assert list(await ahead.embed_query(QUESTION)) == expected
+    assert list(await ahead.embed_query(QUESTION)) == expected
+    assert list(await ahead.embed_query("Walnuts.")) != expected
+    await ahead.close()
+
+
+async def test_closing_ends_a_process_that_hangs() -> None:
+    """Whoever waits for it gets the vector made here, and no process stays behind."""
+    ahead = AskedAhead(QUESTION, program=HANGS)
+    waiting = asyncio.create_task(ahead.embed_query(QUESTION))
+    await asyncio.wait({waiting}, timeout=0)
+
+    async with asyncio.timeout(30):
+        await ahead.close()
+        assert len(await waiting) == 384
