@@ -18,10 +18,12 @@ from nacre.runtime.branch_points import (
     rewound_text,
 )
 from nacre.runtime.flush_records import FLUSH_ENTRY
-from nacre.runtime.open_session import OpenSession
+from nacre.runtime.journals import Journals
+from nacre.runtime.open_session import SESSION_ENTRY, OpenSession, begun_private
 from nacre.sessions.entries import MessageEntry
 from nacre.sessions.file_operations import file_operations
 from nacre.sessions.index import SessionIndex, SessionRecord
+from nacre.sessions.journal import Journal
 from nacre.sessions.messages import Message, ToolResultMessage
 from nacre.sessions.succession import next_session
 from nacre.sessions.whole_results import WholeResults
@@ -69,6 +71,7 @@ async def fork(
     rest: str,
     *,
     index: SessionIndex,
+    journals: Journals,
     new_session_id: str,
     now: datetime,
     save_notes: SaveNotes,
@@ -94,6 +97,7 @@ async def fork(
     # The files first: should the index refuse, the session that is there goes on.
     await session.journal.fork(path, session_id=new_session_id, leaf_id=place.entry_id)
     await WholeResults(session.journal.path).copy_to(path)
+    await _tell_whose_it_is(await journals.open(path, session_id=new_session_id), session)
     await index.update(session.key, forked)
     text = (
         f"🍴 This chat goes on in the new session {new_session_id}. "
@@ -116,6 +120,14 @@ async def label(session: OpenSession, rest: str) -> str:
     await journal.append_label(place_id, name)
     moved = " It named another place before." if before_id is not None else ""
     return f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}"
+
+
+async def _tell_whose_it_is(forked: Journal, session: OpenSession) -> None:
+    """A fork from before the entry that tells whose the session is must not become somebody else's."""
+    if begun_private(forked) is None:
+        is_private = begun_private(session.journal) is True
+        data = {"key": session.key, "chatKind": session.policy.chat_kind, "private": is_private}
+        await forked.append_custom(SESSION_ENTRY, data)
 
 
 def _without_usage(record: SessionRecord, compaction_count: int) -> SessionRecord:

@@ -70,7 +70,13 @@ async def _branch(
     if command.name == "rewind":
         return _said(session, await rewind(session, rest, index=index, now=now, save_notes=save_notes))
     text, session_id = await fork(
-        session, rest, index=index, new_session_id=parts.new_id(), now=now, save_notes=save_notes
+        session,
+        rest,
+        index=index,
+        journals=parts.journals,
+        new_session_id=parts.new_id(),
+        now=now,
+        save_notes=save_notes,
     )
     return replace(_said(session, text), session_id=session_id)
 

@@ -254,7 +254,7 @@ async def open_session(
             "of what was said before, only the notes are left.",
         )
     policy = route.policy
-    in_private = begun_private(journal.entries)
+    in_private = begun_private(journal)
     if in_private and not policy.is_private:
         record, journal = await opened(fresh=True)
         in_private = None
@@ -269,13 +269,13 @@ async def open_session(
     )
 
 
-def begun_private(entries: Sequence[Entry]) -> bool | None:
+def begun_private(journal: Journal) -> bool | None:
     """Whether a session was begun by its owner in private; `None` when it does not say."""
-    for entry in entries:
-        if isinstance(entry, CustomEntry) and entry.custom_type == SESSION_ENTRY:
-            told = entry.data.get("private") if isinstance(entry.data, dict) else None
-            if isinstance(told, bool):
-                return told
+    for entry in journal.customs(SESSION_ENTRY):
+        data = entry.data if isinstance(entry, CustomEntry) else None
+        told = data.get("private") if isinstance(data, dict) else None
+        if isinstance(told, bool):
+            return told
     return None
 
 

@@ -60,7 +60,7 @@ async def ended_session(
     if not path.is_file():
         return None
     journal = await journals.open(path, session_id=ended.session_id)
-    private = begun_private(journal.entries) is True
+    private = begun_private(journal) is True
     policy = ChatPolicy(
         chat_kind="direct" if private else "group", is_owner=private, session_key_is_private=private
     )

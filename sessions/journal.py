@@ -112,6 +112,10 @@ class Journal:
         """How many compactions the branch has."""
         return self._file.tree.compaction_count
 
+    def customs(self, custom_type: str) -> Sequence[Entry]:
+        """The custom entries of one type in file order, on every branch."""
+        return self._file.tree.customs(custom_type)
+
     def label(self, entry_id: str) -> str | None:
         """The name that was last given to an entry, if it was not taken away again."""
         return self._file.tree.label(entry_id)

@@ -5,7 +5,7 @@ A parent is always an entry that was added before, so no chain of parents can be
 
 from __future__ import annotations
 
-from nacre.sessions.entries import CompactionEntry, Entry, LabelEntry
+from nacre.sessions.entries import CompactionEntry, CustomEntry, Entry, LabelEntry
 from nacre.sessions.entry_run import EntryRun
 
 
@@ -20,6 +20,7 @@ class EntryTree:
         self._grown: list[Entry] = []
         self._by_id: dict[str, Entry] = {}
         self._labels: dict[str, str] = {}
+        self._customs: dict[str, list[Entry]] = {}
         self._path: list[Entry] = []
         self._compactions = 0
 
@@ -47,6 +48,11 @@ class EntryTree:
         self._walk()
         return self._compactions
 
+    def customs(self, custom_type: str) -> EntryRun:
+        """The custom entries of one type in file order, on all branches."""
+        found = self._customs.get(custom_type, [])
+        return EntryRun(found, len(found))
+
     def label(self, entry_id: str) -> str | None:
         """The name that was last given to an entry, if it was not taken away again."""
         return self._labels.get(entry_id)
@@ -61,6 +67,8 @@ class EntryTree:
             self._lengthen(entry)
         self._grown.append(entry)
         self._by_id[entry.id] = entry
+        if isinstance(entry, CustomEntry):
+            self._customs.setdefault(entry.custom_type, []).append(entry)
         if isinstance(entry, LabelEntry):
             self._labels.pop(entry.target_id, None)
             if entry.label:

@@ -9,7 +9,7 @@ from nacre import Agent
 from nacre.runtime.testing import Clock, ScriptedModel, calls, says
 from nacre.sessions.messages import message_text
 from nacre.sessions.whole_results import WholeResults
-from tests.runtime.agents import START, TODAY, opened, said, transcript_file
+from tests.runtime.agents import START, TODAY, entries, opened, said, transcript_file
 
 QUIET = says("NO_REPLY", purpose="flush")
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club", "is_owner": False, "sender_id": "eve"}
@@ -167,6 +167,26 @@ async def test_a_fork_can_page_through_the_results_it_took_along(tmp_path: Path)
     assert forked is not None
     assert await WholeResults(folder / f"{forked.session_id}.jsonl").read("r1") == "all of it"
     assert await WholeResults(folder / f"{first.session_id}.jsonl").read("r1") == "all of it"
+
+
+async def test_a_fork_stays_whose_the_session_was(tmp_path: Path) -> None:
+    """Also where the entry that tells it stands behind the place that the fork begins at."""
+    async with opened(tmp_path, ScriptedModel(says("Roses."))) as agent:
+        await told(agent, "Plan the garden")
+    file = transcript_file(tmp_path)
+    header, own, asked, *others = entries(file)
+    asked["parentId"] = None
+    own["parentId"] = others[-1]["id"]
+    lines = [header, asked, *others, own]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+    async with opened(tmp_path, ScriptedModel(QUIET), ids="later-") as agent:
+        forked = await agent.respond(said("/fork 1"))
+
+    assert forked is not None
+    begun = entries(file.with_name(f"{forked.session_id}.jsonl"))[1:]
+    assert [entry["customType"] for entry in begun] == ["nacre.session"]
+    assert begun[0]["data"]["private"] is True
 
 
 async def test_a_named_place_is_found_again(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> N
     assert journal.leaf_id == ids[3]
     left = await journal.rewind(ids[0])
     assert journal.leaf_id == left.id
+    assert (journal.customs("nacre.rewind"), journal.customs("other") == ()) == ((left,), True)
     deep = await journal.append_message(user("deep"))
     await journal.rewind(ids[0])
     other = await journal.append_message(user("other"))
