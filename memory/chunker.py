@@ -94,11 +94,17 @@ def decode_markdown(raw: bytes) -> list[str]:
         text = raw.decode("utf-16", errors="replace")
     else:
         text = raw.decode("utf-8-sig", errors="replace")
-    if "\x00" in text:
-        text = text.replace("\x00", "\ufffd")
+    text = storable(text)
     if "\r" in text:
         text = text.replace("\r\n", "\n")
     return text.split("\n")
+
+
+def storable(text: str) -> str:
+    """The text without what no database takes: NUL and halves of characters, which JSON may hold."""
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\x00", "\ufffd")
 
 
 def day_in_path(path: str) -> date | None:

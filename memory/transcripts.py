@@ -7,15 +7,18 @@ session is deleted. Line numbers of chunks point into the transcript file.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Protocol
 
-from nacre.memory.chunker import ChunkSizes, Document, chunk_document
+from nacre.memory.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.lexical import lexical_fields
 from nacre.memory.settings import SessionSyncSettings
 from nacre.memory.store import FileState, IndexedFile, Store
+
+log = logging.getLogger(__name__)
 
 PREFIX = "sessions/"
 
@@ -91,7 +94,7 @@ async def sync_transcripts(
         state = stored.get(PREFIX + info.name)
         if not force and not is_due(info, state, settings):
             continue
-        text = await source.text(info.name)
+        text = await _text(source, info.name)
         if text is None:
             unread.add(PREFIX + info.name)
             continue
@@ -105,6 +108,14 @@ async def sync_transcripts(
     return TranscriptOutcome(
         indexed_files=files, removed_files=len(gone), indexed_chunks=chunks, unread=frozenset(unread)
     )
+
+
+async def _text(source: TranscriptSource, name: str) -> TranscriptText | None:
+    try:
+        return await source.text(name)
+    except OSError as error:
+        log.warning("the transcript %s cannot be read and stays as it was indexed: %s", name, error)
+        return None
 
 
 def deleted_transcripts(infos: Sequence[TranscriptInfo], stored: Iterable[str]) -> list[str]:
@@ -140,7 +151,8 @@ def _growth(info: TranscriptInfo, state: FileState | None) -> tuple[int, int]:
 
 def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkSizes) -> IndexedFile:
     """Chunks of a transcript with line numbers of its file. `state.inode` holds the number of messages."""
-    document = Document(source="sessions", path=PREFIX + info.name, lines=text.lines, day=None)
+    lines = [storable(line) for line in text.lines]
+    document = Document(source="sessions", path=PREFIX + info.name, lines=lines, day=None)
     chunks = [
         replace(
             chunk,
@@ -151,7 +163,7 @@ def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkS
         )
         for chunk in chunk_document(document, sizes)
     ]
-    digest = hashlib.sha256("\n".join(text.lines).encode("utf-8", "replace")).hexdigest()
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     state = FileState(
         source="sessions",
         path=PREFIX + info.name,

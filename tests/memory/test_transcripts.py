@@ -11,7 +11,7 @@ import pytest
 
 from nacre.memory.settings import SessionSyncSettings
 from nacre.memory.transcripts import TranscriptInfo, TranscriptText, is_due
-from tests.memory.doubles import open_engine, workspace
+from tests.memory.doubles import WordEmbedder, open_engine, workspace
 
 OPTED_IN: dict[str, Any] = {
     "sources": ["memory", "sessions"],
@@ -27,6 +27,7 @@ class Transcripts:
         self.said = said
         self.broken = False
         self.unreadable: set[str] = set()
+        self.failing: set[str] = set()
         self.ended: set[str] = set()
 
     async def transcripts(self) -> Sequence[TranscriptInfo]:
@@ -46,6 +47,8 @@ class Transcripts:
 
     async def text(self, name: str) -> TranscriptText | None:
         """What one of them says."""
+        if name in self.failing:
+            raise OSError("a bad block")
         if name in self.unreadable:
             return None
         lines = self.said[name]
@@ -153,6 +156,39 @@ async def test_what_could_not_be_read_is_cut_anew_when_it_can_be(tmp_path: Path)
 
     assert (await finer.status()).chunks > 2 * whole
     await finer.close()
+
+
+async def test_a_transcript_with_broken_characters_is_indexed(tmp_path: Path) -> None:
+    """Halves of characters and NULs, which JSON can hold, neither stop the sync nor hide the words beside."""
+    workspace(tmp_path, {})
+    said = Transcripts(
+        {"s1.jsonl": ["User: \ud800 zebra \x00 and \ud83d\ude00"], "s2.jsonl": ["User: giraffe"]}
+    )
+    engine = await open_engine(tmp_path, OPTED_IN, transcripts=said, embedder=WordEmbedder())
+
+    report = await engine.sync(reason="cli")
+
+    assert (report.indexed_files, report.embedded, report.problem) == (2, 2, "")
+    (hit,) = (await engine.search("zebra", min_score=0.2)).hits
+    assert hit.snippet == "User: \ufffd zebra \ufffd and 😀"
+    assert (await engine.sync(reason="cli")).indexed_files == 0
+    await engine.close()
+
+
+async def test_one_transcript_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    """An error of the file system while reading one is told in the log, and it is read again later."""
+    workspace(tmp_path, {})
+    said = Transcripts({"s1.jsonl": ["User: zebra"], "s2.jsonl": ["User: giraffe"]})
+    said.failing = {"s1.jsonl"}
+    engine = await open_engine(tmp_path, OPTED_IN, transcripts=said)
+
+    first = await engine.sync(reason="cli")
+    said.failing = set()
+    second = await engine.sync(reason="cli")
+
+    assert (first.indexed_files, second.indexed_files) == (1, 1)
+    assert len((await engine.search("zebra", min_score=0)).hits) == 1
+    await engine.close()
 
 
 async def test_status_counts_what_the_next_sync_would_do_to_transcripts(tmp_path: Path) -> None:
