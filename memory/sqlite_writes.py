@@ -14,6 +14,10 @@ from nacre.memory.store import FileState, IndexedFile
 MERGE_PAGES = 1_000
 """Pages that one step of a merge writes: some milliseconds of the write lock."""
 
+LONGEST_PASS_NS = 600 * 1_000_000_000
+"""What was read later than this after a file that is stored now was read by a clock that has been set back;
+without a bound such a file would not be followed until the clock has caught up."""
+
 _INSERT_CHUNK = """
 INSERT INTO chunks (id, file_id, ordinal, start_line, end_line, heading_path, day, content_hash, text)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -41,8 +45,9 @@ def replace_files(connection: Connection, files: Sequence[IndexedFile]) -> None:
     for file in files:
         state = file.state
         newer = connection.execute(
-            "SELECT 1 FROM files WHERE source = ? AND path = ? AND (read_at_ns, mtime_ns) > (?, ?)",
-            (state.source, state.path, state.read_at_ns, state.mtime_ns),
+            "SELECT 1 FROM files WHERE source = ? AND path = ? AND (read_at_ns, mtime_ns) > (?, ?)"
+            " AND read_at_ns <= ?",
+            (state.source, state.path, state.read_at_ns, state.mtime_ns, _believable(state)),
         ).get
         if newer:
             continue
@@ -72,11 +77,11 @@ def touch_files(connection: Connection, states: Sequence[FileState]) -> None:
     """Stores new stat values of files whose stored content is still the one that was read."""
     connection.executemany(
         "UPDATE files SET size = ?, mtime_ns = ?, inode = ?, read_at_ns = ?"
-        " WHERE source = ? AND path = ? AND content_hash = ? AND read_at_ns <= ?",
+        " WHERE source = ? AND path = ? AND content_hash = ? AND (read_at_ns <= ? OR read_at_ns > ?)",
         (
             (
                 *(state.size, state.mtime_ns, state.inode, state.read_at_ns),
-                *(state.source, state.path, state.content_hash, state.read_at_ns),
+                *(state.source, state.path, state.content_hash, state.read_at_ns, _believable(state)),
             )
             for state in states
         ),
@@ -124,6 +129,11 @@ def _remove_chunks(connection: Connection, file_id: int) -> None:
     connection.executemany("DELETE FROM chunk_vectors WHERE chunk_id = ?", each)
     connection.executemany("DELETE FROM chunks_fts WHERE rowid = ?", each)
     connection.execute("DELETE FROM chunks WHERE file_id = ?", (file_id,))
+
+
+def _believable(state: FileState) -> int:
+    """How late a reading of the same file may be stored to count as later than this one."""
+    return state.read_at_ns + LONGEST_PASS_NS
 
 
 def _state_row(state: FileState) -> tuple[str | int, ...]:

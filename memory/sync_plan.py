@@ -40,7 +40,7 @@ def plan_changes(
     unchanged = 0
     for file in found.files:
         failure = failed.get(file.path)
-        if failure is not None and failure.retry_at_seconds > now_seconds:
+        if failure is not None and _waits(failure, now_seconds):
             waiting.append(failure)
         elif failure is None and is_unchanged(file, stored.get(file.path)):
             unchanged += 1
@@ -50,6 +50,11 @@ def plan_changes(
     gone = [path for path in stored if path not in paths and found.may_be_deleted(path)]
     gone += [path for path in failed if path not in paths and path not in stored]
     return Changes(to_read=tuple(to_read), to_remove=tuple(gone), unchanged=unchanged, waiting=tuple(waiting))
+
+
+def _waits(failure: FailedFile, now_seconds: float) -> bool:
+    # A longer wait than the longest was set by a clock that has been put back since.
+    return 0 < failure.retry_at_seconds - now_seconds <= LONGEST_RETRY_SECONDS
 
 
 def is_unchanged(file: FoundFile, state: FileState | None) -> bool:

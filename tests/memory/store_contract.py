@@ -115,6 +115,20 @@ class StoreContract:
         states = await store.file_states("memory")
         assert (states["memory/a.md"].content_hash, states["memory/a.md"].read_at_ns) == ("2", 50)
 
+    async def test_a_reading_from_the_future_is_replaced(self, open_store: OpenStore) -> None:
+        """A clock that was wrong and has been set back does not keep a file from being followed."""
+        store = await open_store()
+        wrong, right = indexed(chunk("old words"), digest="1"), indexed(chunk("new words"), digest="2")
+        year_ns = 365 * 86_400 * 1_000_000_000
+        await store.replace_files([replace(wrong, state=replace(wrong.state, read_at_ns=year_ns))])
+        await store.touch_files([replace(wrong.state, mtime_ns=7)])
+        assert (await store.file_states("memory"))["memory/a.md"].mtime_ns == 7
+        await store.replace_files([replace(wrong, state=replace(wrong.state, read_at_ns=year_ns))])
+
+        await store.replace_files([right])
+
+        assert await found(store, "words") == ["new words"]
+
     async def test_chunks_come_back_as_they_went_in(self, open_store: OpenStore) -> None:
         """Every field of a chunk survives, and a file's chunks keep their order."""
         store = await open_store()

@@ -76,6 +76,15 @@ def test_a_failed_file_waits_until_its_next_try_is_due() -> None:
     assert len(due.to_read) == 1
 
 
+def test_a_clock_that_is_set_back_makes_no_file_wait_for_years() -> None:
+    """A next try further away than the longest wait was set by a wrong clock."""
+    failure = FailedFile(path="a.md", problem="no", attempts=1, retry_at_seconds=1e9)
+
+    changes = plan_changes(_listing(_found("a.md")), {}, {"a.md": failure}, now_seconds=100)
+
+    assert (len(changes.to_read), changes.waiting) == (1, ())
+
+
 def test_batches_are_bounded_by_bytes_and_number() -> None:
     """No batch is over either bound, except for one file that is larger by itself; order is kept."""
     files = [_found(f"{number}.md", size=size) for number, size in enumerate([4, 4, 4, 50, 1, 1, 1])]
