@@ -50,12 +50,13 @@ async def resume(
         SessionError: the disk refused; the session is as it was.
     """
     earlier = await _earlier(session, parts)
+    listed = await asyncio.to_thread(_listed, earlier)
     if not name:
-        return session, await asyncio.to_thread(_list_text, earlier, session, parts.now())
+        return session, _list_text(listed, session, parts.now())
     if name == session.session_id:
         return session, "This is the session that goes on already."
     try:
-        chosen = _chosen(name, await _with_words(earlier), earlier, session.key)
+        chosen = _chosen(name, [item for item, _ in listed], earlier, session.key)
     except SessionNotFound:
         return session, f"This chat has no earlier session {name!r}. /resume lists them."
     await save_notes(session, channel=inbound.channel, parts=parts, emit=emit)
@@ -95,10 +96,16 @@ async def _earlier(session: OpenSession, parts: TurnParts) -> list[StoredSession
     return [item for item in await stored_sessions(parts.index) if is_offered(item)]
 
 
-async def _with_words(sessions: list[StoredSession]) -> list[StoredSession]:
-    """Those in which somebody said something, as far as the end of the file tells."""
-    said = await asyncio.to_thread(lambda: [bool(_words(item.path)) for item in sessions])
-    return [item for item, has_words in zip(sessions, said, strict=True) if has_words][:LISTED]
+def _listed(sessions: list[StoredSession]) -> list[tuple[StoredSession, str]]:
+    """The latest sessions in which somebody said something, each with what was said last."""
+    found: list[tuple[StoredSession, str]] = []
+    for item in sessions:
+        words = _words(item.path)
+        if words:
+            found.append((item, words))
+        if len(found) == LISTED:
+            break
+    return found
 
 
 def _chosen(name: str, listed: list[StoredSession], sessions: list[StoredSession], key: str) -> StoredSession:
@@ -111,18 +118,15 @@ def _chosen(name: str, listed: list[StoredSession], sessions: list[StoredSession
     raise SessionNotFound(f"{name!r} is no id of a session of {key}.")
 
 
-def _list_text(sessions: list[StoredSession], session: OpenSession, now: datetime) -> str:
-    lines: list[str] = []
-    for item in sessions:
-        words = _words(item.path)
-        if not words or len(lines) == LISTED:
-            continue
+def _list_text(listed: list[tuple[StoredSession, str]], session: OpenSession, now: datetime) -> str:
+    if not listed:
+        return "This chat has no earlier session to go back to."
+    lines = ["Earlier sessions of this chat; /resume and a number or an id goes back:"]
+    for number, (item, words) in enumerate(listed, start=1):
         # Who reads along in a group need not have been there.
         shown = f" · {words}" if session.policy.is_private else ""
-        lines.append(f"{len(lines) + 1}. {_day(item, now)} · {item.session_id[:SHORT_ID_CHARS]}{shown}")
-    if not lines:
-        return "This chat has no earlier session to go back to."
-    return "\n".join(["Earlier sessions of this chat; /resume and a number or an id goes back:", *lines])
+        lines.append(f"{number}. {_day(item, now)} · {item.session_id[:SHORT_ID_CHARS]}{shown}")
+    return "\n".join(lines)
 
 
 def _words(path: Path | None) -> str:

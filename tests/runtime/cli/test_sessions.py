@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre.runtime.lanes import Lanes
 from nacre.runtime.testing import ScriptedModel, calls, says
 from tests.runtime.agents import opened, said, user_texts, write_settings
 from tests.runtime.cli.program import Terminal, run_here, run_nacre
@@ -131,6 +132,22 @@ def test_a_deleted_session_is_no_longer_found_in_memory(home: Path) -> None:
 
     assert deleted.stdout.startswith(f"Deleted session {earlier} of agent:main:main. Its transcript is now ")
     assert run_here(home, "memory", "search", "Halcyon boat").stdout == "No matches.\n"
+
+
+@pytest.mark.slow
+def test_a_session_with_a_turn_is_not_deleted(home: Path) -> None:
+    """While another process is in a turn of it; after five seconds the command says so and gives up."""
+    asyncio.run(_delete_in_a_turn(home))
+
+
+async def _delete_in_a_turn(home: Path) -> None:
+    lanes = Lanes(home / ".nacre" / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=0.0)
+    async with lanes.enter("agent:main:main", on_wait=lambda _: None):
+        refused = await asyncio.to_thread(run_nacre, home, "sessions", "delete", "main")
+
+    assert refused.returncode == 1
+    assert "Another process has been in a turn of session 'agent:main:main'" in refused.stderr
+    assert "agent:main:main" in json.loads((folder(home) / "sessions.json").read_text())
 
 
 def test_an_earlier_session_is_gone_on_with(home: Path) -> None:
