@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from nacre.runtime.agent_list import with_own_settings
 from nacre.runtime.errors import ConfigError
+from nacre.runtime.json5_problem import json5_problem
 from nacre.runtime.settings import Settings, unread_keys
 from nacre.runtime.settings_variables import with_variables
 
@@ -117,9 +118,8 @@ def _read_json5(file: Path) -> Any:
     try:
         return pyjson5.decode(text) if text.strip() else {}
     except pyjson5.Json5Exception as error:
-        raise ConfigError(
-            f"The settings file {file} is not JSON5: {error.args[0]}. Mend or move it."
-        ) from error
+        problem = json5_problem(text, str(error.args[0]))
+        raise ConfigError(f"The settings file {file} is not JSON5. {problem} Mend or move it.") from error
 
 
 def _settings(file: Path, raw: Any) -> Settings:
