@@ -103,6 +103,22 @@ def test_a_token_beside_real_text_is_not_streamed(text: str, delivered: str) -> 
     assert streamed(list(text))[1] == delivered
 
 
+def test_a_real_answer_that_ends_with_the_token_is_delivered() -> None:
+    """W10-1: only the token goes; the answer in front of it is not dropped with it."""
+    assert not is_silent("The hive needs sugar. NO_REPLY")
+    assert without_token("The hive needs sugar. NO_REPLY") == "The hive needs sugar."
+    assert streamed(["The hive needs sugar. ", "NO_", "REPLY"])[1].strip() == "The hive needs sugar."
+
+
+def test_the_beginning_of_the_token_never_leaks() -> None:
+    """W10-2: a stream that breaks off, or pauses, behind `NO` has shown nothing."""
+    for beginning in ("N", "NO", "NO_", "NO_REP"):
+        silence = SilenceFilter()
+        assert "".join(map(silence.feed, beginning)) == ""
+    silence = SilenceFilter()
+    assert silence.feed("NO") + silence.feed(" way!") == "NO way!"
+
+
 def test_pages_of_white_space_are_no_work() -> None:
     """A model that loops on line feeds does not stop the conversation of everybody else."""
     pages = " \n" * 200_000
