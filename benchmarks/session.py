@@ -38,7 +38,7 @@ from nacre.sessions.tokens import estimate_message_tokens, measure_context
 from nacre.sessions.transcript_view import build_transcript
 from nacre.sessions.usage import Usage
 
-TURNS = 30
+TURNS = 60
 """How many turns are measured; each appends two entries."""
 KEPT = 40
 STAMP = "2026-03-01T09:00:00.000Z"
@@ -154,8 +154,12 @@ async def measured_turns(path: Path) -> dict[str, float]:
     journal = await opened(path)
     text = " ".join(Words(seed=2).question() for _ in range(6))
 
+    spare = path.with_suffix(".plain")
+    spare.touch()
     took: dict[str, list[float]] = defaultdict(list)
     for _ in range(TURNS):
+        # Side by side, because a disk is now quick, now slow.
+        took["plain append"].append(timed(1, partial(append_plainly, spare, b"x" * 600 + b"\n")))
         marks = [time.perf_counter()]
         await journal.append_message(user_message(text, timestamp_ms=1))
         marks.append(time.perf_counter())
@@ -189,17 +193,13 @@ def measure(path: Path, number: int, compact_every: int) -> None:
     for name, read in (("plain", read_plainly), ("open", opened)):
         with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as process:
             readings[name] = process.submit(timed_reading, read, path).result()
-    line = b"x" * 900 + b"\n"
-    spare = path.with_suffix(".plain")
-    spare.touch()
-    plain_append = timed(TURNS, partial(append_plainly, spare, line))
     turns = asyncio.run(measured_turns(path))
     (plain_ms, plain_mb), (open_ms, open_mb) = readings["plain"], readings["open"]
     size_mb = path.stat().st_size / 1e6
     print(f"\n{number} entries, {size_mb:.1f} MB, {turns['view items']:.0f} messages in view")
     _row("open", open_ms, "plain JSON loop", plain_ms)
     print(f"  {'memory':22} {open_mb:9d} MB   {'plain JSON loop':16} {plain_mb:9d} MB")
-    _row("append", turns["append"], "write and fsync", plain_append)
+    _row("append", turns["append"], "write and fsync", turns["plain append"])
     _row("view after an append", turns["view"], "view anew", turns["view anew"])
     print(f"  {'tokens, with usage':22} {turns['count']:9.3f} ms")
     print(f"  {'tokens, all estimated':22} {turns['estimate']:9.3f} ms")

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_MOST = 2**53
+"""Numbers above are no counts: JSON's do not reach further."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
@@ -68,17 +71,23 @@ def usage_from_json(raw: object) -> Usage | None:
 
 def whole_number(value: object) -> int:
     """A number from a foreign file as a whole number of at least zero; zero for anything else."""
+    if type(value) is int and 0 <= value <= _MOST:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return 0
-    return int(max(0, min(value, 2**53)))
+    return int(max(0, min(value, _MOST)))
 
 
 def _cost_usd(raw: object) -> float:
     total = raw.get("total") if isinstance(raw, Mapping) else raw
     if isinstance(total, bool) or not isinstance(total, int | float):
         return 0.0
-    return float(total) if abs(total) < 2**53 else 0.0
+    return float(total) if abs(total) < _MOST else 0.0
 
 
 def _first_number(raw: Mapping[str, Any], *keys: str) -> int:
-    return next((whole_number(raw[key]) for key in keys if raw.get(key) is not None), 0)
+    for key in keys:
+        value = raw.get(key)
+        if value is not None:
+            return whole_number(value)
+    return 0
