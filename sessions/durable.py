@@ -151,6 +151,15 @@ def replace_file(path: Path, data: bytes, *, backup: Path | None = None) -> None
         sync_folder(path.parent)
 
 
+def copy_plain(path: Path, copy: Path) -> None:
+    """Copies a plain file, a block at a time, to where nothing is yet. Raises as `open_plain`."""
+    with reading(path) as source, reported("copy", path):
+        descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as target:
+            while block := source.read(READ_BLOCK_BYTES):
+                target.write(block)
+
+
 def write_new(path: Path, data: bytes) -> None:
     """Writes a file that must not be there yet.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from nacre.sessions.durable import read_plain, replace_file
+from nacre.sessions.durable import copy_plain, read_plain
 from nacre.sessions.entries import Entry, SessionHeader
 from nacre.sessions.errors import SessionNotFound
 from nacre.sessions.journal import Journal
@@ -21,9 +21,8 @@ from nacre.sessions.journal import Journal
 
 @dataclass(frozen=True, kw_only=True)
 class StoredTranscript:
-    """A transcript as it was when it was read: the file's bytes, all entries, and the present branch."""
+    """A transcript as it was when it was read: all entries, and the present branch."""
 
-    data: bytes
     header: SessionHeader
     entries: tuple[Entry, ...]
     branch: tuple[Entry, ...]
@@ -36,18 +35,34 @@ async def read_transcript(path: Path, *, session_id: str, now: Callable[[], date
         SessionNotFound: there is no such file.
         SessionCorrupt, SessionVersionUnknown, SessionWriteFailed: as `Journal.open`.
     """
-    found = await asyncio.to_thread(read_plain, path)
-    if found is None:
-        raise SessionNotFound(f"The transcript {path} of the session {session_id!r} is gone.")
     with tempfile.TemporaryDirectory(prefix="nacre-") as folder:
         copy = Path(folder) / path.name
-        await asyncio.to_thread(replace_file, copy, found[0])
+        try:
+            await asyncio.to_thread(copy_plain, path, copy)
+        except FileNotFoundError:
+            raise _gone(path, session_id) from None
         journal = await Journal.open(
             copy, session_id=session_id, cwd=path.parent, now=now, new_id=lambda: session_id
         )
         return StoredTranscript(
-            data=found[0],
             header=journal.header,
             entries=tuple(journal.entries),
             branch=tuple(journal.branch()),
         )
+
+
+async def transcript_bytes(path: Path, *, session_id: str) -> bytes:
+    """The transcript of a session as its file has it, with whatever is torn or cannot be read.
+
+    Raises:
+        SessionNotFound: there is no such file.
+        SessionCorrupt, SessionWriteFailed: it is no plain file, or the system refused.
+    """
+    found = await asyncio.to_thread(read_plain, path)
+    if found is None:
+        raise _gone(path, session_id)
+    return found[0]
+
+
+def _gone(path: Path, session_id: str) -> SessionNotFound:
+    return SessionNotFound(f"The transcript {path} of the session {session_id!r} is gone.")

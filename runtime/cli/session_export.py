@@ -1,4 +1,4 @@
-"""A whole session as a document: Markdown to read, JSON to process, JSONL to carry elsewhere. Pure."""
+"""A whole session as a document: Markdown to read, JSON to process. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from nacre.sessions.record import record_to_json
 
 
 def exported(form: str, session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> bytes:
-    """The session in the form `markdown`, `json` or `jsonl`."""
+    """The session in the form `markdown` or `json`."""
     return _FORMS[form](session, transcript, zone)
 
 
@@ -67,14 +67,9 @@ def _json(session: StoredSession, transcript: StoredTranscript, _zone: tzinfo) -
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _jsonl(_session: StoredSession, transcript: StoredTranscript, _zone: tzinfo) -> bytes:
-    return transcript.data
-
-
 _FORMS: Mapping[str, Callable[[StoredSession, StoredTranscript, tzinfo], bytes]] = {
     "markdown": _markdown,
     "json": _json,
-    "jsonl": _jsonl,
 }
 
 

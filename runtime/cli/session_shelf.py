@@ -15,7 +15,7 @@ from nacre.runtime.open_memory import open_memory
 from nacre.sessions.catalogue import StoredSession, find_session, last_words, stored_sessions
 from nacre.sessions.durable import write_new
 from nacre.sessions.errors import SessionNotFound
-from nacre.sessions.reading import StoredTranscript, read_transcript
+from nacre.sessions.reading import StoredTranscript, read_transcript, transcript_bytes
 from nacre.sessions.removal import delete_session
 from nacre.sessions.upkeep import UpkeepReport, keep_up
 
@@ -65,11 +65,18 @@ class SessionShelf:
         Raises:
             SessionNotFound: there is no file. SessionError: it cannot be read.
         """
+        return await read_transcript(self._path(session), session_id=session.session_id, now=self._now)
+
+    async def raw(self, session: StoredSession) -> bytes:
+        """The same as the file has it, also of a newer format. Raises as `read`."""
+        return await transcript_bytes(self._path(session), session_id=session.session_id)
+
+    def _path(self, session: StoredSession) -> Path:
         if session.path is None:
             raise SessionNotFound(
                 f"The session {session.session_id!r} names a file outside of {self.index.directory}."
             )
-        return await read_transcript(session.path, session_id=session.session_id, now=self._now)
+        return session.path
 
     def last_words(self, session: StoredSession) -> str:
         """What a person said last in a session, as far as the end of its file tells."""

@@ -112,7 +112,10 @@ def export(context: click.Context, name: str, form: str | None, as_json: bool, o
         from nacre.runtime.cli.session_export import exported
 
         session = await shelf.find(name)
-        data = exported(form, session, await shelf.read(session), shelf.zone)
+        if form == "jsonl":
+            data = await shelf.raw(session)
+        else:
+            data = exported(form, session, await shelf.read(session), shelf.zone)
         if output is None and sys.stdout.isatty():
             # What was said must not drive the terminal; a file or a pipe gets the bytes as they are.
             screen_on(sys.stdout, invocation.environment).line(data.decode("utf-8", "replace"))

@@ -35,9 +35,7 @@ def session(key: str = "agent:main:main", **record: Any) -> StoredSession:
 def transcript(*entries: Entry, elsewhere: tuple[Entry, ...] = ()) -> StoredTranscript:
     """A transcript whose present branch is `entries`."""
     header = SessionHeader(id="3f2a91c4-aaaa", timestamp=STAMP, cwd="/")
-    return StoredTranscript(
-        data=b"raw\n", header=header, entries=(*elsewhere, *entries), branch=tuple(entries)
-    )
+    return StoredTranscript(header=header, entries=(*elsewhere, *entries), branch=tuple(entries))
 
 
 def talk() -> list[Entry]:
@@ -180,11 +178,10 @@ def test_an_exported_document_is_whole() -> None:
 
 
 def test_an_exported_object_has_every_branch() -> None:
-    """All entries, and which of them are the present branch; JSONL is the file itself."""
+    """All entries, and which of them are the present branch."""
     left = Branch([user("other")]).entries
     whole = transcript(*talk(), elsewhere=(replace(left[0], id="x1"),))
     value = json.loads(exported("json", session(), whole, UTC))
 
     assert [entry["id"] for entry in value["entries"]] == ["x1", *value["branch"]]
     assert value["header"]["id"] == value["index"]["sessionId"]
-    assert exported("jsonl", session(), whole, UTC) == b"raw\n"
