@@ -79,7 +79,7 @@ class ContextBudget:
         """What `tokens` in the window call for. The flush line is inclusive, the compaction line not.
 
         In a small window the kept tail alone can reach the flush line. What it holds was flushed
-        before the compaction, so a flush waits until a quarter of the soft threshold has been said
+        before the compaction, so a flush waits until half of the soft threshold has been said
         since; `None` stands for a session without a compaction.
         """
         numbers = (
@@ -100,7 +100,7 @@ class ContextBudget:
                 action="compact" if over else "nothing", reason=f"this cycle was flushed already: {numbers}"
             )
         said = said_since_compaction_tokens
-        if not over and said is not None and said < self.soft_threshold_tokens // 4:
+        if not over and said is not None and said < self.soft_threshold_tokens // 2:
             reason = f"only {said} tokens were said since the compaction: {numbers}"
             return Decision(action="nothing", reason=reason)
         return Decision(action="flush_then_compact" if over else "flush", reason=numbers)

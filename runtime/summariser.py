@@ -91,7 +91,8 @@ class Summariser:
         """The summary to begin with, the pieces of the history, and those of the cut turn's beginning."""
         most, count = self._part_tokens, self._count_tokens
         asked = [message_text(part) for part in plan.to_summarise if isinstance(part, UserMessage)]
-        self._writing = main_writing("\n".join(asked))
+        # The owner may have asked for a language of their own.
+        self._writing = None if self._instructions else main_writing("\n".join(asked))
         previous = plan.previous_summary or ""
         history = pieces_of(plan.to_summarise, most_tokens=most, count_tokens=count)
         prefix = pieces_of(plan.turn_prefix, most_tokens=most, count_tokens=count)

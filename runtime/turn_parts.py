@@ -165,7 +165,8 @@ def _tools(
 
 def _window_parts(session_id: str, parts: TurnParts, budget: ContextBudget, emit: Emit) -> WindowParts:
     settings = parts.settings.agent.compaction
-    own = (parts.summary_model,) if parts.summary_model else ()
+    is_other = parts.summary_model is not None and parts.summary_model.name != parts.model.name
+    own = (parts.summary_model,) if parts.summary_model is not None and is_other else ()
 
     def summary_model(model: ChatModel, ask: Ask) -> SummaryModel:
         window_tokens = model.context_window_tokens if model in own else None

@@ -129,12 +129,10 @@ class Window:
                 else None,
             )
             log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
-            if number:
-                pass  # what the compaction before this pass kept was flushed before it
-            elif decision.flushes:
-                await self._flush(tokens)
-            elif self._is_flush_forced():
-                await self._flush(tokens, is_forced=True)
+            is_forced = not decision.flushes and self._is_flush_forced()
+            # What a compaction of an earlier pass kept was flushed before it.
+            if number == 0 and (decision.flushes or is_forced):
+                await self._flush(tokens, is_forced=is_forced)
             if not decision.compacts or self._gave_up:
                 self._warn_when_nearly_full(tokens)
                 return
@@ -206,7 +204,11 @@ class Window:
         return self._session.unflushed_bytes >= limit_bytes
 
     def _plan(self, reason: CompactionReason, tokens_before: int) -> CompactionPlan | NothingToCompact:
-        """Where to cut. A window that must shrink keeps less when the usual tail is all there is."""
+        """Where to cut. A window that must shrink keeps less when the usual tail is all there is.
+
+        In a small window the usual tail would fill it again at once, together with the summary and what
+        every request carries; so it is cut down to what leaves a quarter of the room free.
+        """
 
         def keeping(tail_tokens: int) -> CompactionPlan | NothingToCompact:
             return plan_compaction(
@@ -216,7 +218,11 @@ class Window:
                 tokens_before=tokens_before,
             )
 
-        usual_tokens = self._parts.budget.keep_recent_tokens
+        budget = self._parts.budget
+        usual_tokens = budget.keep_recent_tokens
+        if reason != "manual":
+            room_tokens = budget.compact_at * 3 // 4 - self._overhead_tokens - budget.summary_tokens
+            usual_tokens = max(min(usual_tokens, room_tokens), usual_tokens // 4)
         plan = keeping(usual_tokens)
         for tail_tokens in () if reason == "manual" else (usual_tokens // 4, 0):
             if isinstance(plan, NothingToCompact):

@@ -240,7 +240,8 @@ def _earlier(summary: str) -> dict[str, list[Item]]:
     for heading, lines in read_outline(summary).items():
         title = titles.get(heading.casefold(), CONTEXT.title)
         if title == GOAL.title:
-            lines = lines[::-1]
+            # Only the newest request is kept at length, and it is older now.
+            lines = [clipped(line, MAX_ASK_CHARS) for line in reversed(lines)]
         # An answer that was still open when the history was cut stands in the part that was kept.
         kept = [line for line in lines if not line.startswith((_IDENTIFIERS, _NOT_ANSWERED))]
         found.setdefault(title, []).extend(

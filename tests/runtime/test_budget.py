@@ -48,8 +48,8 @@ def test_the_flush_line_is_inclusive_and_the_compaction_line_is_not(
 @pytest.mark.parametrize(
     ("tokens", "said", "action"),
     [
-        (176_000, 999, "nothing"),
-        (176_000, 1_000, "flush"),
+        (176_000, 1_999, "nothing"),
+        (176_000, 2_000, "flush"),
         (176_000, None, "flush"),
         (180_001, 0, "flush_then_compact"),
     ],

@@ -113,25 +113,25 @@ async def test_compact_by_hand_keeps_the_tail(tmp_path: Path) -> None:
 
 
 async def test_a_second_pass_makes_the_room_that_the_first_did_not(tmp_path: Path) -> None:
-    """What the usual tail keeps is over the line by itself, so the same look at the window keeps less."""
-    write_settings(tmp_path, compaction_settings(keepRecentTokens=11_900, memoryFlush={"enabled": False}))
+    """A long message keeps the exchange before it in view, until that turns out to be too much."""
+    write_settings(tmp_path, compaction_settings(memoryFlush={"enabled": False}))
     model = ScriptedModel(
-        *[says("noted " * 900, usage=used(2_000))] * 4,
-        says("noted", usage=used(13_000)),
-        says("## Goal\n" + "Keep bees. " * 900, purpose="compaction"),
+        *[says("noted", usage=used(tokens)) for tokens in (2_000, 4_000, 8_000)],
+        says("## Goal\n" + "Keep bees. " * 700, purpose="compaction"),
         SUMMARY,
         says("here we are", usage=used(3_000)),
     )
+    last = LONG * 2
     async with opened(tmp_path, model) as agent:
-        for number in range(5):
+        for number in range(3):
             await agent.respond(said(f"{number}: {LONG}"))
-        events = await events_of(agent, said("and now?"))
+        events = await events_of(agent, said(last))
     model.assert_complete()
 
     first, second = compactions(events)
     assert (first.problem, second.problem) == ("", "")
     assert first.tokens_after > 12_000 > second.tokens_after
-    assert user_texts(transcript_file(tmp_path))[-1] == "and now?"
+    assert [message_text(message) for message in model.requests[-1].messages][1:] == ["noted", last]
 
 
 async def test_a_long_history_goes_on_where_the_last_attempt_broke_off(tmp_path: Path) -> None:

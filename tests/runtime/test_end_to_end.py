@@ -58,7 +58,7 @@ class Provider:
         if "memory flush" in text:
             self.purposes.append("flush")
             return tool_calls(("append", {"path": TODAY, "text": "- Nora feeds the bees in October"}))
-        if "Summarise this conversation" in text:
+        if "<conversation>" in text:
             self.purposes.append("compaction")
             return reply("## Goal\nFeed the bees before the frost.")
         if last["role"] == "tool" and self.purposes[-1:] == ["flush"]:

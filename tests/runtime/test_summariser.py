@@ -233,6 +233,10 @@ async def test_a_summary_in_another_writing_gets_a_second_try(talk: str) -> None
     model.assert_complete()
     assert talk.strip() in text
 
+    wanted = ScriptedModel(says(ENGLISH))
+    await summariser(wanted.stream, part_tokens=500, instructions="In English.").summarise(plan(talk))
+    wanted.assert_complete()
+
     stubborn = ScriptedModel(says(ENGLISH), says(ENGLISH))
     assert await summariser(stubborn.stream, part_tokens=500).summarise(plan(talk)) == ENGLISH.strip()
 
