@@ -19,7 +19,6 @@ from tests.runtime.agents import (
     opened,
     said,
     transcript_file,
-    user_texts,
     window_settings,
     write_settings,
 )
