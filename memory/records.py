@@ -180,7 +180,8 @@ class MemoryStatus:
     `provider` is `none` without an embedder. `vector_engine` names what compares vectors (`sqlite-vec 0.1.9`,
     `numpy`, `off`), with `vector_problem` when it is not the preferred one. `pending_*`, `failed` and
     `identity_problem` say what is not up to date and why; `waiting_transcripts` have grown, but by less than
-    `sync.sessions` asks for. `embeddings_problem` is `None` until probed
+    `sync.sessions` asks for. `refused` cites chunks that the embedder does not take, the first hundred.
+    `embeddings_problem` is `None` until probed
     (`deep`), empty when the probe answered.
     """
 
@@ -201,6 +202,7 @@ class MemoryStatus:
     pending_vectors: int
     failed: tuple[FailedFile, ...]
     skipped: tuple[SkippedPath, ...]
+    refused: tuple[str, ...]
     identity: Mapping[str, str]
     identity_problem: str
     vector_enabled: bool

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import get_args
 
-from nacre.memory.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount
+from nacre.memory.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, citation
 from nacre.memory.sqlite_connection import Connection
 from nacre.memory.store import FileState, Scope, StoreCounts
 
@@ -122,6 +122,17 @@ def failures(connection: Connection, source: Source) -> dict[str, FailedFile]:
         path: FailedFile(path=path, problem=problem, attempts=attempts, retry_at_seconds=retry_at)
         for path, problem, attempts, retry_at in rows
     }
+
+
+def refused(connection: Connection, limit: int) -> list[str]:
+    """Citations of chunks that have a text without a vector."""
+    rows = connection.execute(
+        "SELECT DISTINCT path, start_line, end_line FROM chunk_vectors"
+        " JOIN vectors ON vectors.id = vector_id JOIN chunks ON chunks.id = chunk_id"
+        " JOIN files ON files.id = file_id WHERE embedding IS NULL ORDER BY path, start_line LIMIT ?",
+        (limit,),
+    )
+    return [citation(path, start_line, end_line) for path, start_line, end_line in rows]
 
 
 def counts(connection: Connection) -> StoreCounts:

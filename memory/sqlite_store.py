@@ -141,6 +141,10 @@ class SqliteStore:
         """See `Store.evict`."""
         return await self._write(vectors.evict, keep_unused)
 
+    async def refused(self, *, limit: int) -> Sequence[str]:
+        """See `Store.refused`."""
+        return await self._reader.run(reads.refused, limit)
+
     async def failures(self, source: Source) -> Mapping[str, FailedFile]:
         """See `Store.failures`."""
         return await self._reader.run(reads.failures, source)

@@ -14,6 +14,9 @@ from nacre.memory.store import Store
 from nacre.memory.sync_plan import plan_changes
 from nacre.memory.transcripts import deleted_transcripts, due_and_waiting
 
+MAX_REFUSED = 100
+"""Chunks that are cited because the embedder does not take them; more make no list for people."""
+
 log = logging.getLogger(__name__)
 
 
@@ -77,6 +80,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         pending_vectors=counts.pending_chunks if moment.provider != "none" else 0,
         failed=_sorted(failed),
         skipped=found.skipped,
+        refused=tuple(await store.refused(limit=MAX_REFUSED)),
         identity=moment.identity,
         identity_problem=moment.identity_problem,
         vector_enabled=settings.store.vector.enabled,

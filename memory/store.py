@@ -200,6 +200,9 @@ class Store(Protocol):
     async def evict(self, *, keep_unused: int | None) -> int:
         """Deletes vectors that no chunk uses, least recently used first, down to `keep_unused`."""
 
+    async def refused(self, *, limit: int) -> Sequence[str]:
+        """Citations of chunks of which the embedder does not take some text, by path and line."""
+
     async def failures(self, source: Source) -> Mapping[str, FailedFile]:
         """Files that could not be indexed, by stored path."""
 

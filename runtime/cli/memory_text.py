@@ -94,6 +94,7 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str]) -> list[str
     issues = [f"{file.path}: {file.problem} ({file.attempts} attempts)" for file in status.failed]
     issues += [f"{path.path}: skipped, {path.reason}" for path in status.skipped]
     issues += [f"{path}: set aside, it was damaged" for path in status.quarantined]
+    issues += [f"{place}: the embedder does not take it, words find it" for place in status.refused]
     if issues:
         lines += ["Issues:", *(f"  {issue}" for issue in issues[:_SHOWN_ISSUES])]
     if len(issues) > _SHOWN_ISSUES:
@@ -144,6 +145,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
         ],
         "skippedPaths": [{"path": path.path, "reason": path.reason} for path in status.skipped],
         "quarantined": list(status.quarantined),
+        "refused": list(status.refused),
         "identity": dict(status.identity),
         "identityProblem": status.identity_problem or None,
         "cache": {

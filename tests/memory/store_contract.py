@@ -213,10 +213,14 @@ class StoreContract:
         assert (await store.counts()).pending_chunks == 1
 
     async def test_a_refused_text_is_settled_but_never_found_by_vector(self, open_store: OpenStore) -> None:
-        """Its chunk is not asked for again, and words still find it."""
+        """Its chunk is not asked for again, the store can say which it is, and words still find it."""
         store = await open_store()
         await store.replace_files([indexed(chunk("odd"))])
+        assert await store.refused(limit=9) == []
         await embed(store, {"odd": None})
+
+        assert await store.refused(limit=9) == ["memory/a.md#L1"]
+        assert await store.refused(limit=0) == []
 
         assert await ids_by_text(store) == {}
         assert await near(store, [1.0, 0.0]) == []

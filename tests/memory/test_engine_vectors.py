@@ -122,6 +122,7 @@ async def test_a_refused_text_does_not_stop_the_others(tmp_path: Path) -> None:
 
     assert (report.embedded, report.refused_texts, report.pending_vectors, report.problem) == (8, 1, 0, "")
     assert (again.embedded, again.refused_texts) == (0, 0)
+    assert (await engine.status()).refused == ("memory/3.md#L1",)
     assert (await engine.search("poison", min_score=0)).hits[0].path == "memory/3.md"
     await engine.close()
 
