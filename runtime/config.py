@@ -9,15 +9,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from nacre.runtime.agent_list import with_own_settings
 from nacre.runtime.errors import ConfigError
 from nacre.runtime.json5_problem import json5_problem
-from nacre.runtime.settings import Settings, unread_keys
 from nacre.runtime.settings_variables import with_variables
+
+if TYPE_CHECKING:
+    from nacre.runtime.settings import Settings
 
 SETTINGS_FILE = "nacre.json5"
 AGENT_ID = "main"
@@ -59,8 +58,11 @@ def load_config(
         ConfigError: the file is unreadable, no JSON5, names a variable that is not set, or a value does not
             fit its setting.
     """
-    home = Path(environment.get("HOME") or Path.home())
-    state = state_dir or _path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
+    # so that whoever asks for the environment alone does not wait for pydantic
+    from nacre.runtime.settings import unread_keys
+
+    home = _home(environment)
+    state = state_dir or _state_dir(environment)
     file = state / SETTINGS_FILE
     settings = _settings(file, with_variables(_read_json5(file), environment))
     chosen = (
@@ -81,6 +83,24 @@ def load_config(
         settings=settings,
         notices=(f"{file} has settings that Nacre does not read: {unread}.",) if unread else (),
     )
+
+
+def settings_file(environment: Mapping[str, str]) -> Path:
+    """Where the settings of the environment's state folder stand, if there are any.
+
+    Raises:
+        ConfigError: the state folder is in another user's home.
+    """
+    return _state_dir(environment) / SETTINGS_FILE
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("HOME") or Path.home())
+
+
+def _state_dir(environment: Mapping[str, str]) -> Path:
+    home = _home(environment)
+    return _path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
 
 
 def _sessions_file(setting: str, *, state: Path, home: Path) -> Path:
@@ -123,6 +143,11 @@ def _read_json5(file: Path) -> Any:
 
 
 def _settings(file: Path, raw: Any) -> Settings:
+    from pydantic import ValidationError
+
+    from nacre.runtime.agent_list import with_own_settings
+    from nacre.runtime.settings import Settings
+
     if not isinstance(raw, dict):
         raise ConfigError(
             f"The settings file {file} holds {type(raw).__name__}, where an object {{…}} belongs."

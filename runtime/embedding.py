@@ -1,4 +1,4 @@
-"""Which embedder the settings ask for: decisions and thin construction. Asks nobody.
+"""Which embedder the settings ask for: decisions and thin construction. Loads nothing and asks nobody.
 
 Without a provider it is the model that arrives with the install, so that search by meaning needs neither
 key nor network. A provider that is named is used or failed, never replaced in silence.
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.embedder import Embedder
 from nacre.memory.embedders.minilm import MiniLmEmbedder
-from nacre.memory.embedders.minilm_ahead import AskedAhead
 from nacre.memory.embedding_jobs import JobRules
 from nacre.memory.settings import LocalSettings, MemorySearchSettings, at_home
 from nacre.runtime.embedding_providers import endpoint_for
@@ -41,14 +40,14 @@ def embedder_for(
     home: Path,
     models_folder: Path,
     budget: EmbeddingBudget | None = None,
-    question: str = "",
+    local: Callable[[], Embedder] = MiniLmEmbedder,
 ) -> Embedder | None:
     """The embedder that `memorySearch` asks for; `None` for the provider `none`.
 
     `providers` is `models.providers`. `memorySearch.remote` and `model` are the first provider's alone; a
     fallback has its own model, and its address and key from `models.providers`. `budget` counts the tokens
     that go to remote providers. Models are downloaded into `models_folder` unless the settings name another.
-    `question` is what will be asked, when that is known: the model that comes with Nacre begins with it.
+    `local` makes the embedder of the model that comes with Nacre.
 
     Raises:
         ConfigError: a provider is not known and has no address, or has no model.
@@ -58,7 +57,7 @@ def embedder_for(
         if name == "none":
             return None
         if name in LOCAL:
-            return _local(name, settings.local, home, models_folder, question)
+            return _local(name, settings.local, home, models_folder, local)
         if name == "sentence-transformers":
             return _sentence_transformer(settings.model)
         # a command that searches with the local model has no use for the rest
@@ -114,10 +113,12 @@ def provider_name(
     )
 
 
-def _local(name: str, settings: LocalSettings, home: Path, models_folder: Path, question: str) -> Embedder:
+def _local(
+    name: str, settings: LocalSettings, home: Path, models_folder: Path, shipped: Callable[[], Embedder]
+) -> Embedder:
     source = (settings.model_path or "").strip() or (DEFAULT_GGUF if name == "gguf" else "")
     if not source or (not name and not _is_file(source, home)):
-        return AskedAhead(question) if question else MiniLmEmbedder()
+        return shipped()
     # a command that searches with the model that comes with Nacre has no use for these
     from nacre.memory.embedders.gguf import FileOnDisk, GgufEmbedder
     from nacre.runtime.model_download import RemoteModelFile

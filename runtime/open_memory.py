@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.settings import at_home, index_path
 from nacre.runtime.clock import Clock
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.embedding import embedder_for
 
 if TYPE_CHECKING:
+    from nacre.memory.embedder import Embedder
     from nacre.memory.engine import MemoryEngine
     from nacre.memory.transcripts import TranscriptSource
     from nacre.runtime.embedding_budget import EmbeddingBudget
 
 
-async def open_memory(config: Config, now: Clock, *, question: str = "") -> MemoryEngine | None:
+async def open_memory(
+    config: Config, now: Clock, *, local: Callable[[], Embedder] = MiniLmEmbedder
+) -> MemoryEngine | None:
     """The engine over this agent's notes, or `None` when memory search is switched off.
 
-    `question` is what will be searched for, when that is known: its vector is on its way meanwhile.
+    `local` makes the embedder that arrives with the install, should the settings ask for it.
 
     Raises:
         ConfigError: the settings ask for an embedder that there cannot be.
@@ -34,9 +39,9 @@ async def open_memory(config: Config, now: Clock, *, question: str = "") -> Memo
         home=config.home,
         models_folder=config.state_dir / "models",
         budget=_budget(config, now),
-        question=question,
+        local=local,
     )
-    # while the question is being embedded
+    # while a question is being embedded in a process of its own
     from nacre.runtime.agent_memory import AgentMemory
 
     try:

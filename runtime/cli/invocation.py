@@ -67,6 +67,13 @@ class Invocation:
         return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
 
 
+def environment_of(context: click.Context) -> Mapping[str, str]:
+    """The environment of the process, in which the options stand in for their variables: one precedence."""
+    from nacre.runtime.config import process_environment
+
+    return {**process_environment(), **context.ensure_object(dict)}
+
+
 def begin(context: click.Context) -> Invocation:
     """Reads the settings and opens the log.
 
@@ -74,10 +81,9 @@ def begin(context: click.Context) -> Invocation:
         ConfigError: a setting or the settings file cannot be used.
     """
     from nacre.runtime.cli.logs import log_to_file, secret_values
-    from nacre.runtime.config import load_config, process_environment
+    from nacre.runtime.config import load_config
 
-    # The options stand in for their variables: one way in, one precedence.
-    environment = {**process_environment(), **context.ensure_object(dict)}
+    environment = environment_of(context)
     config = load_config(environment)
     keys = tuple(
         provider.api_key for provider in config.settings.models.providers.values() if provider.api_key

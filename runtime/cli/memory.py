@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nacre.runtime.cli.invocation import Invocation, begin, shared_options
+from nacre.runtime.cli.invocation import Invocation, begin, environment_of, shared_options
 
 if TYPE_CHECKING:
+    from nacre.memory.embedder import Embedder
     from nacre.memory.engine import MemoryEngine
 
     Work = Callable[[MemoryEngine, Invocation], Awaitable[int]]
@@ -110,7 +111,7 @@ def search(
         _print_lines(invocation, search_lines(report))
         return 0
 
-    return _with_engine(context, "search", work, question=query)
+    return _with_engine(context, "search", work, question=" ".join(query.split()))
 
 
 @command.command("get")
@@ -145,21 +146,35 @@ def _with_engine(context: click.Context, name: str, work: Work, *, question: str
     from nacre.runtime.cli.screen import screen_on
     from nacre.runtime.cli.signals import run_until_signal
 
+    local = _local_model(context, question)
     invocation = begin(context)
     try:
-        return run_until_signal(_opened(invocation, work, question))
+        return run_until_signal(_opened(invocation, work, local))
     except MemoryIndexError as error:
         screen_on(sys.stderr, invocation.environment).line(f"Memory {name} failed: {error}", "error")
         return 1
 
 
-async def _opened(invocation: Invocation, work: Work, question: str) -> int:
+def _local_model(context: click.Context, question: str) -> Callable[[], Embedder]:
+    """What makes the embedder that arrives with the install, should the settings ask for it."""
+    from nacre.memory.embedders.minilm import MiniLmEmbedder
+
+    if not question:
+        return MiniLmEmbedder
+    from nacre.memory.embedders.minilm_ahead import AskedAhead
+    from nacre.runtime.cli.question_ahead import asked_ahead
+
+    begun = asked_ahead(environment_of(context), question)
+    return lambda: begun or AskedAhead(question)
+
+
+async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedder]) -> int:
     from nacre.runtime.cli.screen import screen_on
     from nacre.runtime.clock import owner_zone, system_clock
     from nacre.runtime.open_memory import open_memory
 
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
-    engine = await open_memory(invocation.config, system_clock(zone), question=question)
+    engine = await open_memory(invocation.config, system_clock(zone), local=local)
     if engine is None:
         screen_on(sys.stderr, invocation.environment).line(
             "Memory search is switched off. Set agents.defaults.memorySearch.enabled to true to use it.",

@@ -150,3 +150,30 @@ def test_progress_lines_are_few() -> None:
     lines = stream.getvalue().splitlines()
     assert len(lines) == 11
     assert lines[5] == "Indexing 5000/10000 · 0:50 · 0:50 left"
+
+
+@pytest.mark.parametrize("settings", ["", "{session: {dmScope: 'main'}}"])
+def test_a_search_uses_words_and_meaning_with_and_without_settings(home: Path, settings: str) -> None:
+    """The question's vector is begun early or late, and comes in time for the same hits."""
+    if settings:
+        (home / ".nacre" / "nacre.json5").write_text(settings, encoding="utf-8")
+    run_nacre(home, "memory", "index")
+
+    found = run_nacre(home, "memory", "search", "  which mast does  the boat need?", "--json", "--explain")
+
+    report = json.loads(found.stdout)
+    assert (report["mode"], found.stderr) == ("hybrid", "")
+    hit = report["results"][0]
+    assert "Halcyon needs a new mast" in hit["snippet"]
+    assert hit["explain"]["vectorRank"] == 1
+
+
+def test_a_search_does_not_ask_the_shipped_model_when_another_is_wanted(home: Path) -> None:
+    """With the provider `none`, words alone are searched, and nothing is said of it."""
+    settings = "{agents: {defaults: {memorySearch: {provider: 'none'}}}}"
+    (home / ".nacre" / "nacre.json5").write_text(settings, encoding="utf-8")
+
+    found = run_nacre(home, "memory", "search", "mast", "--json")
+
+    assert json.loads(found.stdout)["mode"] == "lexical"
+    assert found.stderr == ""
