@@ -25,7 +25,7 @@ from nacre.runtime.settings_section import SettingsSection as _Section
 from nacre.runtime.settings_values import count_or
 from nacre.sessions.errors import SessionKeyInvalid
 from nacre.sessions.freshness import ResetPolicy, SessionType, reset_policy
-from nacre.sessions.keys import canonical_key
+from nacre.sessions.keys import DmScope, SessionScope, canonical_key
 
 
 def _usable_main_key(text: str) -> str:
@@ -100,11 +100,11 @@ class AgentsSettings(_Section):
 class SessionSettings(_Section):
     """`session`: which conversation a message belongs to, and where conversations are kept."""
 
-    scope: Literal["per-sender", "global"] = "per-sender"
+    scope: SessionScope = "per-sender"
     """`global` makes one session of all that the owner says, in any chat; it shows no private memory."""
     main_key: Annotated[str, AfterValidator(_usable_main_key)] = "main"
     """Name of the owner's main session."""
-    dm_scope: Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"] = "main"
+    dm_scope: DmScope = "main"
     """Whether the owner's direct chats share the main session or each have their own."""
     identity_links: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """One person's ids on several channels, each as `channel:id`, under one name."""
