@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nacre.sessions.durable import reading, replace_file, set_aside
+from nacre.sessions.durable import reading, remove_unfinished, replace_file, set_aside
 from nacre.sessions.entries import FORMAT_VERSION, SessionHeader, header_from_json
 from nacre.sessions.entry_writing import header_to_json
 from nacre.sessions.errors import SessionVersionUnknown
@@ -36,6 +36,7 @@ def readable_header(
     """
     first = _first_value(path)
     if first is None and not _has_content(path):
+        remove_unfinished(path)
         replace_file(path, to_line(header_to_json(fresh_header)))
         return fresh_header, ()
     header = header_from_json(first) if first is not None else None
@@ -81,6 +82,7 @@ def _salvaged(
     header = _not_newer(next(filter(None, headers), fresh_header), path)
     entries = [line.data + b"\n" for line, value in values if value["type"] != "session"]
     aside = set_aside(path, data, now=now)
+    remove_unfinished(path)
     replace_file(path, to_line(header_to_json(header)) + b"".join(entries))
     return header, (
         f"{path.name} had no valid header; it was set aside as {aside.name} "
@@ -94,6 +96,7 @@ def _migrated(path: Path, header: SessionHeader, now: Callable[[], datetime]) ->
         data = file.read()
     lines = split_lines(data)
     aside = set_aside(path, data, now=now, mark=f"v{header.version}")
+    remove_unfinished(path)
     replace_file(path, b"".join(map(to_line, migrated(lines, header))))
     left_out = sum(line.value is None for line in lines)
     return replace(header, version=FORMAT_VERSION), (

@@ -1,10 +1,15 @@
-"""What a turn costs does not depend on how long its session is: counted in function calls, not in time."""
+"""What a long session costs: its turns no more than others, counted in function calls; its opening memory."""
 
 from __future__ import annotations
 
 import cProfile
+import json
 import pstats
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from nacre.sessions.entries import CompactionEntry, MessageEntry, SessionHeader
 from nacre.sessions.entry_writing import entry_to_json, header_to_json
@@ -61,3 +66,41 @@ def test_a_turn_costs_the_same_in_a_long_session(tmp_path: Path) -> None:
     write_long(long, 3_620)
     calls_of_a_turn(short)  # what is done once in a process, such as imports
     assert abs(calls_of_a_turn(long) - calls_of_a_turn(short)) < 30
+
+
+@pytest.mark.slow
+def test_a_large_transcript_opens_in_little_more_memory_than_its_size(tmp_path: Path) -> None:
+    """60 MB of it are read line by line: a process grows by less than twice the file."""
+    path = tmp_path / "large.jsonl"
+    script = (
+        "import asyncio, resource, sys\n"
+        "from pathlib import Path\n"
+        "from tests.sessions.talk import opened\n"
+        "def peak_mb():\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "async def main(path):\n"
+        "    await opened(path.with_name('small.jsonl'))\n"
+        "    before = peak_mb()\n"
+        "    journal = await opened(path)\n"
+        "    print(len(journal.entries), len(journal.transcript()), peak_mb() - before)\n"
+        "asyncio.run(main(Path(sys.argv[1])))\n"
+    )
+    with path.open("w", encoding="utf-8") as file:
+        file.write('{"type":"session","version":3,"id":"s","timestamp":"","cwd":""}\n')
+        for place in range(60_000):
+            text = f"{place} " + "words and more words " * 42
+            message = {"role": "user", "content": text, "timestamp": 1}
+            entry = {"type": "message", "id": f"{place:08x}", "timestamp": "", "message": message}
+            file.write(json.dumps({**entry, "parentId": f"{place - 1:08x}" if place else None}) + "\n")
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    count, shown, grown_mb = run.stdout.split()
+    assert (int(count), int(shown)) == (60_000, 60_000)
+    assert float(grown_mb) < 2 * path.stat().st_size / 1e6
