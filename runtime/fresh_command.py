@@ -10,8 +10,8 @@ from nacre.runtime.commands import Command
 from nacre.runtime.inbound import Inbound, Reply
 from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession
-from nacre.runtime.session_end import leave_session
-from nacre.runtime.turn import answer_turn, recall, run_turn
+from nacre.runtime.session_end import save_notes
+from nacre.runtime.turn import answer_turn, recall, run_turn, write_down
 from nacre.runtime.turn_parts import TurnParts
 from nacre.sessions.endings import EndReason
 
@@ -30,7 +30,9 @@ async def begin_fresh(
 ) -> Reply | None:
     """The reply to the command, or to the words behind it.
 
-    A session in which nothing was said yet is fresh already. A model that stands behind the command is
+    The words are on disk before the notes of the session that is left are saved, because that asks a
+    model; and the notes are there before the answer, which reads them in the daily log. A session in
+    which nothing was said yet is fresh already. A model that stands behind the command is
     the chat's from then on, also over later resets.
     """
     reason: EndReason = "reset" if command.name == "reset" else "new"
@@ -40,25 +42,16 @@ async def begin_fresh(
     named = await chosen.named(command.rest)
     text = command.rest if named is None else named.rest
 
-    async def begin() -> OpenSession:
-        fresh = await begin_next(reason) if session.has_messages else session
-        if named is not None:
-            await fresh.choose_model(named.name)
-        return fresh
-
-    if not session.has_messages:
-        fresh = await begin()
-        parts = chosen.parts_for(fresh.record, parts, emit)
-        if text or inbound.attachments:
-            return await run_turn(fresh, inbound, text, parts, emit)
-        return _started(fresh, parts, chosen)
-    fresh = await leave_session(session, inbound, text, parts, emit, begin_next=begin)
+    fresh = await begin_next(reason) if session.has_messages else session
+    if named is not None:
+        await fresh.choose_model(named.name)
+    has_words = bool(text or inbound.attachments)
+    if has_words:
+        await write_down(fresh, inbound, text)
+    if fresh is not session:
+        await save_notes(session, channel=inbound.channel, parts=parts, emit=emit)
     parts = chosen.parts_for(fresh.record, parts, emit)
-    return (
-        await answer_turn(fresh, inbound, parts, emit)
-        if fresh.has_messages
-        else _started(fresh, parts, chosen)
-    )
+    return await answer_turn(fresh, inbound, parts, emit) if has_words else _started(fresh, parts, chosen)
 
 
 async def _read_again(

@@ -148,6 +148,9 @@ class Lifecycle:
                         await self._finish(ended)
             except (AgentError, SessionError, OSError) as error:
                 log.warning("the ending of session %s is left to the next start: %s", ended.session_id, error)
+            except Exception:
+                # A bug must neither vanish in a task nor keep the others from being finished.
+                log.exception("the ending of session %s is left to the next start", ended.session_id)
 
     async def _finish_left_over(self) -> None:
         try:

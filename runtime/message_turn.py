@@ -5,16 +5,17 @@ from __future__ import annotations
 from nacre.runtime.chosen_models import ChosenModels
 from nacre.runtime.command_turn import run_command
 from nacre.runtime.commands import parse_command
-from nacre.runtime.events import ReplyReady, Silence
+from nacre.runtime.events import ReplyReady, Silence, Warned
 from nacre.runtime.inbound import Inbound, Reply
 from nacre.runtime.lifecycle import Lifecycle
 from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession, open_session
 from nacre.runtime.routing import Route
-from nacre.runtime.session_end import leave_session
-from nacre.runtime.turn import answer_turn, run_turn
+from nacre.runtime.session_end import save_notes
+from nacre.runtime.turn import answer_turn, write_down
 from nacre.runtime.turn_parts import TurnParts
 from nacre.sessions.endings import EndReason
+from nacre.sessions.errors import SessionError
 
 
 async def run_message(
@@ -61,13 +62,15 @@ async def run_message(
         )
     elif inbound.text.strip() or inbound.attachments:
         cause = lifecycle.reset_due(session, inbound)
-        if cause is None:
-            reply = await run_turn(session, inbound, inbound.text, parts, emit)
-        else:
-            fresh = await leave_session(
-                session, inbound, inbound.text, parts, emit, begin_next=lambda: begin_next(cause)
-            )
-            reply = await answer_turn(fresh, inbound, parts, emit)
+        try:
+            fresh = session if cause is None else await begin_next(cause)
+        except SessionError as error:
+            emit(Warned(message=f"The session could not be ended and goes on: {error}"))
+            fresh = session
+        await write_down(fresh, inbound, inbound.text)
+        if fresh is not session:
+            await save_notes(session, channel=inbound.channel, parts=parts, emit=emit)
+        reply = await answer_turn(fresh, inbound, parts, emit)
     if reply is None:
         return Silence(session_key=present.key, session_id=present.session_id)
     return ReplyReady(reply=reply)

@@ -64,7 +64,9 @@ def open_chosen(
     agent = config.settings.agent
     own = [default.first.model.name, *model_names(config), agent.model.primary.strip(), *agent.models]
     names = [name for name in dict.fromkeys((*own, offline.name)) if "/" in name]
-    providers = [*(name.partition("/")[0] for name in names), *config.settings.models.providers]
+    # The offline responder's provider has this one model, so `offline/online` is no name.
+    providers = [name.partition("/")[0] for name in names if name != offline.name]
+    providers += config.settings.models.providers
 
     def open_chain(name: str) -> ModelChain:
         given = offline if name == offline.name else None
@@ -80,7 +82,11 @@ def open_chosen(
     aliases = {entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()}
     return ChosenModels(
         default,
-        known=KnownModels(names=names, aliases=aliases, providers=list(dict.fromkeys(providers))),
+        known=KnownModels(
+            names=names,
+            aliases=aliases,
+            providers=list(dict.fromkeys(providers)),
+        ),
         open_chain=open_chain,
         is_model=lambda name: bool(price_map_entry(name)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,6 @@ from nacre.runtime.journals import Journals
 from nacre.runtime.loop import Emit
 from nacre.runtime.open_session import OpenSession, begun_private
 from nacre.runtime.policy import ChatPolicy
-from nacre.runtime.turn import write_down
 from nacre.runtime.turn_parts import TurnParts, prepare
 from nacre.sessions.endings import EndedSession, EndReason
 from nacre.sessions.entries import Entry
@@ -72,24 +71,3 @@ async def save_notes(session: OpenSession, *, channel: str, parts: TurnParts, em
     if session.has_messages and session.has_unflushed_messages:
         inbound = Inbound(text="", chat_kind="direct", channel=channel)
         await (await prepare(session, inbound, parts, emit)).window.flush_before_leaving()
-
-
-async def leave_session(
-    session: OpenSession,
-    inbound: Inbound,
-    text: str,
-    parts: TurnParts,
-    emit: Emit,
-    *,
-    begin_next: Callable[[], Awaitable[OpenSession]],
-) -> OpenSession:
-    """The fresh session that follows, with the message on disk in it and the old one's notes saved.
-
-    The notes come first that early because the fresh session reads them in the daily log; the words come
-    even before, because saving notes asks a model.
-    """
-    fresh = await begin_next()
-    if text or inbound.attachments:
-        await write_down(fresh, inbound, text)
-    await save_notes(session, channel=inbound.channel, parts=parts, emit=emit)
-    return fresh

@@ -75,7 +75,7 @@ class EndingFolder:
 
     async def has(self, ended: EndedSession) -> bool:
         """Whether an ending is still due: another process may have finished it."""
-        return (self._directory / ended.name).is_file()
+        return await self._worker.run((self._directory / ended.name).is_file)
 
     async def all(self) -> tuple[EndedSession, ...]:
         """The endings that are due, the oldest first. A file that cannot be read is set aside.

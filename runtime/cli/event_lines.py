@@ -44,9 +44,9 @@ def event_line(event: Event) -> Line | None:
         case CompactionEnded():
             return f"· history was not compacted: {one_line(event.problem)}", "warning"
         case SessionReset(reason="daily"):
-            return "· a new day, a fresh session; what was said before is kept", "dim"
+            return "· a new day, a fresh session; /resume goes back to the one before", "dim"
         case SessionReset():
-            return "· after a long silence, a fresh session; what was said before is kept", "dim"
+            return "· after a long silence, a fresh session; /resume goes back to the one before", "dim"
         case ModelRetried():
             seconds = f"{event.delay_seconds:.1f}".removesuffix(".0")
             return (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre.runtime.lanes import Lanes
 from nacre.runtime.model import ModelRequest, TextDelta
 from nacre.runtime.session_end import SessionEnded
 from nacre.runtime.session_note import last_quotes
@@ -144,6 +145,32 @@ async def test_an_ending_that_did_not_come_or_has_no_transcript_is_struck_off(
     assert seen.events == []
     assert endings(tmp_path) == []
     assert len(list((tmp_path / "agents/main/sessions").glob("*.jsonl"))) == 1
+
+
+async def test_what_another_process_is_about_to_end_is_left_to_it(tmp_path: Path) -> None:
+    """An ending is written down before the key changes hands; who starts in between must not judge it."""
+    write_settings(tmp_path, QUIET)
+    async with opened(tmp_path, ScriptedModel(says("one"))) as agent:
+        reply = await agent.respond(said("hello"))
+    assert reply is not None
+    ended = EndedSession(
+        key="agent:main:main",
+        session_id=reply.session_id,
+        transcript=transcript_file(tmp_path).name,
+        reason="daily",
+        ended_at_ms=1_773_500_000_000,
+    )
+    await EndingFolder(tmp_path / "agents/main/endings", now=lambda: START).put(ended)
+    lanes = Lanes(tmp_path / "locks/lanes", sleep=asyncio.sleep, wait_seconds=0)
+
+    async with lanes.enter(ended.key, on_wait=print):
+        async with opened(tmp_path, ScriptedModel(), ids="b"):
+            pass
+        left = len(endings(tmp_path))
+    async with opened(tmp_path, ScriptedModel(), ids="c"):
+        pass
+
+    assert (left, len(endings(tmp_path))) == (1, 0)
 
 
 async def test_a_session_begun_by_another_process_is_not_missed(tmp_path: Path) -> None:

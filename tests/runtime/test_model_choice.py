@@ -20,7 +20,7 @@ from tests.runtime.agents import START, events_of, opened, said, transcript_file
 KNOWN = KnownModels(
     names=["openai/gpt-5-mini", "openai/gpt-5", "anthropic/claude-opus-4-5", "offline/extractive"],
     aliases={"Opus": "anthropic/claude-opus-4-5"},
-    providers=["openai", "anthropic", "offline", "local"],
+    providers=["openai", "anthropic", "local"],
 )
 QUIET: dict[str, Any] = {
     "agents": {"defaults": {"compaction": {"memoryFlush": {"enabled": False}}}},
@@ -121,6 +121,24 @@ async def test_a_chosen_model_answers_this_chat_until_it_is_taken_back(tmp_path:
     assert "🧠 Model: offline/extractive" in status.text
     assert default.text == "✅ New session started · model: scripted/model"
     assert back.text == "back"
+
+
+@pytest.mark.parametrize("words", ["offline/online sync is broken", "and/or is short", "plan/do/check"])
+async def test_words_with_a_slash_are_looked_up(tmp_path: Path, words: str) -> None:
+    """What neither the settings nor litellm's price map know is said to the assistant."""
+    async with opened(tmp_path, ScriptedModel(says("Yes."))) as agent:
+        await agent.respond(said(f"/new {words}"))
+
+    assert user_texts(transcript_file(tmp_path)) == [words]
+
+
+async def test_a_model_of_the_price_map_can_be_chosen(tmp_path: Path) -> None:
+    """Also of a provider that the settings do not name."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        reply = await agent.respond(said("/new anthropic/claude-sonnet-4-5"))
+
+    assert reply is not None
+    assert "model: anthropic/claude-sonnet-4-5 (default: scripted/model)" in reply.text
 
 
 async def test_a_model_can_be_chosen_before_anything_was_said(tmp_path: Path) -> None:

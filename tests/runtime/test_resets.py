@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nacre.runtime.events import Event, FlushEnded, ReplyReady, SessionReset
+from nacre.runtime.events import Event, FlushEnded, ReplyReady, SessionReset, Warned
 from nacre.runtime.model import ModelRequest
 from nacre.runtime.testing import Clock, ScriptedModel, calls, says
 from nacre.sessions.messages import message_text
@@ -211,6 +211,23 @@ async def test_a_stranger_in_a_group_cannot_reset_it(tmp_path: Path) -> None:
     assert session_id(first) == session_id(theirs) != session_id(owners)
     assert user_texts(transcript(tmp_path, 0)) == ["hello", "/new forget all"]
     assert user_texts(transcript(tmp_path, 1)) == ["Forget All"]
+
+
+async def test_a_session_that_cannot_be_ended_goes_on(tmp_path: Path) -> None:
+    """Words are never refused for the sake of a reset: they are answered where they can be kept."""
+    clock = clock_at("2026-03-14 12:00")
+    model = ScriptedModel(says("one"), says("two"))
+    async with opened(tmp_path, model, clock=clock) as agent:
+        first = await events_of(agent, said("first"))
+        (tmp_path / "agents/main/endings").write_text("a file is in the way")
+        clock.advance(hours=20)
+        second = await events_of(agent, said("second"))
+    model.assert_complete()
+
+    assert session_id(second) == session_id(first)
+    [told] = [event.message for event in second if isinstance(event, Warned)]
+    assert told.startswith("The session could not be ended and goes on: Could not ")
+    assert user_texts(transcript(tmp_path, 0)) == ["first", "second"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from nacre.runtime.events import (
     FlushEnded,
     ModelRetried,
     ReplyReady,
+    SessionReset,
     Silence,
     TextStreamed,
     ToolEnded,
@@ -99,6 +100,14 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
     [
         (FlushEnded(status="written", path="memory/2026-11-20.md"), "· notes saved to memory/2026-11-20.md"),
         (FlushEnded(status="nothing", path=""), "· nothing new to note down"),
+        (
+            SessionReset(reason="daily", session_id="b", previous_session_id="a"),
+            "· a new day, a fresh session; /resume goes back to the one before",
+        ),
+        (
+            SessionReset(reason="idle", session_id="b", previous_session_id="a"),
+            "· after a long silence, a fresh session; /resume goes back to the one before",
+        ),
         (
             FlushEnded(status="fallback", path="memory/a.md", problem="No key."),
             "· an extract was saved to memory/a.md, without the model: No key.",
