@@ -12,8 +12,17 @@ from nacre.memory.sync_plan import RACY_NS, batches, next_failure, plan_changes
 READ_AT = 10 * RACY_NS
 
 
-def _found(path: str, *, size: int = 5, mtime_ns: int = 1, inode: int = 7) -> FoundFile:
-    return FoundFile(path=path, absolute=Path("/w") / path, size=size, mtime_ns=mtime_ns, inode=inode)
+def _found(
+    path: str, *, size: int = 5, mtime_ns: int = 1, inode: int = 7, changed_ns: int | None = None
+) -> FoundFile:
+    return FoundFile(
+        path=path,
+        absolute=Path("/w") / path,
+        size=size,
+        mtime_ns=mtime_ns,
+        changed_ns=mtime_ns if changed_ns is None else changed_ns,
+        inode=inode,
+    )
 
 
 def _stored(path: str, *, mtime_ns: int = 1) -> FileState:
@@ -45,6 +54,15 @@ def test_a_file_changed_just_before_it_was_read_is_read_again() -> None:
     file = _found("a.md", mtime_ns=racy)
 
     changes = plan_changes(_listing(file), {"a.md": _stored("a.md", mtime_ns=racy)}, {}, now_seconds=0)
+
+    assert changes.to_read == (file,)
+
+
+def test_a_file_whose_time_was_set_back_is_read_again() -> None:
+    """Programs that keep time stamps leave one trace: when the file's entry changed."""
+    file = _found("a.md", mtime_ns=1, changed_ns=READ_AT + 1)
+
+    changes = plan_changes(_listing(file), {"a.md": _stored("a.md", mtime_ns=1)}, {}, now_seconds=0)
 
     assert changes.to_read == (file,)
 
