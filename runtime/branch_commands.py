@@ -9,9 +9,11 @@ from typing import TypeAlias
 
 from nacre.prompts import render
 from nacre.runtime.branch_points import (
+    HERE,
     BranchPoint,
     branch_points,
     is_name,
+    is_spoken,
     leaving,
     moment_of,
     preview_text,
@@ -24,7 +26,7 @@ from nacre.sessions.entries import MessageEntry
 from nacre.sessions.file_operations import file_operations
 from nacre.sessions.index import SessionIndex, SessionRecord
 from nacre.sessions.journal import Journal
-from nacre.sessions.messages import Message, ToolResultMessage
+from nacre.sessions.messages import Message
 from nacre.sessions.succession import next_session
 from nacre.sessions.whole_results import WholeResults
 
@@ -43,7 +45,7 @@ async def rewind(
     session: OpenSession, rest: str, *, index: SessionIndex, now: datetime, save_notes: SaveNotes
 ) -> str:
     """`/rewind [place] [note]`: the answer, after the session went back there."""
-    word, _, note = rest.strip().partition(" ")
+    word, note = [*rest.split(None, 1), "", ""][:2]
     place = _place(session, word) if word else None
     if place is None:
         return _preview(session, word, now)
@@ -55,7 +57,7 @@ async def rewind(
     await save_notes()
     left_at, flush = journal.leaf_id, session.last_flush
     is_saved = flush is not None and not session.has_unflushed_messages and not going.regained
-    files = sorted(file_operations(None, going.left).modified)
+    files = sorted(file_operations(None, going.messages).modified)
     told = [note.strip(), render("branch_left_files", files=", ".join(files)) if files else ""]
     await journal.rewind(place.entry_id, summary="\n\n".join(filter(None, told)))
     if flush is not None and is_saved and session.has_unflushed_messages:
@@ -78,7 +80,7 @@ async def fork(
 ) -> tuple[str, str]:
     """`/fork [place]`: the answer and the session that the key names now, a copy up to that place."""
     word = rest.strip()
-    here = word.lower() == "here" and session.has_messages
+    here = word.lower() == HERE and session.has_messages
     place = Place(entry_id=session.journal.leaf_id) if here else _place(session, word) if word else None
     if place is None:
         return _preview(session, word, now), session.session_id
@@ -164,11 +166,5 @@ def _preview(session: OpenSession, word: str, now: datetime) -> str:
 
 
 def _last_said(session: OpenSession) -> Message | None:
-    return next(
-        (
-            entry.message
-            for entry in reversed(session.branch)
-            if isinstance(entry, MessageEntry) and not isinstance(entry.message, ToolResultMessage)
-        ),
-        None,
-    )
+    spoken = (entry for entry in reversed(session.branch) if is_spoken(entry))
+    return next((entry.message for entry in spoken if isinstance(entry, MessageEntry)), None)

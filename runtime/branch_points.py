@@ -11,6 +11,8 @@ from nacre.sessions.entries import Entry, MessageEntry
 from nacre.sessions.lines import timestamp_ms
 from nacre.sessions.messages import Message, ToolResultMessage, UserMessage, message_text
 
+HERE = "here"
+"""The present place, in `/fork here`."""
 MOST_LISTED = 10
 SHOWN_CHARS = 60
 _NAME = re.compile(r"(?=.*[^\W\d_])[\w.-]{1,40}")
@@ -21,8 +23,8 @@ _NAME = re.compile(r"(?=.*[^\W\d_])[\w.-]{1,40}")
 class BranchPoint:
     """Something that the user said, to go back to the moment before it.
 
-    `before_id` is the entry in front of it, `None` when it was the first. `leaves` counts the
-    messages of people and assistant from it on.
+    `before_id` is the entry in front of it, `None` when it was the first. `leaves` counts what people
+    and assistant said from it on.
     """
 
     before_id: str | None
@@ -33,9 +35,10 @@ class BranchPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaving:
-    """What going from one branch to another leaves out, and how much it brings back."""
+    """What going from one branch to another leaves out, and how much that was said is left and regained."""
 
-    left: tuple[Message, ...]
+    messages: tuple[Message, ...]
+    left: int
     regained: int
 
 
@@ -45,10 +48,8 @@ def branch_points(branch: Sequence[Entry]) -> list[BranchPoint]:
     leaves = 0
     for place in range(len(branch) - 1, -1, -1):
         entry = branch[place]
-        if not isinstance(entry, MessageEntry) or isinstance(entry.message, ToolResultMessage):
-            continue
-        leaves += 1
-        if isinstance(entry.message, UserMessage):
+        leaves += is_spoken(entry)
+        if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage):
             points.append(
                 BranchPoint(
                     before_id=branch[place - 1].id if place else None,
@@ -68,9 +69,18 @@ def leaving(branch: Sequence[Entry], target: Sequence[Entry]) -> Leaving:
     shared = len(branch)
     while shared and branch[shared - 1].id not in ids:
         shared -= 1
-    left = [entry.message for entry in branch[shared:] if isinstance(entry, MessageEntry)]
-    regained = sum(_is_spoken(entry) for entry in target[shared:])
-    return Leaving(left=tuple(left), regained=regained)
+    return Leaving(
+        messages=tuple(entry.message for entry in branch[shared:] if isinstance(entry, MessageEntry)),
+        left=sum(map(is_spoken, branch[shared:])),
+        regained=sum(map(is_spoken, target[shared:])),
+    )
+
+
+def is_spoken(entry: Entry) -> bool:
+    """Whether an entry is something that a person or the assistant said, and not only a call or a result."""
+    if not isinstance(entry, MessageEntry) or isinstance(entry.message, ToolResultMessage):
+        return False
+    return isinstance(entry.message, UserMessage) or bool(message_text(entry.message).strip())
 
 
 def moment_of(entry: Entry) -> datetime:
@@ -80,7 +90,7 @@ def moment_of(entry: Entry) -> datetime:
 
 def is_name(text: str) -> bool:
     """Whether a place may be called so."""
-    return _NAME.fullmatch(text) is not None
+    return _NAME.fullmatch(text) is not None and text.lower() != HERE
 
 
 def preview_text(points: Sequence[BranchPoint], names: Mapping[str, datetime], *, zone: tzinfo | None) -> str:
@@ -105,7 +115,7 @@ def rewound_text(
     leaving: Leaving, *, last_said: Message | None, return_id: str | None, files: Sequence[str]
 ) -> str:
     """The answer to `/rewind <place>`."""
-    told = [f"⏪ Went back: {_messages(_spoken(leaving.left))} left"]
+    told = [f"⏪ Went back: {_messages(leaving.left)} left"]
     if leaving.regained:
         told.append(f"{_messages(leaving.regained)} back in view")
     lines = [", ".join(told) + "."]
@@ -119,14 +129,6 @@ def rewound_text(
     if return_id:
         lines.append(f"/rewind {return_id} returns to where you were.")
     return "\n".join(lines)
-
-
-def _spoken(messages: Sequence[Message]) -> int:
-    return sum(not isinstance(message, ToolResultMessage) for message in messages)
-
-
-def _is_spoken(entry: Entry) -> bool:
-    return isinstance(entry, MessageEntry) and not isinstance(entry.message, ToolResultMessage)
 
 
 def _messages(count: int) -> str:

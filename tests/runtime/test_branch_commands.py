@@ -96,11 +96,12 @@ async def test_a_note_and_changed_files_are_told_to_the_model(tmp_path: Path) ->
     model = ScriptedModel(calls(("write", {"path": "plan.md", "content": "bees"})), says("Done."), QUIET)
     async with opened(tmp_path, model) as agent:
         await told(agent, "Write the plan")
-        answer = await told(agent, "/rewind 1 the plan had the wrong year")
+        answer = await told(agent, "/rewind 1\nthe plan had the wrong year")
         model.add(says("I see."))
         await told(agent, "Again")
 
     assert "Files stay as they are: plan.md." in answer
+    assert "Went back: 2 messages left." in answer  # the call and its result are none
     summary, asked = seen(model)
     assert "the plan had the wrong year" in summary
     assert "as they were left, not as they were before: plan.md." in summary
@@ -203,8 +204,8 @@ async def test_a_named_place_is_found_again(tmp_path: Path) -> None:
         await told(agent, "/rewind draft")
         model.add(says("Wax."))
         await told(agent, "And wax")
-        assert "one word" in await told(agent, "/label 12")
-        assert "one word" in await told(agent, "/label two words")
+        for name in ("12", "two words", "here"):
+            assert "one word" in await told(agent, f"/label {name}")
     assert seen(model) == ["Plan the garden", "Roses.", "Now the bees", "Bees.", "And wax"]
 
 
