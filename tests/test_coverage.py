@@ -110,6 +110,24 @@ def test_every_named_test_exists() -> None:
     ] == []
 
 
+def test_every_fault_that_was_tried_names_its_test() -> None:
+    """Each row of a table of faults in docs/reliability.md names a file of tests, or a test, that exists."""
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| Fault \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    rows = [row for table in tables for row in table.splitlines()]
+    named = {row: re.findall(r"`(tests/[\w./-]+\.py)(?:::(\w+))?`", row) for row in rows}
+
+    assert len(rows) > 20
+    assert [row for row, tests in named.items() if not tests] == []
+    missing = [
+        (path, test)
+        for tests in named.values()
+        for path, test in tests
+        if not (ROOT / path).is_file() or (test and test not in _functions(path))
+    ]
+    assert missing == []
+
+
 def test_every_row_is_held_by_a_test_or_says_why_not() -> None:
     """A row without a test has a known mark and a reason; no group is unknown."""
     rows = _rows()
