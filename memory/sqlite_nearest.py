@@ -8,17 +8,18 @@ while there are few; it follows what others write by the rows' rising ids.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from nacre.memory.sqlite_connection import Connection
-from nacre.memory.sqlite_reads import scope_condition
+from nacre.memory.sqlite_reads import Narrowed, narrowed
 from nacre.memory.store import Scope, Vector
 from nacre.memory.vector_math import VectorTable, code_of, is_zero, question_blob, question_code, to_blob
 
 if TYPE_CHECKING:
-    from nacre.memory.vector_math import Places
+    from nacre.memory.vector_math import Mask, Places
 
 RESIDENT_BYTES = 64 << 20
 """The memory that vectors may take beside their codes: 43,000 of 384 numbers each, or 10,000 of 1,536."""
@@ -27,6 +28,7 @@ EXACT_UP_TO = 1_500
 """With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
 
 _LOAD_ROWS = 8_192
+_REMEMBERED_SCOPES = 16
 
 
 class VectorReader:
@@ -48,6 +50,7 @@ class VectorReader:
         self._table = VectorTable(0, most_bytes=0)
         self._seen = self._gone = self._last_row = 0
         self._data_version = -1
+        self._masks: OrderedDict[Narrowed, Mask] = OrderedDict()
         self._questions = 0
 
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
@@ -57,18 +60,18 @@ class VectorReader:
         blob = question_blob(vector) if in_place else to_blob(vector)
         if is_zero(blob):
             return {}
-        where, arguments = scope_condition(connection, scope)
+        inside = narrowed(connection, scope)
         wanted = candidates_for(len(vector), limit)
         if in_place:
             if _row_count(connection) <= self._exact_up_to:
                 wanted = self._exact_up_to
-            rows = _stored_coarse(connection, question_code(blob), wanted, where, arguments)
+            rows = _stored_coarse(connection, question_code(blob), wanted, inside)
             return _best_pieces(_scored_in_place(connection, blob, "id", rows), limit)
         self._follow(connection, len(vector))
-        allowed = {row[0] for row in connection.execute(where, arguments)} if where else None
+        outside = self._outside(connection, inside) if inside else None
         if len(self._table) <= self._exact_up_to:
             wanted = self._exact_up_to
-        places = self._table.coarse(code_of(blob), wanted, chunk_ids=allowed)
+        places = self._table.coarse(code_of(blob), wanted, outside=outside)
         return _best_pieces(self._scored(connection, blob, places), limit)
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
@@ -94,6 +97,15 @@ class VectorReader:
             if vector_id in stored
         ]
         return self._still_there(connection, sorted(scored, key=itemgetter(2), reverse=True))
+
+    def _outside(self, connection: Connection, inside: Narrowed) -> Mask:
+        """Which places of the table are outside; remembered, since a scope is often asked for again."""
+        if inside not in self._masks:
+            rows = connection.execute(inside.members, inside.arguments)
+            self._masks[inside] = self._table.all_but([chunk_id for (chunk_id,) in rows])
+            if len(self._masks) > _REMEMBERED_SCOPES:
+                self._masks.popitem(last=False)
+        return self._masks[inside]
 
     def _answers_in_place(self, connection: Connection) -> bool:
         """Whether reading everything into memory would take longer than it can save."""
@@ -127,6 +139,7 @@ class VectorReader:
         version = connection.pragma("data_version")
         if version == self._data_version and self._table.dimensions == dimensions:
             return
+        self._masks.clear()
         total = _row_count(connection)
         if self._table.dimensions == dimensions:
             self._load(connection, total)
@@ -167,15 +180,13 @@ def _row_count(connection: Connection) -> int:
     return cast("int", connection.execute("SELECT count(*) FROM chunk_vectors").get)
 
 
-def _stored_coarse(
-    connection: Connection, code: bytes, count: int, where: str, arguments: Sequence[str]
-) -> list[int]:
-    """Row ids of the `count` codes nearest to `code`, among the chunks that `where` selects."""
+def _stored_coarse(connection: Connection, code: bytes, count: int, inside: Narrowed | None) -> list[int]:
+    """Row ids of the `count` codes nearest to `code`, among the chunks inside a scope."""
     rows = connection.execute(
         "SELECT id FROM chunk_vectors WHERE length(code) = ?"
-        + (f" AND chunk_id IN ({where})" if where else "")
+        + (f" AND +chunk_id IN ({inside.members})" if inside else "")
         + " ORDER BY vec_distance_hamming(vec_bit(code), vec_bit(?)) LIMIT ?",
-        (len(code), *arguments, code, count),
+        (len(code), *(inside.arguments if inside else ()), code, count),
     )
     return [row[0] for row in rows]
 

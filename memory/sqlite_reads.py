@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import get_args
 
@@ -56,28 +57,40 @@ def _state_from_row(source: Source, row: tuple[str, str, int, int, int, int]) ->
     )
 
 
-def scope_condition(connection: Connection, scope: Scope) -> tuple[str, tuple[str, ...]]:
-    """A SELECT of the chunk ids that `scope` admits, with its arguments; empty when it admits everything."""
+@dataclass(frozen=True, kw_only=True)
+class Narrowed:
+    """The chunks that a scope admits: a SELECT of their ids, and its arguments."""
+
+    members: str
+    arguments: tuple[str, ...]
+
+    def admits(self, chunk_id: str) -> str:
+        """A condition on a column with chunk ids. It is looked up row by row, so few rows cost little."""
+        return f"EXISTS ({self.members} AND chunks.id = {chunk_id})"
+
+
+def narrowed(connection: Connection, scope: Scope) -> Narrowed | None:
+    """What `scope` leaves of the index; `None` when it admits everything."""
     conditions: list[str] = []
     arguments: list[str] = []
+    for operator, day in ((">=", scope.after), ("<=", scope.before)):
+        if day is not None:
+            conditions.append(f"day {operator} ?")
+            arguments.append(day.isoformat())
+    # Without the sources, an index of the days alone answers.
+    tables = "chunks"
     others = [source for source in get_args(Source) if source not in scope.sources]
     if any(
         connection.execute("SELECT EXISTS (SELECT 1 FROM files WHERE source = ?)", (source,)).get
         for source in others
     ):
+        tables = "chunks JOIN files ON files.id = chunks.file_id"
         conditions.append(f"source IN ({', '.join('?' * len(scope.sources))})")
         arguments += scope.sources
-    for operator, day in ((">=", scope.after), ("<=", scope.before)):
-        if day is not None:
-            conditions.append(f"day {operator} ?")
-            arguments.append(day.isoformat())
     if not conditions:
-        return "", ()
-    return (
-        "SELECT chunks.id FROM chunks JOIN files ON files.id = chunks.file_id WHERE "
-        + " AND ".join(conditions),
-        tuple(arguments),
-    )
+        return None
+    members = f"SELECT chunks.id FROM {tables} WHERE {' AND '.join(conditions)}"
+    return Narrowed(members=members, arguments=tuple(arguments))
 
 
 def chunks(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, Chunk]:

@@ -8,12 +8,12 @@ those alone. What has only common words is passed over then. Small indexes never
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from nacre.memory.lexical import FTS_WEIGHTS, MatchQuery
 from nacre.memory.sqlite_connection import Connection
-from nacre.memory.sqlite_reads import scope_condition
+from nacre.memory.sqlite_reads import narrowed
 from nacre.memory.store import Scope
 
 MOST_ROWS = 1_000
@@ -51,20 +51,21 @@ class WordReader:
         self, connection: Connection, query: MatchQuery, limit: int, scope: Scope
     ) -> dict[int, float]:
         """−bm25 of the best chunks, best first."""
-        where, arguments = scope_condition(connection, scope)
-        # `ORDER BY rank` would have FTS5 prepare a query of its own for each search, which takes longer.
-        select = (
-            f"SELECT rowid, -{_BM25} AS score FROM chunks_fts WHERE chunks_fts MATCH ?"
-            f"{f' AND rowid IN ({where})' if where else ''} ORDER BY score DESC LIMIT ?"
-        )
+        inside = narrowed(connection, scope)
+        condition = f" AND {inside.admits('chunks_fts.rowid')}" if inside else ""
+        arguments = inside.arguments if inside else ()
         choosing, weighed = self._split(connection, query)
-        best = dict(connection.execute(select, (choosing, *arguments, limit)))
+        best = _best(connection, choosing, condition, arguments, limit)
         if weighed:
             # What both lists have is scored by all words. What has fallen out of this one is worse than all
             # of it, and ends below the limit with the score of its choosing words as well.
-            both = f"({choosing}) AND ({weighed})"
-            best.update(connection.execute(select, (both, *arguments, limit)))
+            best.update(_best(connection, f"({choosing}) AND ({weighed})", condition, arguments, limit))
             best = dict(sorted(best.items(), key=itemgetter(1), reverse=True)[:limit])
+        if inside and weighed and len(best) < limit:
+            # A narrow scope has few chunks with the rare words: there every word may choose. The plus keeps
+            # SQLite from asking the full-text index once for each chunk inside.
+            condition = f" AND +chunks_fts.rowid IN ({inside.members})"
+            best = _best(connection, query.expression, condition, arguments, limit)
         return best
 
     def _split(self, connection: Connection, query: MatchQuery) -> tuple[str, str]:
@@ -90,6 +91,19 @@ class WordReader:
             if len(self._rows) > _REMEMBERED_ATOMS:
                 self._rows.popitem(last=False)
         return rows
+
+
+def _best(
+    connection: Connection, expression: str, condition: str, arguments: Sequence[str], limit: int
+) -> dict[int, float]:
+    # `ORDER BY rank` would have FTS5 prepare a query of its own for each search, which takes longer.
+    return dict(
+        connection.execute(
+            f"SELECT chunks_fts.rowid, -{_BM25} AS score FROM chunks_fts WHERE chunks_fts MATCH ?{condition}"
+            " ORDER BY score DESC LIMIT ?",
+            (expression, *arguments, limit),
+        )
+    )
 
 
 def split_by_rarity(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing
 
     Places: TypeAlias = numpy.typing.NDArray[numpy.intp]
+    Mask: TypeAlias = numpy.typing.NDArray[numpy.bool_]
 
 Row: TypeAlias = tuple[int, int, int, bytes, bytes | None]
 
@@ -24,6 +25,9 @@ _FIRST_WORDS = 4
 
 _FIRST_KEEP = 8
 """How many times the wanted number the first look keeps."""
+
+_FARTHEST = 32_767
+"""A distance in bits that no code has, and to which the bits of a whole code can be added."""
 
 _BLOCK = 32_768
 """Codes compared at a time, so that intermediate results stay in the processor's cache."""
@@ -124,31 +128,32 @@ class VectorTable:
         self._count += len(rows)
         self._by_chunk = None
 
-    def coarse(self, code: bytes, count: int, *, chunk_ids: Collection[int] | None = None) -> Places:
-        """The places of about the `count` codes nearest to `code`, among `chunk_ids` when given, rising."""
+    def coarse(self, code: bytes, count: int, *, outside: Mask | None = None) -> Places:
+        """The places of about the `count` codes nearest to `code`, rising, without what `outside` marks."""
         import numpy as np
 
         query = np.frombuffer(code, dtype=np.uint64)
         if not self._count or len(query) != self._words:
             return np.empty(0, dtype=np.intp)
-        if chunk_ids is not None:
-            wanted = np.fromiter(chunk_ids, dtype=np.int64, count=len(chunk_ids))
-            places = np.flatnonzero(np.isin(self._keys[: self._count, 1], wanted))
-            first = None
-        elif count >= self._count:
-            return np.arange(self._count)
-        else:
-            distances = self._first_distances(query)
-            if self._first == self._words:
-                return _smallest(distances, count)
-            places = _smallest(distances, count * _FIRST_KEEP)
-            first = distances[places]
-        if len(places) <= count:
-            return places
-        if first is None:
-            first = _differing_bits(self._columns[:, places].T, query[: self._first])
-        full = first + _differing_bits(self._rest[places], query[self._first :])
+        inside = self._count if outside is None else self._count - int(np.count_nonzero(outside))
+        if count >= inside:
+            return np.arange(self._count) if outside is None else np.flatnonzero(~outside)
+        distances = self._first_distances(query)
+        if outside is not None:
+            distances[outside] = _FARTHEST
+        if self._first == self._words:
+            return _smallest(distances, count)
+        places = _smallest(distances, min(inside, count * _FIRST_KEEP))
+        full = distances[places] + _differing_bits(self._rest[places], query[self._first :])
         return places[_smallest(full, count)]
+
+    def all_but(self, chunk_ids: Sequence[int]) -> Mask:
+        """A mark at every place whose vector belongs to none of these chunks."""
+        import numpy as np
+
+        outside = np.ones(self._count, dtype=np.bool_)
+        outside[self.places_of(chunk_ids)] = False
+        return outside
 
     def places_of(self, chunk_ids: Sequence[int]) -> Places:
         """The places of these chunks' vectors."""

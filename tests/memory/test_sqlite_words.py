@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -17,6 +18,7 @@ from nacre.memory.store import Scope
 from tests.memory.store_contract import chunk, indexed
 
 MEMORY = Scope(sources=("memory",))
+LATE = date(2026, 2, 1)
 
 
 def _words_of(number: int) -> Iterator[str]:
@@ -29,12 +31,16 @@ def _words_of(number: int) -> Iterator[str]:
 
 @pytest.fixture
 def connection(tmp_path: Path) -> Iterator[Connection]:
-    """600 chunks: four of nine have a common word, every third a middling one, every fifth a seldom one."""
+    """600 chunks: four of nine have a common word, every third a middling one, every fifth a seldom one.
+
+    The last ten are dated.
+    """
     opened = open_connection(tmp_path / "main.sqlite")
     migrate(opened)
     texts = [" ".join(_words_of(n)) for n in range(600)]
     with transaction(opened):
-        replace_files(opened, [indexed(*(chunk(text, ordinal=n) for n, text in enumerate(texts)))])
+        chunks = [chunk(text, ordinal=n, day=LATE if n >= 590 else None) for n, text in enumerate(texts)]
+        replace_files(opened, [indexed(*chunks)])
     yield opened
     opened.close()
 
@@ -80,11 +86,31 @@ def test_the_bound_does_not_change_scores(connection: Connection, text: str, lim
     assert {chunk_id: everything[chunk_id] for chunk_id in bounded} == pytest.approx(bounded)
 
 
-def test_the_bound_keeps_to_the_scope(connection: Connection) -> None:
-    """Words that are only weighed bring nothing in from outside."""
-    scope = Scope(sources=("memory",), after=date(2026, 1, 1))
+def test_in_a_narrow_scope_every_word_chooses(connection: Connection) -> None:
+    """Where few chunks have the rare words, those with the common ones are found; nothing from outside."""
+    scope = Scope(sources=("memory",), after=LATE)
+    inside = dict(connection.execute("SELECT id, text FROM chunks WHERE day IS NOT NULL"))
 
-    assert _lexical(connection, "seldom common", limit=10, most_rows=200, scope=scope) == {}
+    hits = _lexical(connection, "seldom common", limit=10, most_rows=200, scope=scope)
+
+    assert hits.keys() == {number for number, text in inside.items() if "seldom" in text or "common" in text}
+    assert len(hits) > 2
+    nowhere = Scope(sources=("memory",), after=LATE, before=date(2026, 1, 1))
+    assert _lexical(connection, "seldom common", limit=10, most_rows=200, scope=nowhere) == {}
+
+
+def test_a_scope_does_not_cost_a_query_for_each_chunk(connection: Connection) -> None:
+    """A search among all dated chunks of many takes about as long as one among all chunks."""
+    connection.execute("UPDATE chunks SET day = '2026-02-01'")
+
+    def seconds(scope: Scope) -> float:
+        started = time.perf_counter()
+        _lexical(connection, "seldom common", limit=10, most_rows=10_000, scope=scope)
+        return time.perf_counter() - started
+
+    free = min(seconds(MEMORY) for _ in range(5))
+    narrowed = min(seconds(Scope(sources=("memory",), after=LATE)) for _ in range(5))
+    assert narrowed < 20 * free
 
 
 def test_the_best_chunk_is_found_either_way(connection: Connection) -> None:

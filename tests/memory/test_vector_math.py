@@ -81,12 +81,16 @@ def test_a_table_finds_its_own_rows_and_keeps_to_allowed_chunks(dimensions: int,
     table.add(rows[1000:])
     table.add([(9_999, 1, 1, b"\0" * 8, b"\0" * 256)])
 
-    def near(at: int, count: int, chunk_ids: set[int] | None = None) -> list[int]:
-        return [key[0] for key in table.keys(table.coarse(rows[at][3], count, chunk_ids=chunk_ids))]
+    def near(at: int, count: int, chunk_ids: list[int] | None = None) -> list[int]:
+        outside = table.all_but(chunk_ids) if chunk_ids else None
+        return [key[0] for key in table.keys(table.coarse(rows[at][3], count, outside=outside))]
 
     assert len(table) == 3_000
     assert all(at in near(at, 5) for at in range(0, 3_000, 97))
-    assert {row % 7 for row in near(3, 50, {3, 4})} <= {3, 4}
+    assert {row % 7 for row in near(3, 50, [3, 4])} <= {3, 4}
+    assert near(3, 5, [3])[0] % 7 == 3
+    assert 3 in near(3, 5, [3])
+    assert near(3, 500, [3]) == list(range(3, 3_000, 7))
     assert len(near(3, 10_000)) == 3_000
     assert table.keys(table.coarse(b"\0" * 8, 5)) == []
     assert sorted(table.keys(table.places_of([3, 99]))) == [[at, 3, at + 1] for at in range(3, 3_000, 7)]
