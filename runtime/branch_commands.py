@@ -27,6 +27,7 @@ from nacre.sessions.file_operations import file_operations
 from nacre.sessions.index import SessionIndex, SessionRecord
 from nacre.sessions.journal import Journal
 from nacre.sessions.messages import Message
+from nacre.sessions.record import without_usage
 from nacre.sessions.succession import next_session
 from nacre.sessions.whole_results import WholeResults
 
@@ -64,7 +65,9 @@ async def rewind(
         # What is in view now was saved on the branch that was left.
         await journal.append_custom(FLUSH_ENTRY, flush.data)
     count = session.compaction_count
-    await index.update(session.key, lambda record: _without_usage(record or session.record, count))
+    await index.update(
+        session.key, lambda record: replace(without_usage(record or session.record), compaction_count=count)
+    )
     return rewound_text(going, last_said=_last_said(session), return_id=left_at, files=files)
 
 
@@ -130,18 +133,6 @@ async def _tell_whose_it_is(forked: Journal, session: OpenSession) -> None:
         is_private = begun_private(session.journal) is True
         data = {"key": session.key, "chatKind": session.policy.chat_kind, "private": is_private}
         await forked.append_custom(SESSION_ENTRY, data)
-
-
-def _without_usage(record: SessionRecord, compaction_count: int) -> SessionRecord:
-    """What was counted is of another context; the next call tells anew."""
-    return replace(
-        record,
-        compaction_count=compaction_count,
-        input_tokens=None,
-        output_tokens=None,
-        total_tokens=None,
-        total_tokens_fresh=False,
-    )
 
 
 def _place(session: OpenSession, word: str) -> Place | None:

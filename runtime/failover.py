@@ -21,7 +21,7 @@ from nacre.runtime.events import Event, FallbackAnswered, ModelRetried
 from nacre.runtime.loop import Ask
 from nacre.runtime.model import ChatModel, ModelRequest
 from nacre.runtime.retry import MAX_RETRIES, Answering, AnswerRestarted, stream_with_retries
-from nacre.runtime.window import overhead_tokens
+from nacre.runtime.window_parts import overhead_tokens
 from nacre.sessions.messages import AssistantMessage
 from nacre.sessions.tokens import estimate_message_tokens
 

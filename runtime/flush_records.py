@@ -56,11 +56,14 @@ def flush_is_spent(branch: Sequence[Entry]) -> bool:
     return False
 
 
-def unflushed_bytes(branch: Sequence[Entry]) -> int:
-    """How much text stands in the messages since the latest flush, as UTF-8; images do not count."""
+def unflushed_bytes(branch: Sequence[Entry], *, most: int) -> int:
+    """How much text stands in the messages since the latest flush, as UTF-8; images do not count.
+
+    From `most` on nothing more is counted, so that a long session without flushes costs no more.
+    """
     size = 0
     for entry in reversed(branch):
-        if is_flush(entry):
+        if is_flush(entry) or size >= most:
             break
         if isinstance(entry, MessageEntry):
             size += len(message_text(entry.message).encode("utf-8", "surrogatepass"))

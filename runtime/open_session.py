@@ -25,6 +25,7 @@ from nacre.sessions.messages import AssistantMessage, Message, UserMessage
 from nacre.sessions.origin import with_origin
 from nacre.sessions.overrides import with_model_override
 from nacre.sessions.pruned_view import PrunedView
+from nacre.sessions.record import with_usage, without_usage
 from nacre.sessions.succession import next_session
 from nacre.sessions.transcript import TranscriptItem
 
@@ -107,10 +108,9 @@ class OpenSession:
         """Whether anything was said after the latest flush."""
         return flush_records.has_unflushed_messages(self.branch)
 
-    @property
-    def unflushed_bytes(self) -> int:
-        """How much text was said after the latest flush."""
-        return flush_records.unflushed_bytes(self.branch)
+    def unflushed_bytes(self, *, most: int) -> int:
+        """How much text was said after the latest flush, counted up to `most`."""
+        return flush_records.unflushed_bytes(self.branch, most=most)
 
     @property
     def wants_recall(self) -> bool:
@@ -173,10 +173,8 @@ class OpenSession:
         count = self.compaction_count
         self.record = await self._updated(
             lambda record: replace(
-                record,
+                without_usage(record),
                 compaction_count=count,
-                input_tokens=None,
-                output_tokens=None,
                 total_tokens=tokens_after or None,
                 total_tokens_fresh=tokens_after > 0,
             )
@@ -195,15 +193,7 @@ class OpenSession:
                 compaction_count=count,
                 aborted_last_run=False,
             )
-            if usage is None or usage.context_tokens == 0:
-                return record
-            return replace(
-                record,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                total_tokens=usage.context_tokens,
-                total_tokens_fresh=True,
-            )
+            return record if usage is None or not usage.context_tokens else with_usage(record, usage)
 
         self.record = await self._updated(settled)
 

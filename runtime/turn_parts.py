@@ -27,7 +27,8 @@ from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.settings import Settings
 from nacre.runtime.tool_results import ToolResults, result_limits
 from nacre.runtime.tools import Tool, Toolbox
-from nacre.runtime.window import Window, WindowParts
+from nacre.runtime.window import Window
+from nacre.runtime.window_parts import WindowParts
 from nacre.sessions.index import SessionIndex
 from nacre.sessions.whole_results import WholeResults
 

@@ -7,25 +7,21 @@ Every path on which history leaves the model's view goes through `Window.compact
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 from nacre.memory.workspace import daily_log_path
-from nacre.runtime.budget import ContextBudget
-from nacre.runtime.clock import Clock
-from nacre.runtime.compaction_settings import CompactionSettings
-from nacre.runtime.compactor import Summary, SummaryModel, summary_of
+from nacre.runtime.budget import ContextBudget, Decision
+from nacre.runtime.compactor import Summary, summary_of
 from nacre.runtime.errors import ModelError
 from nacre.runtime.events import CompactionEnded, CompactionReason, FlushEnded, Warned
 from nacre.runtime.flush import FlushLimits, NotesFile, run_flush
-from nacre.runtime.loop import Ask, Emit
+from nacre.runtime.loop import Emit
 from nacre.runtime.model import SystemPrompt, ToolSpec
 from nacre.runtime.open_session import OpenSession
 from nacre.runtime.partial_summaries import partial_summaries
+from nacre.runtime.window_parts import WindowParts, overhead_tokens
 from nacre.sessions.cut import CompactionPlan, NothingToCompact, plan_compaction
 from nacre.sessions.entries import Entry
 from nacre.sessions.rebuilt import transcript_tokens, with_compaction
@@ -39,24 +35,6 @@ MAX_PASSES = 4
 
 NEARLY_FULL_PERCENT = 85
 """Of the compaction line; from here on the owner is warned, once in each cycle."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WindowParts:
-    """What a window needs from the agent; the same for every session."""
-
-    budget: ContextBudget
-    settings: CompactionSettings
-    workspace: Path
-    lock_dir: Path
-    now: Clock
-    count_tokens: Callable[[str], int]
-    ask_for_notes: Ask
-    ask_offline: Ask
-    summary_models: tuple[SummaryModel, ...]
-    extractor: SummaryModel
-    on_notes: Callable[[str], None]
-    warn_once: Callable[[str], None]
 
 
 class Window:
@@ -119,15 +97,7 @@ class Window:
         """
         for number in range(MAX_PASSES):
             tokens = (await self.measure()).tokens
-            session = self._session
-            decision = self._parts.budget.decide(
-                tokens,
-                flushed_this_cycle=session.flush_is_spent,
-                # Bytes to tokens as in English; a rough number does for "little" and "much".
-                said_since_compaction_tokens=session.unflushed_bytes // 4
-                if session.compaction_count
-                else None,
-            )
+            decision = self._decide(tokens)
             log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
             is_forced = not decision.flushes and self._is_flush_forced()
             # What a compaction of an earlier pass kept was flushed before it.
@@ -139,6 +109,16 @@ class Window:
             ended = await self.compact("threshold")
             # One failed attempt a turn: the next step would fail the same way.
             self._gave_up = bool(ended.problem)
+
+    def _decide(self, tokens: int) -> Decision:
+        session, budget = self._session, self._parts.budget
+        said_tokens: int | None = None
+        if session.compaction_count:
+            # Bytes to tokens as in English; a rough number does for "little" and "much".
+            said_tokens = session.unflushed_bytes(most=4 * budget.soft_threshold_tokens) // 4
+        return budget.decide(
+            tokens, flushed_this_cycle=session.flush_is_spent, said_since_compaction_tokens=said_tokens
+        )
 
     async def flush_before_leaving(self) -> None:
         """The flush before `/new` and `/compact`: due when anything was said since the last one."""
@@ -201,7 +181,7 @@ class Window:
         limit_bytes = self._parts.settings.memory_flush.force_flush_transcript_bytes
         if not limit_bytes or not self._parts.budget.flush_enabled:
             return False
-        return self._session.unflushed_bytes >= limit_bytes
+        return self._session.unflushed_bytes(most=limit_bytes) >= limit_bytes
 
     def _plan(self, reason: CompactionReason, tokens_before: int) -> CompactionPlan | NothingToCompact:
         """Where to cut. A window that must shrink keeps less when the usual tail is all there is.
@@ -287,11 +267,3 @@ def _who_summarised(summary: Summary) -> str:
     """What the owner should know when the first model asked gave no summary."""
     what = "An extract" if summary.is_extract else f"{summary.model_name}'s summary"
     return f"{what} stands for the older history, because: {summary.problem}"
-
-
-def overhead_tokens(
-    system: SystemPrompt, tools: Sequence[ToolSpec], count_tokens: Callable[[str], int]
-) -> int:
-    """Tokens that every request carries besides the transcript: system prompt and tool schemas."""
-    schemas = json.dumps([[tool.name, tool.description, dict(tool.parameters)] for tool in tools])
-    return count_tokens(system.joined()) + count_tokens(schemas)

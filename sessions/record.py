@@ -6,8 +6,10 @@ Keys that are unknown here, or whose values cannot be read, are kept as they are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from nacre.sessions.usage import Usage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,8 @@ class SessionRecord:
     aborted_last_run: bool | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
     total_tokens: int | None = None
     total_tokens_fresh: bool | None = None
     context_tokens: int | None = None
@@ -69,6 +73,8 @@ _NAMES: Mapping[str, tuple[str, type]] = {
     "aborted_last_run": ("abortedLastRun", bool),
     "input_tokens": ("inputTokens", int),
     "output_tokens": ("outputTokens", int),
+    "cache_read_tokens": ("cacheRead", int),
+    "cache_write_tokens": ("cacheWrite", int),
     "total_tokens": ("totalTokens", int),
     "total_tokens_fresh": ("totalTokensFresh", bool),
     "context_tokens": ("contextTokens", int),
@@ -87,6 +93,32 @@ _FORMER_NAMES: Mapping[str, str] = {
     "room": "groupChannel",
 }
 """Names that older OpenClaw versions wrote; the newer one wins where both stand."""
+
+
+def with_usage(record: SessionRecord, usage: Usage) -> SessionRecord:
+    """The record with what the last call counted; what was cached stands apart from what was new."""
+    return replace(
+        record,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        total_tokens=usage.context_tokens,
+        total_tokens_fresh=True,
+    )
+
+
+def without_usage(record: SessionRecord) -> SessionRecord:
+    """The record without what the last call counted, once that speaks of another context."""
+    return replace(
+        record,
+        input_tokens=None,
+        output_tokens=None,
+        cache_read_tokens=None,
+        cache_write_tokens=None,
+        total_tokens=None,
+        total_tokens_fresh=False,
+    )
 
 
 def record_to_json(record: SessionRecord) -> dict[str, Any]:
