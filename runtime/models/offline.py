@@ -9,10 +9,13 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from nacre.runtime.model import ModelRequest, TextDelta
-from nacre.runtime.offline import Answer, respond
 from nacre.sessions.messages import AssistantMessage, StopReason, Text, ToolCall, Usage, message_text
+
+if TYPE_CHECKING:
+    from nacre.runtime.offline import Answer
 
 PROVIDER = "offline"
 MODEL = "extractive"
@@ -47,6 +50,9 @@ class OfflineModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """Streams the answer in pieces of about a word, then the whole message."""
+        # Patterns for a dozen languages: whoever talks to a real model never needs them.
+        from nacre.runtime.offline import respond
+
         now_ms = self._now_ms()
         day = datetime.fromtimestamp(now_ms / 1000, tz=UTC).date()
         answer = respond(request, clock_date=day, count_tokens=self._count_tokens)
