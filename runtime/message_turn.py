@@ -65,6 +65,9 @@ async def run_message(
         try:
             fresh = session if cause is None else await begin_next(cause)
         except SessionError as error:
+            record = await parts.index.get(session.key)
+            if record is not None and record.session_id != session.session_id:
+                raise
             emit(Warned(message=f"The session could not be ended and goes on: {error}"))
             fresh = session
         await write_down(fresh, inbound, inbound.text)
