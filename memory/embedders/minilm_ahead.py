@@ -51,9 +51,11 @@ class AskedAhead(MiniLmEmbedder):
 
 def _started(program: str, question: str) -> subprocess.Popen[bytes] | None:
     """The process, with its question on the way; nothing when the system has none to give."""
+    # With -c alone, a numpy.py in the folder that somebody searches from would be run.
+    safely = "-I" if sys.flags.isolated else "-P"
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", program],
+            [sys.executable, safely, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,15 @@ async def test_the_vector_is_the_one_that_the_embedder_itself_makes() -> None:
     assert await _vector(ahead, QUESTION) == pytest.approx(
         await _vector(MiniLmEmbedder(), QUESTION), abs=1e-6
     )
+
+
+def test_the_folder_that_one_stands_in_is_not_run(tmp_path: Path) -> None:
+    """A file that is called like a library, in the folder of whoever searches, is only a file."""
+    (tmp_path / "numpy.py").write_text("open('was-run', 'w').close()", encoding="utf-8")
+
+    subprocess.run([sys.executable, "-P", "-c", LEAN], cwd=tmp_path, timeout=60, check=True)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["numpy.py"]
 
 
 def test_the_model_is_not_loaded_here_as_well() -> None:
