@@ -53,6 +53,8 @@ def open_connection(
                 connection.pragma("page_size", PAGE_BYTES)
                 connection.pragma("auto_vacuum", "incremental")
             connection.pragma("journal_mode", "wal")
+        # No commit waits for the disk: a power cut may undo the last ones, but never damages the file, and
+        # what they held is still in the notes.
         connection.pragma("synchronous", "normal")
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -CACHE_KIB)
