@@ -28,7 +28,8 @@ ID_STEP = 1 << 32
 
 _MADE_FOR = "rebuild_identity"
 _BUILD = "build"
-_SIDE_FILES = ("", "-wal", "-shm", ".clock", ".lock")
+_FILES = ("-wal", "-shm", ".clock", ".lock", "")
+"""The database itself is deleted last: as long as it is there, the next sync looks for it and goes on."""
 _NUMBERED = ("chunks", "chunk_vectors")
 _COPY_ROWS = 2_000
 
@@ -45,7 +46,7 @@ def remove_database(path: Path) -> None:
         IndexUnusable: a file cannot be deleted.
     """
     with refusals_told(path):
-        for suffix in _SIDE_FILES:
+        for suffix in _FILES:
             path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
