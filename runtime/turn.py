@@ -12,6 +12,7 @@ import logging
 from dataclasses import replace
 
 from nacre.runtime.context import daily_logs, model_messages
+from nacre.runtime.deadline import paused
 from nacre.runtime.errors import ContextOverflow, TurnTimedOut
 from nacre.runtime.events import Warned
 from nacre.runtime.inbound import Inbound, Reply
@@ -50,9 +51,9 @@ async def write_down(session: OpenSession, inbound: Inbound, text: str) -> None:
 async def answer_turn(session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> Reply | None:
     """The rest of a turn whose words are on disk; see `run_turn`."""
     prepared = await prepare(session, inbound, parts, emit)
-    conversation = TurnConversation(session, prepared, parts, emit)
     agent = parts.settings.agent
     deadline = asyncio.timeout(agent.timeout_seconds)
+    conversation = TurnConversation(session, prepared, parts, emit, deadline)
     try:
         async with deadline:
             answer = await run_loop(
@@ -87,18 +88,27 @@ async def answer_turn(session: OpenSession, inbound: Inbound, parts: TurnParts, 
 class TurnConversation:
     """The session as the loop sees it."""
 
-    def __init__(self, session: OpenSession, prepared: Prepared, parts: TurnParts, emit: Emit) -> None:
+    def __init__(
+        self,
+        session: OpenSession,
+        prepared: Prepared,
+        parts: TurnParts,
+        emit: Emit,
+        deadline: asyncio.Timeout,
+    ) -> None:
         self.said: list[str] = []
         self._session = session
         self._prepared = prepared
         self._parts = parts
         self._emit = emit
+        self._deadline = deadline
         self._overflowed = False
 
     async def request(self) -> ModelRequest:
         """The whole context, after old tool results were pruned and the window has made room."""
         await self._prune()
-        await self._prepared.window.keep()
+        with paused(self._deadline):
+            await self._prepared.window.keep()
         if self._session.wants_recall:
             await recall(self._session, self._parts, self._emit)
         return ModelRequest(
@@ -131,7 +141,8 @@ class TurnConversation:
         if overflow.window_tokens is not None:
             budget = self._parts.models.budget_of(overflow.window_tokens)
             self._prepared = replace(self._prepared, window=self._prepared.window_of(budget))
-        ended = await self._prepared.window.compact("overflow")
+        with paused(self._deadline):
+            ended = await self._prepared.window.compact("overflow")
         return not ended.problem
 
     async def record(self, message: Message) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +192,41 @@ async def test_an_overflow_asks_no_other_model_and_keeps_the_session(tmp_path: P
         "and now?",
         "hello?",
     ]
+
+
+async def test_a_smaller_fallback_gets_a_conversation_that_fits(tmp_path: Path) -> None:
+    """It is compacted first, by the fallback itself, because the first model is left alone by then."""
+    purposes: list[tuple[str, str]] = []
+
+    def answer(request: Mapping[str, Any]) -> wire.Step:
+        last = json.dumps(request["messages"][-1]["content"])
+        kinds = {"memory flush": "flush", "<conversation>": "compaction"}
+        purpose = next((kind for words, kind in kinds.items() if words in last), "turn")
+        purposes.append((request["model"], purpose))
+        if request["model"] == "gpt-4o" and len(purposes) > 6:
+            return wire.error(429, retry_after=120)
+        if purpose == "turn":
+            return wire.reply("Here.", usage=wire.usage(len(json.dumps(request["messages"])) // 4, 10))
+        return wire.reply("NO_REPLY" if purpose == "flush" else "## Goal\nFeed the bees.")
+
+    model = {"primary": "openai/gpt-4o", "fallbacks": ["openai/gpt-3.5-turbo"]}
+    async with (
+        ProviderServer(responder=answer) as server,
+        await open_agent(tmp_path, server, model=model) as agent,
+    ):
+        for number in range(6):
+            await agent.respond(said(f"{number}: {LONG}"))
+        events = await events_of(agent, said("and now?"))
+
+    assert purposes[6] == ("gpt-4o", "turn")
+    assert {name for name, _ in purposes[7:]} == {"gpt-3.5-turbo"}
+    assert [purpose for _, purpose in purposes[7:]].count("turn") == 1
+    assert purposes[-1] == ("gpt-3.5-turbo", "turn")
+    [compacted] = [event for event in events if isinstance(event, CompactionEnded)]
+    assert compacted.problem == ""
+    assert compacted.tokens_after < 9_000
+    assert isinstance(events[-1], ReplyReady)
+    assert len(user_texts(transcript_file(tmp_path))) == 7
 
 
 async def test_an_answer_outside_the_protocol_is_told_when_nobody_is_left(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from nacre.runtime.deadline import paused
 from nacre.runtime.errors import TurnTimedOut
 from nacre.runtime.model import ModelRequest, TextDelta
 from nacre.runtime.testing import Clock, ScriptedModel, says
@@ -58,6 +60,21 @@ async def test_a_turn_that_takes_too_long_is_ended_and_its_words_are_kept(tmp_pa
         "go on",
     ]
     assert user_texts(transcript_file(tmp_path)) == ["what does the hive need?", "go on"]
+
+
+async def test_making_room_does_not_count_against_a_turns_time() -> None:
+    """The deadline stands still meanwhile; what was left of it is left afterwards, also after a failure."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(60) as deadline:
+        await asyncio.sleep(0)
+        before = deadline.when()
+        with suppress(ValueError), paused(deadline):
+            assert deadline.when() is None
+            raise ValueError
+        after = deadline.when()
+        assert before is not None
+        assert after is not None
+        assert before <= after <= loop.time() + 60
 
 
 async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told() -> None:
