@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from nacre.memory.paths import PathOutsideRoot
 from nacre.memory.workspace_files import change_file, list_folder, read_bytes
 from nacre.prompts import render
 from nacre.runtime.errors import ModelError
@@ -38,6 +40,9 @@ SLUG_CHARS = 2_000
 """How much of the conversation the model reads to name it."""
 SLUG_TOKENS = 1_000
 """Room for the thinking of models that think before they name."""
+
+MOST_NAMES = 100
+"""How many notes of one day may have one name."""
 
 _HEAD_BYTES = 4_096
 
@@ -86,9 +91,12 @@ class SessionMemory:
             return
         slug = await self._slug(conversation_text(quotes), event)
         data = note_text(facts, quotes, moment=moment).encode("utf-8", "replace")
-        number = 1
-        while not await self._written(note_name(moment, slug, number=number), data):
-            number += 1
+        names = [note_name(moment, slug, number=number) for number in range(1, MOST_NAMES + 1)]
+        for name in names:
+            if await self._written(name, data):
+                self.on_notes(name)
+                return
+        raise FileExistsError(f"{names[0]} and {MOST_NAMES - 1} further names for the note are taken")
 
     async def _is_written(self, start: str, mark: str) -> bool:
         """Whether one of the notes whose path has this start carries the mark."""
@@ -98,14 +106,17 @@ class SessionMemory:
         except FileNotFoundError:
             return False
         for entry in entries:
-            if entry.name.startswith(prefix) and entry.name.endswith(".md") and not entry.is_folder:
+            if not (entry.name.startswith(prefix) and entry.name.endswith(".md")) or entry.is_folder:
+                continue
+            # What cannot be read, such as a link that leads out of the workspace, is no note of ours.
+            with suppress(OSError, PathOutsideRoot):
                 head = await read_bytes(self.workspace, f"{folder}/{entry.name}", max_bytes=_HEAD_BYTES)
                 if mark in head.data.decode("utf-8", "replace"):
                     return True
         return False
 
     async def _written(self, path: str, data: bytes) -> bool:
-        """Makes the file; `False` when there is one already."""
+        """Makes the file; `False` when something is there already, be it a folder or a link."""
 
         def made(old: bytes | None) -> bytes:
             if old is not None:
@@ -114,9 +125,8 @@ class SessionMemory:
 
         try:
             await change_file(self.workspace, path, made, lock_dir=self.lock_dir)
-        except _NameTaken:
+        except (_NameTaken, IsADirectoryError, PathOutsideRoot):
             return False
-        self.on_notes(path)
         return True
 
     async def _slug(self, conversation: str, event: SessionEnded) -> str:

@@ -33,7 +33,8 @@ def slug_answer(request: ModelRequest) -> Answer:
     nothing = stop_words_for(folded) | _ASKING
     words = [plain for word in folded if word not in nothing and (plain := _plain(word))]
     counted = Counter(words)
-    most = [word for word, _ in counted.most_common(MOST_WORDS)]
+    # Of words that were said equally often the longer one says more.
+    most = sorted(counted, key=lambda word: (-counted[word], -len(word)))[:MOST_WORDS]
     return Answer(text="-".join(word for word in counted if word in most))
 
 

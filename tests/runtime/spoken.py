@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from nacre.runtime.session_end import SessionEnded
 from nacre.sessions.entries import Entry, MessageEntry
 from nacre.sessions.messages import AssistantMessage, Message, Text, ToolCall, user_message
 
@@ -26,4 +31,18 @@ def assistant(text: str, *tool_calls: ToolCall) -> Entry:
             stop_reason="stop",
             timestamp_ms=1_773_500_000_000,
         )
+    )
+
+
+def ended(*entries: Entry, session_id: str = "00000001") -> SessionEnded:
+    """A private session that its owner ended with `/new` at 23:30 in Berlin."""
+    return SessionEnded(
+        reason="new",
+        session_key="agent:main:main",
+        session_id=session_id,
+        transcript=Path("00000001.jsonl"),
+        entries=entries,
+        is_private=True,
+        channel="terminal",
+        ended_at=datetime(2026, 3, 14, 23, 30, tzinfo=ZoneInfo("Europe/Berlin")),
     )

@@ -14,16 +14,14 @@ import pytest
 from nacre.runtime.errors import ModelUnavailable
 from nacre.runtime.events import FlushEnded, SessionReset
 from nacre.runtime.model import ModelRequest, TextDelta
-from nacre.runtime.session_end import SessionEnded
 from nacre.runtime.session_memory import SessionMemory
 from nacre.runtime.testing import Clock, ScriptedModel, calls, fails, says
-from nacre.sessions.entries import Entry
 from nacre.sessions.messages import (
     AssistantMessage,
     message_text,
 )
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts, write_settings
-from tests.runtime.spoken import user
+from tests.runtime.spoken import ended, user
 
 BERLIN = ZoneInfo("Europe/Berlin")
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}
@@ -172,6 +170,28 @@ async def test_no_note_is_overwritten_or_written_twice(tmp_path: Path) -> None:
     assert (tmp_path / "memory/2026-03-14-boats.md").read_text() == "the owner's own"
 
 
+async def test_what_stands_in_the_way_of_a_note_is_left_alone(tmp_path: Path) -> None:
+    """No link is written through and no folder into; the next name serves."""
+    workspace = tmp_path / "workspace"
+    (workspace / "memory/2026-03-14-boats-2.md").mkdir(parents=True)
+    outside = tmp_path / "outside.md"
+    outside.write_text("not ours")
+    (workspace / "memory/2026-03-14-boats.md").symlink_to(outside)
+    written: list[str] = []
+    hook = SessionMemory(
+        workspace=workspace,
+        lock_dir=tmp_path / "locks",
+        messages=15,
+        model=ScriptedModel(says("boats", purpose="slug")),
+        on_notes=written.append,
+    )
+
+    await hook(ended(user("We sail at nine.")))
+
+    assert written == ["memory/2026-03-14-boats-3.md"]
+    assert outside.read_text() == "not ours"
+
+
 @pytest.mark.parametrize("chat", [GROUP, {"channel": "chat", "sender_id": "guest", "is_owner": False}])
 async def test_what_others_said_does_not_go_among_the_owners_notes(
     tmp_path: Path, chat: dict[str, object]
@@ -266,16 +286,3 @@ async def test_the_offline_responder_names_a_session_by_its_words(tmp_path: Path
 
     assert list(notes(tmp_path)) == ["2026-03-14-boat-halcyon.md"]
     assert json.loads((tmp_path / "agents/main/sessions/sessions.json").read_text(encoding="utf-8"))
-
-
-def ended(*entries: Entry, session_id: str = "00000001") -> SessionEnded:
-    return SessionEnded(
-        reason="new",
-        session_key="agent:main:main",
-        session_id=session_id,
-        transcript=Path("00000001.jsonl"),
-        entries=entries,
-        is_private=True,
-        channel="terminal",
-        ended_at=datetime(2026, 3, 14, 23, 30, tzinfo=BERLIN),
-    )
