@@ -21,7 +21,7 @@ from nacre.runtime.open_index import open_index
 from nacre.runtime.open_memory import open_memory
 from nacre.runtime.open_models import open_chosen, open_models, side_model
 from nacre.runtime.session_memory import SessionMemory
-from nacre.runtime.tokenizer import count_tokens_for, estimate_tokens
+from nacre.runtime.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.turn_parts import TurnParts
 from nacre.runtime.upkeep import Upkeep
 from nacre.sessions.endings import EndingFolder
@@ -58,7 +58,7 @@ async def assemble(
     workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
     name = model.name if model else config.model_name
     # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
-    count_tokens = count_tokens_for(name) if name else estimate_tokens
+    count_tokens = counted_once(count_tokens_for(name) if name else estimate_tokens)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
     models = open_models(
         config, model, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.tokenizer import count_tokens_for, estimate_tokens
+from nacre.runtime.tokenizer import count_tokens_for, counted_once, estimate_tokens
 
 ENGLISH = "The owner prefers short answers and wants to be reminded of the dentist on Tuesday at nine. "
 CHINESE = "我喜欢简短的回答,请在星期二早上九点提醒我去看牙医。"
@@ -103,3 +103,18 @@ def test_counting_does_not_load_litellm() -> None:
         [sys.executable, "-c", program], env={"PATH": ""}, capture_output=True, text=True, check=False
     )
     assert (done.stdout.strip(), done.stderr) == ("2 True False", "")
+
+
+def test_a_text_is_counted_once() -> None:
+    """Counting a window again counts only what is new; very long texts are not kept in mind."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return len(text)
+
+    remembering = counted_once(count)
+    long = "x" * 100_000
+    texts = ("a", "bb", "a", long, long, "bb")
+    assert [remembering(text) for text in texts] == [len(text) for text in texts]
+    assert counted == ["a", "bb", long, long]
