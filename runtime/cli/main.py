@@ -6,18 +6,22 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 128 + n ended by signal
 from __future__ import annotations
 
 import gc
+import io
 import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from nacre import __version__
 from nacre.runtime.cli.invocation import shared_options
 from nacre.runtime.errors import AgentError, ConfigError
+
+if TYPE_CHECKING:
+    from nacre.runtime.cli.screen import Tone
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +103,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         return _code(nacre.main(args=arguments, prog_name="nacre", standalone_mode=False))
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        with io.StringIO() as text:
+            error.show(text)
+            return _failed(text.getvalue().rstrip(), error.exit_code, tone="plain")
     except (KeyboardInterrupt, click.Abort):
         return 130
     except SystemExit as end:  # click's way out when nobody reads the output any more
@@ -124,9 +129,9 @@ def _code(result: Any) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _failed(error: object, code: int) -> int:
+def _failed(error: object, code: int, *, tone: Tone = "error") -> int:
     from nacre.runtime.cli.screen import screen_on
     from nacre.runtime.config import process_environment
 
-    screen_on(sys.stderr, process_environment()).line(str(error), "error")
+    screen_on(sys.stderr, process_environment()).line(str(error), tone)
     return code

@@ -40,9 +40,9 @@ class Screen:
         self._write(self._wrap.feed(plain(text), self._columns()))
 
     def line(self, text: str, tone: Tone = "plain") -> None:
-        """Shows whole lines, on lines of their own."""
+        """Shows whole lines, on lines of their own; a long one goes on under its text."""
         self.end_line()
-        columns, wrap = self._columns(), WordWrap()
+        columns, wrap = self._columns(), WordWrap(hangs=True)
         shown = wrap.feed(plain(text), columns) + wrap.finish(columns)
         self._write(self._toned(shown, tone) + "\n")
 

@@ -12,10 +12,14 @@ _TAB = "    "
 class WordWrap:
     """Text for a screen some columns wide. A word is held back until its end is known.
 
-    A line breaks at a space, or beside a wide character; a word longer than a line breaks anywhere.
+    A line breaks at a space, or beside a wide character; a word longer than a line breaks anywhere. With
+    `hangs`, a line goes on under its text: behind its indentation, or behind a label and the two spaces or
+    more that set it off, unless these take more than half of the columns.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, hangs: bool = False) -> None:
+        self._hangs = hangs
+        self._hang = 0
         self._column = 0
         self._word = ""
         self._spaces = ""
@@ -31,7 +35,7 @@ class WordWrap:
         for character in text:
             if character == "\n":
                 shown += [self._placed(columns), "\n"]
-                self._column, self._spaces = 0, ""
+                self._column, self._spaces, self._hang = 0, "", 0
             elif character in " \t":
                 shown.append(self._placed(columns))
                 self._spaces += _TAB if character == "\t" else character
@@ -55,8 +59,12 @@ class WordWrap:
         before, needed = self._spaces, len(self._spaces) + width
         self._word, self._spaces = "", ""
         if self._column and self._column + needed > columns:
-            self._column = width % columns
-            return "\n" + word
+            hang = self._hang if self._hang + width <= columns else 0
+            self._column = (hang + width) % columns or columns
+            return "\n" + " " * hang + word
+        if self._hangs and not self._hang and (len(before) > 1 or not self._column):
+            start = self._column + len(before)
+            self._hang = start if 2 * start <= columns else 0
         self._column += needed
         if self._column > columns:
             self._column %= columns

@@ -33,6 +33,20 @@ def test_a_word_waits_for_its_end() -> None:
     assert wrap.feed("elve ", 8) == "\ntwelve"
 
 
+def test_a_long_line_goes_on_under_its_text() -> None:
+    """Behind a label, or its indentation, unless that leaves too little room for what follows."""
+    lines = {
+        "/new   a fresh session, and more": "/new   a fresh\n       session,\n       and more",
+        "  indented a bit": "  indented a bit",
+        "  indented a bit more": "  indented a bit\n  more",
+        "a long label here  with text and more": "a long label here\nwith text and more",
+        "x  abcdefghijklmnopqr": "x\nabcdefghijklmnopqr",
+    }
+    wrap = WordWrap(hangs=True)
+
+    assert wrap.feed("\n".join(lines), 18) + wrap.finish(18) == "\n".join(lines.values())
+
+
 @given(st.text(alphabet="ab 船\n", max_size=60), st.integers(min_value=1, max_value=60))
 def test_pieces_do_not_matter(text: str, size: int) -> None:
     """Cut into any pieces, the same text gives the same lines."""
