@@ -27,14 +27,14 @@ _SYMLINK = "a symbolic link, which is never followed; name its target in extraPa
 class FoundFile:
     """A file to index: its stored path, where it is, and what its directory entry said.
 
-    `changed_ns` is when anything about it changed last, also where programs set `mtime_ns` back.
+    `entry_changed_ns` is when anything about it changed last; `mtime_ns` programs may set as they like.
     """
 
     path: str
     absolute: Path
     size: int
     mtime_ns: int
-    changed_ns: int
+    entry_changed_ns: int
     inode: int
 
 
@@ -79,7 +79,7 @@ class _Walk:
             absolute=absolute,
             size=info.st_size,
             mtime_ns=info.st_mtime_ns,
-            changed_ns=max(info.st_mtime_ns, info.st_ctime_ns),
+            entry_changed_ns=info.st_ctime_ns,
             inode=info.st_ino,
         )
 

@@ -64,7 +64,8 @@ def is_unchanged(file: FoundFile, state: FileState | None) -> bool:
         and file.size == state.size
         and file.mtime_ns == state.mtime_ns
         and file.inode == state.inode
-        and file.changed_ns < state.read_at_ns - RACY_NS
+        and file.mtime_ns < state.read_at_ns - RACY_NS
+        and file.entry_changed_ns < state.read_at_ns
     )
 
 

@@ -209,6 +209,7 @@ def test_a_name_that_is_no_unicode_is_told(tmp_path: Path) -> None:
     assert "not Unicode" in skipped.reason
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="paths may not be as long elsewhere")
 def test_folders_may_be_nested_deeper_than_python_calls(tmp_path: Path) -> None:
     """Hundreds of folders in each other are walked, not an error."""

@@ -13,14 +13,14 @@ READ_AT = 10 * RACY_NS
 
 
 def _found(
-    path: str, *, size: int = 5, mtime_ns: int = 1, inode: int = 7, changed_ns: int | None = None
+    path: str, *, size: int = 5, mtime_ns: int = 1, inode: int = 7, entry_changed_ns: int = 1
 ) -> FoundFile:
     return FoundFile(
         path=path,
         absolute=Path("/w") / path,
         size=size,
         mtime_ns=mtime_ns,
-        changed_ns=mtime_ns if changed_ns is None else changed_ns,
+        entry_changed_ns=entry_changed_ns,
         inode=inode,
     )
 
@@ -60,11 +60,10 @@ def test_a_file_changed_just_before_it_was_read_is_read_again() -> None:
 
 def test_a_file_whose_time_was_set_back_is_read_again() -> None:
     """Programs that keep time stamps leave one trace: when the file's entry changed."""
-    file = _found("a.md", mtime_ns=1, changed_ns=READ_AT + 1)
+    before, after = (_found("a.md", entry_changed_ns=at) for at in (READ_AT - 1, READ_AT))
 
-    changes = plan_changes(_listing(file), {"a.md": _stored("a.md", mtime_ns=1)}, {}, now_seconds=0)
-
-    assert changes.to_read == (file,)
+    assert plan_changes(_listing(before), {"a.md": _stored("a.md")}, {}, now_seconds=0).unchanged == 1
+    assert plan_changes(_listing(after), {"a.md": _stored("a.md")}, {}, now_seconds=0).to_read == (after,)
 
 
 def test_files_that_are_gone_are_removed_unless_nobody_could_look() -> None:
