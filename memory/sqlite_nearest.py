@@ -27,7 +27,7 @@ RESIDENT_BYTES = 64 << 20
 EXACT_UP_TO = 1_500
 """With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
 
-_LOAD_ROWS = 8_192
+_LOAD_ROWS = 2_048
 _REMEMBERED_SCOPES = 16
 
 
