@@ -236,3 +236,20 @@ async def test_a_tight_window_is_told_when_the_agent_opens(tmp_path: Path, token
     write_settings(tmp_path, window_settings(tokens))
     async with opened(tmp_path, ScriptedModel()) as agent:
         assert any(f"has only {tokens} tokens (from settings)" in notice for notice in agent.notices) is told
+
+
+async def test_a_small_window_is_not_compacted_again_at_once(tmp_path: Path) -> None:
+    """What a compaction keeps leaves room for a few turns, also where the usual tail would not."""
+    settings = window_settings(16_000, enabled=False)
+    settings["agents"]["defaults"]["memorySearch"] = {"enabled": False}
+    write_settings(tmp_path, settings)
+    counts = []
+    async with opened(tmp_path, None) as agent:
+        for number in range(18):
+            text = (
+                f"We decided in round {number} to feed hive {number}. " + "The garden is wet this week. " * 80
+            )
+            counts.append(len(compactions(await events_of(agent, said(text)))))
+    assert 2 <= sum(counts) <= 6
+    assert max(counts) == 1
+    assert not any(counts[place] and counts[place + 1] for place in range(len(counts) - 1))
