@@ -158,7 +158,8 @@ def compaction_text(ended: CompactionEnded, budget: ContextBudget) -> str:
     """The answer to `/compact`."""
     used = f"Context {short_count(ended.tokens_after)}/{short_count(budget.window_tokens)}"
     if ended.problem:
-        return f"⚙️ Compaction skipped: {ended.problem} • {used}"
+        label = "failed" if ended.has_failed else "skipped"
+        return f"⚙️ Compaction {label}: {ended.problem} • {used}"
     sizes = f"{short_count(ended.tokens_before)} → {short_count(ended.tokens_after)}"
     return f"⚙️ Compacted ({sizes}) • {used} • every word stays in {ended.transcript}"
 

@@ -64,7 +64,8 @@ class CompactionEnded:
     """Old history was replaced, in the model's view, by a summary; or it was not, and why.
 
     `tokens_after` is an estimate. `transcript` names the file in which every word still stands.
-    `problem` is empty on success; otherwise the history stays whole.
+    `problem` is empty on success; otherwise the history stays whole. `has_failed` tells a summary
+    that could not be had from a history that is too short for one.
     """
 
     reason: CompactionReason
@@ -72,6 +73,7 @@ class CompactionEnded:
     tokens_after: int
     transcript: str
     problem: str = ""
+    has_failed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

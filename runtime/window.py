@@ -146,14 +146,15 @@ class Window:
                 partial=partial_summaries(session.journal),
             )
         except ModelError as error:
-            return await self._ended(reason, tokens_before, problem=f"{error} The history was left as it is.")
+            problem = f"{error} The history was left as it is."
+            return await self._ended(reason, tokens_before, problem=problem, has_failed=True)
         before, after = await asyncio.to_thread(self._sizes, plan, summary)
         if after >= before:
             problem = (
                 f"The summary would not make the history shorter ({before} to {after} tokens), "
                 "so it was left as it is."
             )
-            return await self._ended(reason, tokens_before, problem=problem)
+            return await self._ended(reason, tokens_before, problem=problem, has_failed=True)
         await session.write_compaction(summary.text, plan, tokens_after=after)
         if summary.problem:
             self._emit(Warned(message=_who_summarised(summary)))
@@ -210,7 +211,7 @@ class Window:
         return plan
 
     async def _ended(
-        self, reason: CompactionReason, tokens_before: int, *, problem: str = ""
+        self, reason: CompactionReason, tokens_before: int, *, problem: str = "", has_failed: bool = False
     ) -> CompactionEnded:
         ended = CompactionEnded(
             reason=reason,
@@ -218,6 +219,7 @@ class Window:
             tokens_after=(await self.measure()).tokens,
             transcript=self._session.journal.path.name,
             problem=problem,
+            has_failed=has_failed,
         )
         log.log(
             logging.WARNING if problem else logging.INFO,

@@ -148,7 +148,9 @@ async def test_a_long_history_goes_on_where_the_last_attempt_broke_off(tmp_path:
         reply = await agent.respond(said("/compact"))
     model.assert_complete()
     assert reply is not None
-    assert "The key has expired. The history was left as it is." in reply.text
+    assert reply.text.startswith(
+        "⚙️ Compaction failed: The key has expired. The history was left as it is. • Context "
+    )
     assert kinds(transcript_file(tmp_path)).count("nacre.partial_summary") == 1
 
     def goes_on(request: Any) -> bool:
