@@ -28,6 +28,8 @@ _DATE_WEIGHT = 0.25
 _SPREAD_RANK = 10
 _WORDS_NEEDED = 2.3
 _MEANING_NEEDED = 2.6
+_MEANING_LESS_A_DECADE = 0.65
+_MANY_CHUNKS = 300
 _WORD_AMONG_FEW = 0.8
 
 
@@ -91,7 +93,7 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
         mixed[chunk_id] = (1 - mix) * words + mix * meaning + _DATE_WEIGHT * fits.get(chunk_id, 0.0)
     matched = max((len(item.terms) for item in best_texts), default=0)
     strength = lexical_strength(top, asked.chunk_count, matched) if asked.term_count is not None else None
-    sure = confidence(strength, covered, nearest if related else None, asked.legible)
+    sure = confidence(strength, covered, nearest if related else None, asked)
     sure = max(sure, 0.6 * max(fits.values(), default=0.0))
     best = max(mixed.values()) or 1.0
     scores = {chunk_id: sure * math.sqrt(value / best) for chunk_id, value in mixed.items()}
@@ -134,20 +136,31 @@ def lexical_strength(top: float, chunk_count: int, matched_terms: int) -> float:
     return max(top / math.log(chunk_count + 2), among_few * _WORD_AMONG_FEW * matched_terms)
 
 
-def confidence(strength: float | None, covered: float, nearest: float | None, legible: float) -> float:
+def confidence(strength: float | None, covered: float, nearest: float | None, asked: Asked) -> float:
     """How sure it is, 0…1, that the best candidate has to do with the query at all.
 
     A logistic curve fitted on answerable queries against queries put to the wrong memory (docs/recall.md).
     `strength` is `None` when words were not searched, `nearest`, the best relatedness, without vectors.
     """
-    meaning = 8.0 * (nearest or 0.0) - _MEANING_NEEDED
+    meaning = 8.0 * (nearest or 0.0) - meaning_needed(asked.chunk_count)
     if strength is None:
         return _logistic(meaning)
     words = 1.8 * strength + 2.0 * covered - _WORDS_NEEDED
     if nearest is None:
         return _logistic(words)
     # What the words alone would show stays shown: meaning adds to it, and only steadies what is weaker.
-    return _logistic(max(words, (1 - 0.4 * legible) * words + 0.6 * legible * meaning))
+    return _logistic(max(words, (1 - 0.4 * asked.legible) * words + 0.6 * asked.legible * meaning))
+
+
+def meaning_needed(chunk_count: int) -> float:
+    """How near the nearest chunk has to be, on the curve's scale.
+
+    The nearest of a few strangers is farther than the nearest of many: by 0.13 of relatedness for each factor
+    of ten, measured between 2 and 100 chunks. So a small memory needs less to be sure; half of that is given.
+    """
+    return _MEANING_NEEDED - _MEANING_LESS_A_DECADE * math.log10(
+        _MANY_CHUNKS / min(_MANY_CHUNKS, chunk_count + 1)
+    )
 
 
 def seed_scores(found: Candidates, asked: Asked) -> dict[int, float]:
