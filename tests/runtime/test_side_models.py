@@ -7,21 +7,24 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from nacre import Agent
-from nacre.runtime.events import CompactionEnded, FlushEnded, Warned
+from nacre.runtime.events import CompactionEnded, FlushEnded, ReplyReady, Warned
 from nacre.runtime.testing import Clock, CountingIds
 from tests.provider_server import ProviderServer
-from tests.provider_wire import Step, error, reply
+from tests.provider_wire import Step, error, reply, stall
 from tests.runtime.agents import START, events_of, said, window_settings, write_settings
 
 LONG = "We decided to move to Lisbon in May. " * 330
 
 
 class Provider:
-    """Three models at one address; `broken` ones refuse every request."""
+    """Three models at one address; `broken` ones refuse every request, a `stalling` one never ends."""
 
-    def __init__(self, *broken: str) -> None:
+    def __init__(self, *broken: str, stalling: str = "") -> None:
         self.broken = broken
+        self.stalling = stalling
         self.asked: Counter[tuple[str, str]] = Counter()
 
     def __call__(self, request: dict[str, Any]) -> Step:
@@ -33,17 +36,19 @@ class Provider:
             purpose = "compaction"
         model = request["model"].split("/")[-1]
         self.asked[model, purpose] += 1
+        if model == self.stalling:
+            return stall("## Goal")
         if model in self.broken:
             return error(401, "invalid key")
         return reply({"turn": "ok", "flush": "NO_REPLY", "compaction": "## Goal\nBees"}[purpose])
 
 
-async def compacted(tmp_path: Path, provider: Provider) -> list[Any]:
+async def compacted(tmp_path: Path, provider: Provider, **compaction: Any) -> list[Any]:
     """The events of a conversation that outgrows its window, with other models for notes and summaries."""
     settings = window_settings(model="openai/notes")
     defaults = settings["agents"]["defaults"]
     defaults["model"] = "openai/large"
-    defaults["compaction"]["model"] = "openai/small"
+    defaults["compaction"] |= {"model": "openai/small", **compaction}
     async with ProviderServer(responder=provider) as server:
         settings["models"] = {"providers": {"openai": {"baseUrl": server.url, "apiKey": "sk-secret-key"}}}
         write_settings(tmp_path, settings)
@@ -94,3 +99,17 @@ async def test_a_flush_model_that_fails_has_no_other_model_behind_it(tmp_path: P
     assert flushed
     assert all("The key for the model 'openai/notes'" in event.problem for event in flushed)
     assert flushed[0].status == "fallback"
+
+
+@pytest.mark.slow
+async def test_a_summary_model_that_stalls_is_given_up_in_time(tmp_path: Path) -> None:
+    """Each part has its own time; then the model that answers writes the summary, and the turn goes on."""
+    provider = Provider(stalling="small")
+    events = await compacted(tmp_path, provider, timeoutSeconds=1.5)
+
+    assert provider.asked["small", "compaction"] >= 3
+    assert {event.problem for event in events if isinstance(event, CompactionEnded)} == {""}
+    assert any(
+        "took longer than 1.5 seconds" in event.message for event in events if isinstance(event, Warned)
+    )
+    assert len([event for event in events if isinstance(event, ReplyReady)]) == 4
