@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, str] = {
 
 HELP_TEXT = "\n".join(
     [
-        *(f"{usage:<19} {meaning}" for usage, meaning in COMMANDS.items()),
+        *(f"{usage.ljust(max(map(len, COMMANDS)))}  {meaning}" for usage, meaning in COMMANDS.items()),
         "Anything else is said to the assistant.",
     ]
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import date
 from typing import TYPE_CHECKING
 
 import click
@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
     Work = Callable[[MemoryEngine, Invocation], Awaitable[int]]
 
-_DAY = click.DateTime(["%Y-%m-%d"])
+
+def _day(_context: click.Context, _option: click.Parameter, value: str | None) -> date | None:
+    try:
+        return date.fromisoformat(value.strip()) if value is not None else None
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no day. Write one as YYYY-MM-DD.") from None
 
 
 @click.group("memory")
@@ -72,8 +77,8 @@ def index(context: click.Context, force: bool) -> int:
 @click.argument("query")
 @click.option("--max-results", metavar="N", type=click.IntRange(min=1), help="Most results.")
 @click.option("--min-score", metavar="X", type=click.FloatRange(0, 1), help="Least score, 0 to 1.")
-@click.option("--after", metavar="DAY", type=_DAY, help="Only notes of this day or later, YYYY-MM-DD.")
-@click.option("--before", metavar="DAY", type=_DAY, help="Only notes of this day or earlier, YYYY-MM-DD.")
+@click.option("--after", metavar="DAY", callback=_day, help="Only notes of this day or later, YYYY-MM-DD.")
+@click.option("--before", metavar="DAY", callback=_day, help="Only notes of this day or earlier, YYYY-MM-DD.")
 @click.option("--explain", is_flag=True, help="Say how each result got its place.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @shared_options
@@ -83,8 +88,8 @@ def search(
     query: str,
     max_results: int | None,
     min_score: float | None,
-    after: datetime | None,
-    before: datetime | None,
+    after: date | None,
+    before: date | None,
     explain: bool,
     as_json: bool,
 ) -> int:
@@ -100,8 +105,8 @@ def search(
             query,
             max_results=max_results,
             min_score=min_score,
-            after=after.date() if after else None,
-            before=before.date() if before else None,
+            after=after,
+            before=before,
             explain=explain,
         )
         if as_json:

@@ -46,6 +46,10 @@ class Screen:
         shown = wrap.feed(plain(text), columns) + wrap.finish(columns)
         self._write(self._toned(shown, tone) + "\n")
 
+    def row(self, text: str) -> None:
+        """Shows a row of a table on one line, cut where the screen ends."""
+        self.line(cut_to_cells(one_line(text), self._columns()))
+
     def end_line(self) -> None:
         """Ends a line that streamed text left open."""
         self.clear_status()

@@ -36,13 +36,16 @@ def list_(context: click.Context, with_earlier: bool, as_json: bool) -> int:
     """List the sessions, the latest active first."""
 
     async def work(shelf: SessionShelf, invocation: Invocation) -> int:
+        from nacre.runtime.cli.screen import screen_on
         from nacre.runtime.cli.sessions_text import list_json, list_lines
 
         sessions = await shelf.sessions(with_earlier=with_earlier)
         if as_json:
             return _print_json(list_json(sessions, shelf.index.path, main_key=shelf.main_key))
         words = {session.session_id: shelf.last_words(session) for session in sessions}
-        _print_lines(invocation, list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key))
+        screen = screen_on(sys.stdout, invocation.environment)
+        for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):
+            screen.row(row)
         return 0
 
     return _with_shelf(context, work)

@@ -79,6 +79,10 @@ def test_help_names_the_variables_that_the_settings_read() -> None:
         (["send", "-m", "  "], "There is nothing to send. Give a text with -m, or pipe one in."),
         (["send"], "There is nothing to send."),
         (["chat", "extra"], "Got unexpected extra argument"),
+        (
+            ["memory", "search", "x", "--after", "2026-13-01"],
+            "'2026-13-01' is no day. Write one as YYYY-MM-DD.",
+        ),
     ],
 )
 def test_wrong_usage_ends_with_code_2(arguments: list[str], complaint: str) -> None:

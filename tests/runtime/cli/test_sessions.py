@@ -44,6 +44,17 @@ def folder(home: Path) -> Path:
     return home / ".nacre" / "agents" / "main" / "sessions"
 
 
+def test_a_narrow_screen_cuts_the_table(home: Path) -> None:
+    """Each session keeps its one line, however many columns there are."""
+    with Terminal(home, "sessions", "list", columns=44) as terminal:
+        assert terminal.exit_code() == 0
+
+    wide = run_nacre(home, "sessions", "list").stdout.splitlines()
+    shown = terminal.shown.splitlines()
+    assert [line[:30] for line in shown] == [line[:30] for line in wide]
+    assert max(map(len, shown)) <= 44 < max(map(len, wide))
+
+
 def test_sessions_are_listed(home: Path) -> None:
     """The table names what can be gone on with; --all and --json tell the rest."""
     table = run_nacre(home, "sessions", "list").stdout.splitlines()
