@@ -106,7 +106,7 @@ async def fork(
     await index.update(session.key, forked)
     text = (
         f"🍴 This chat goes on in the new session {new_session_id}. "
-        f"The session {session.session_id} stays as it is."
+        f"The session {session.session_id} stays as it is; /resume {session.session_id} goes back to it."
     )
     return text, new_session_id
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from nacre import Agent
@@ -140,6 +141,20 @@ async def test_a_fork_goes_on_in_a_copy(tmp_path: Path) -> None:
     assert Path(header["parentSession"]).name == f"{first.session_id}.jsonl"
     index = json.loads((folder / "sessions.json").read_text(encoding="utf-8"))["agent:main:main"]
     assert (index["sessionId"], index["previousSessionIds"]) == (second.session_id, [first.session_id])
+
+
+async def test_the_session_that_was_forked_can_be_gone_on_with(tmp_path: Path) -> None:
+    """The answer to `/fork` names the way back to the old session."""
+    model = ScriptedModel(says("Roses."), says("Tulips."), QUIET)
+    async with opened(tmp_path, model) as agent:
+        await told(agent, "Plan the garden")
+        answer = await told(agent, "/fork here")
+        await told(agent, "Other flowers")
+        [command] = re.findall(r"/resume \S+", answer)
+        await told(agent, command)
+        model.add(says("Bees."))
+        await told(agent, "Now the bees")
+    assert seen(model) == ["Plan the garden", "Roses.", "Now the bees"]
 
 
 async def test_a_fork_from_an_older_place_leaves_the_rest_to_the_old_session(tmp_path: Path) -> None:
