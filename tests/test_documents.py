@@ -72,6 +72,8 @@ def home(tmp_path: Path) -> dict[str, str]:
         "NACRE_STATE_DIR": str(tmp_path / ".nacre"),
         "TZ": "UTC",
         "COLUMNS": "100",
+        # The program must be the one of this tree, also where another copy is installed.
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
     }
 
 

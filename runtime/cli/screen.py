@@ -47,8 +47,8 @@ class Screen:
         self._write(self._toned(shown, tone) + "\n")
 
     def row(self, text: str) -> None:
-        """Shows a row of a table on one line, cut where the screen ends."""
-        self.line(cut_to_cells(one_line(text), self._columns()))
+        """Shows a row of a table on one line, its columns as they are, cut where the screen ends."""
+        self.line(cut_to_cells(plain(text), self._columns()))
 
     def end_line(self) -> None:
         """Ends a line that streamed text left open."""
