@@ -188,6 +188,20 @@ async def test_a_cool_down_outlasts_a_restart_but_a_refused_key_does_not(tmp_pat
     other.assert_complete()
 
 
+async def test_cool_downs_of_the_first_version_are_read_for_ever(tmp_path: Path) -> None:
+    """Byte for byte as an earlier process left them: the first model is passed over until then."""
+    chain = Chain(tmp_path, [says("A.")], [says("B.")])
+    now_ms = chain.clock.now_ms()
+    chain.file.write_text(
+        '{"version": 1, "cooldowns": {"a/one": {"failures": 2, "reason": "rate_limit", '
+        f'"failedAtMs": {now_ms - 1000}, "untilMs": {now_ms + 299_000}}}}}}}'
+    )
+    assert await chain.ask() == "B."
+    chain.clock.advance(minutes=5)
+    assert await chain.ask() == "A."
+    chain.assert_complete()
+
+
 async def test_when_all_are_cooling_the_words_are_still_worth_a_try(tmp_path: Path) -> None:
     """The model that is free soonest is asked first."""
     chain = Chain(
