@@ -36,6 +36,8 @@ GitState: TypeAlias = Literal["initialised", "present", "skipped", "unavailable"
 
 FIRST_RUN_FILE = "BOOTSTRAP.md"
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "USER.md", "HEARTBEAT.md", "MEMORY.md")
+OLDER_NAMES = {"MEMORY.md": "memory.md"}
+"""Names that a file may have in a workspace that was brought along; the first name goes before it."""
 FOLDERS = ("memory", "shared")
 GIT_ANSWER_SECONDS = 2.0
 GIT_INIT_SECONDS = 10.0
@@ -89,20 +91,21 @@ async def ensure_workspace(
     """Makes the folder and what is missing in it. Files that exist stay as they are.
 
     BOOTSTRAP.md and `.gitignore` go only into a workspace that is new, so that deleting them is
-    final. Without `with_templates` only the folders are made.
+    final. Nor does a MEMORY.md go beside the `memory.md` of older workspaces. Without
+    `with_templates` only the folders are made.
 
     Raises:
         TemplateMissing: a packaged template is not there.
         OSError: the folder cannot be made or written.
     """
-    is_new = not any((directory / name).exists() for name in (*TEMPLATES, "memory"))
+    is_new = not any((directory / name).exists() for name in (*TEMPLATES, *OLDER_NAMES.values(), "memory"))
     for folder in (directory, *(directory / name for name in FOLDERS)):
         folder.mkdir(parents=True, exist_ok=True)
     created: list[str] = []
     if with_templates:
         # BOOTSTRAP.md first: a workspace that was begun and not finished still counts as new.
         wanted = ([(FIRST_RUN_FILE, FIRST_RUN_FILE), ("gitignore", ".gitignore")] if is_new else []) + [
-            (name, name) for name in TEMPLATES
+            (name, name) for name in TEMPLATES if not _has_older_name(directory, name)
         ]
         for template, name in wanted:
             if _create(directory / name, template_text(template)):
@@ -177,7 +180,7 @@ async def read_context_files(
     left_chars = total_chars
     for name in names:
         max_chars = min(per_file_chars, left_chars) if left_chars >= MIN_USEFUL_CHARS else 0
-        file = await read_context_file(root, name, max_chars=max_chars)
+        file = await read_context_file(root, _present_name(root, name), max_chars=max_chars)
         if file.truncated:
             log.warning("%s is %d characters long, %d enter the context", name, file.raw_chars, max_chars)
         left_chars -= file.injected_chars
@@ -201,6 +204,14 @@ def _without_text(name: str, path: Path, mark: str) -> ContextFile:
     return ContextFile(
         name=name, path=path, text=mark, missing=True, raw_chars=0, injected_chars=len(mark), truncated=False
     )
+
+
+def _present_name(root: Path, name: str) -> str:
+    return OLDER_NAMES[name] if _has_older_name(root, name) and not os.path.lexists(root / name) else name
+
+
+def _has_older_name(root: Path, name: str) -> bool:
+    return name in OLDER_NAMES and (root / OLDER_NAMES[name]).is_file()
 
 
 def _create(path: Path, text: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -49,11 +49,12 @@ class FileBytes:
 
 @dataclass(frozen=True, kw_only=True)
 class FolderEntry:
-    """One name in a folder; `size_bytes` is 0 for folders. Symlinks are entries, not followed."""
+    """One name in a folder; size and time of change are 0 for folders. Symlinks are entries, not followed."""
 
     name: str
     is_folder: bool
     size_bytes: int
+    modified_ns: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,20 +134,33 @@ async def change_file(
     await asyncio.to_thread(_change_locked, path, change, lock_dir)
 
 
-def _entries(folder: Path) -> tuple[FolderEntry, ...]:
-    with os.scandir(folder) as scan:
-        entries = [
+def folder_entries(found: Iterable[os.DirEntry[str]]) -> tuple[FolderEntry, ...]:
+    """What a scan of a folder found, sorted by name. A file that is gone by now is left out."""
+    entries: list[FolderEntry] = []
+    for entry in found:
+        if entry.name.startswith("."):
+            continue
+        size_bytes = modified_ns = 0
+        if entry.is_file(follow_symlinks=False):
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            size_bytes, modified_ns = info.st_size, info.st_mtime_ns
+        entries.append(
             FolderEntry(
                 name=entry.name,
                 is_folder=entry.is_dir(follow_symlinks=False),
-                size_bytes=entry.stat(follow_symlinks=False).st_size
-                if entry.is_file(follow_symlinks=False)
-                else 0,
+                size_bytes=size_bytes,
+                modified_ns=modified_ns,
             )
-            for entry in scan
-            if not entry.name.startswith(".")
-        ]
+        )
     return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def _entries(folder: Path) -> tuple[FolderEntry, ...]:
+    with os.scandir(folder) as scan:
+        return folder_entries(scan)
 
 
 def _append_locked(path: Path, text: str, lock_dir: Path, skip_repeats: bool) -> Appended:

@@ -1,4 +1,4 @@
-"""What the model reads before the conversation: workspace files, recalled logs, the day.
+"""What the model reads before the conversation: workspace files, the day, and where recalled notes stand.
 
 Stable parts come first and stay byte for byte the same from call to call, so that a provider's
 prompt cache holds; what moves with the day or the chat comes last.
@@ -7,11 +7,11 @@ prompt cache holds; what moves with the day or the chat comes last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
-from nacre.memory.workspace import ContextFile, daily_log_path, read_context_file, read_context_files
-from nacre.prompts import quoted, render
+from nacre.memory.workspace import ContextFile, read_context_files
+from nacre.prompts import render
 from nacre.runtime.model import SystemPrompt, ToolSpec
 from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.settings import AgentSettings
@@ -71,17 +71,6 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
         chat_kind=chat_kind,
         model=model_name,
     )
-
-
-async def daily_logs(workspace: Path, *, now: datetime, max_chars: int) -> str | None:
-    """Yesterday's and today's log quoted as data, or `None` when neither says anything."""
-    logs = []
-    for day in (now.date() - timedelta(days=1), now.date()):
-        path = daily_log_path(day)
-        log = await read_context_file(workspace, path, max_chars=max_chars)
-        if not log.missing and log.text.strip():
-            logs.append(render("recall_file", path=path, text=quoted(log.text)))
-    return render("recall", files="\n\n".join(logs)) if logs else None
 
 
 def model_messages(items: Sequence[TranscriptItem], *, is_compacted: bool) -> tuple[Message, ...]:

@@ -57,7 +57,7 @@ async def begin_fresh(
 async def _read_again(
     text: str, session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit
 ) -> Reply | None:
-    """`/reset soft`: the session goes on, with today's and yesterday's log as they are now."""
+    """`/reset soft`: the session goes on, with the logs and notes of the last days as they are now."""
     if session.has_messages:
         await recall(session, parts, emit)
     if text or inbound.attachments:

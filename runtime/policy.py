@@ -42,7 +42,7 @@ class ChatPolicy:
 
     @property
     def loads_daily_logs(self) -> bool:
-        """Whether today's and yesterday's log are recalled at the start of a session."""
+        """Whether logs and notes of the last days are recalled at the start of a session."""
         return self.is_private
 
     def context_files(self) -> tuple[str, ...]:

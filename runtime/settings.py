@@ -23,6 +23,7 @@ from nacre.runtime.pruning_settings import ContextPruningSettings
 from nacre.runtime.reset_settings import IdleMinutes, ResetByType, ResetSettings, channel_name, trigger_words
 from nacre.runtime.settings_section import SettingsSection as _Section
 from nacre.runtime.settings_values import count_or
+from nacre.runtime.startup_settings import StartupContextSettings
 from nacre.sessions.errors import SessionKeyInvalid
 from nacre.sessions.freshness import ResetPolicy, SessionType, reset_policy
 from nacre.sessions.keys import DmScope, SessionScope, canonical_key
@@ -76,6 +77,7 @@ class AgentSettings(_Section):
     """Most of all workspace files together."""
     daily_log_max_chars: Annotated[int, count_or(6_000)] = 6_000
     """Most of one daily log that enters a session's first turn."""
+    startup_context: StartupContextSettings = Field(default_factory=StartupContextSettings.model_construct)
     skip_bootstrap: bool = False
     """`true` makes the workspace folder without any file in it."""
     max_steps: Annotated[int, Field(ge=1, le=1_000)] = 40

@@ -14,7 +14,8 @@ _WRAP = r"[\s*_`\"'{}\[\]().!:-]*"
 _EXACT = re.compile(rf"(?:{_WRAP}{SILENT_TOKEN})+{_WRAP}", re.IGNORECASE)
 _BEGINNING = re.compile(rf"(?:{_WRAP}{SILENT_TOKEN})*{_WRAP}", re.IGNORECASE)
 _LEADING_LINES = re.compile(rf"(?:\s*[*_`]*{SILENT_TOKEN}[*_`.!]*[ \t]*\n+)+")
-_LEADING_GLUED = re.compile(rf"\s*{SILENT_TOKEN}(?=[A-Z][a-z])")
+_LEADING_GLUED = re.compile(rf"\s*{SILENT_TOKEN}(?=[A-Z][a-z]|[^\W\d_a-zA-Z])")
+"""With the beginning of a word behind it: a capital and a small letter, or a letter of another alphabet."""
 _THINKING = re.compile(r"<think(?:ing)?\b[^>]*>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _BEFORE = ' \t\r\n\f\v*_`"(['
 _AFTER = ' \t\r\n\f\v*_`")].!'

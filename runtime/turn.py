@@ -11,7 +11,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from nacre.runtime.context import daily_logs, model_messages
+from nacre.runtime.context import model_messages
 from nacre.runtime.deadline import paused
 from nacre.runtime.errors import ContextOverflow, TurnTimedOut
 from nacre.runtime.events import Warned
@@ -20,6 +20,7 @@ from nacre.runtime.inbound_message import inbound_message
 from nacre.runtime.loop import Emit, run_loop
 from nacre.runtime.model import ModelRequest
 from nacre.runtime.open_session import OpenSession
+from nacre.runtime.recalled_notes import recalled_notes
 from nacre.runtime.session_pruning import prune
 from nacre.runtime.silence import is_silent, without_token
 from nacre.runtime.turn_parts import Prepared, TurnParts, prepare
@@ -165,20 +166,26 @@ class TurnConversation:
 
 
 async def recall(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
-    """Puts the daily logs into the transcript; a log that cannot be read must not cost the turn."""
+    """Puts logs and notes of the last days into the transcript; one that cannot be read costs no turn."""
     if not session.policy.loads_daily_logs:
         return
     if parts.memory is not None:
         parts.memory.session_started()
+    agent = parts.settings.agent
+    if not agent.startup_context.enabled:
+        return
     try:
-        logs = await daily_logs(
-            parts.workspace, now=parts.now(), max_chars=parts.settings.agent.daily_log_max_chars
+        notes = await recalled_notes(
+            parts.workspace,
+            now=parts.now(),
+            limits=agent.startup_context,
+            log_chars=agent.daily_log_max_chars,
         )
     except OSError as error:
         emit(Warned(message=f"The daily logs could not be read, so they are not in the context: {error}."))
         return
-    if logs:
-        await session.write_recall(logs)
+    if notes:
+        await session.write_recall(notes)
 
 
 def _reply(session: OpenSession, answer: AssistantMessage, said: list[str], emit: Emit) -> Reply | None:

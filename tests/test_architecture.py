@@ -75,6 +75,7 @@ LIBRARIES = {
         "runtime/memory_tools.py",
         "runtime/reset_settings.py",
         "runtime/pruning_settings.py",
+        "runtime/startup_settings.py",
         "runtime/settings.py",
         "runtime/compaction_settings.py",
         "runtime/settings_section.py",

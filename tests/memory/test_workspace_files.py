@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.paths import PathOutsideRoot
-from nacre.memory.workspace_files import Appended, append_to_file, change_file, list_folder, read_bytes
+from nacre.memory.workspace_files import (
+    Appended,
+    FolderEntry,
+    append_to_file,
+    change_file,
+    folder_entries,
+    list_folder,
+    read_bytes,
+)
 
 WRITER = """
 import asyncio, sys
@@ -177,6 +186,23 @@ async def test_reading_is_bounded_and_tells_the_size(root: Path) -> None:
         5000,
         True,
         False,
+    )
+
+
+def test_a_file_that_is_gone_by_now_costs_a_listing_only_itself(root: Path) -> None:
+    """One that was removed between the scan and the look at it is left out; the others are there."""
+    for name in ("a.md", "b.md", ".hidden", "c.md"):
+        (root / name).write_text("text", encoding="utf-8")
+        os.utime(root / name, ns=(5, 5))
+    (root / "folder").mkdir()
+    with os.scandir(root) as scan:
+        found = list(scan)
+    (root / "b.md").unlink()
+
+    assert folder_entries(found) == (
+        FolderEntry(name="a.md", is_folder=False, size_bytes=4, modified_ns=5),
+        FolderEntry(name="c.md", is_folder=False, size_bytes=4, modified_ns=5),
+        FolderEntry(name="folder", is_folder=True, size_bytes=0, modified_ns=0),
     )
 
 

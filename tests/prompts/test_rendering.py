@@ -24,6 +24,7 @@ SAMPLES = {
     "model": "offline/extractive",
     "name": "SOUL.md",
     "path": "memory/2026-11-20.md",
+    "paths": "memory/2026-11-19-plans.md, memory/2026-11-19-trip.md",
     "previous_summary": "(previous summary)",
     "problem": "The summary was empty.",
     "text": "> Staging uses port 8443.",

@@ -89,7 +89,8 @@ async def test_a_conversation_goes_on_after_reopening(tmp_path: Path) -> None:
 
 
 async def test_new_starts_a_fresh_session_and_keeps_the_old_file(tmp_path: Path) -> None:
-    """`/new` answers by itself; the next turn sees nothing of before; no line is lost."""
+    """`/new` answers by itself; without notes the next turn sees nothing of before; no line is lost."""
+    write_settings(tmp_path, {"hooks": {"internal": {"enabled": False}}})
     model = ScriptedModel(says("Hi."), says("NO_REPLY", purpose="flush"), says("Fresh."))
     async with opened(tmp_path, model) as agent:
         await agent.respond(said("old words"))

@@ -19,6 +19,8 @@ from nacre.runtime.silence import SilenceFilter, is_silent, without_token
         "**NO_REPLY**",
         "`NO_REPLY`.",
         "<think>nothing new</think>NO_REPLY",
+        "<think mode='short'>nothing new</think>\n\nNO_REPLY",
+        "<thinking>nothing new</thinking> no_reply",
         '{"NO_REPLY"}',
         "NO_REPLY\nNO_REPLY",
         "NO_REPLY\n\n---",
@@ -38,6 +40,9 @@ def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
         ("Noted. **NO_REPLY**\n", "Noted."),
         ("NO_REPLY\n\nHello", "Hello"),
         ("NO_REPLYHello", "Hello"),
+        ("NO_REPLYПривет", "Привет"),
+        ("NO_REPLY你好", "你好"),
+        ("Done 👍 NO_REPLY", "Done 👍"),
         ("Noted.\nNO_REPLY\nNO_REPLY", "Noted."),
     ],
 )
@@ -52,6 +57,10 @@ def test_a_token_beside_real_text_is_cut_off(text: str, delivered: str) -> None:
     [
         "Answer NO_REPLY when nothing is left to say.",
         "NO_REPLYING is a word",
+        "NO_REPLY: say it when nothing is left.",
+        "the-NO_REPLY",
+        "Thinking about NO_REPLY is no reasoning.",
+        "<think>nothing new</think>Hello",
         "NO, I will reply.",
         "NOBODY came",
         "",
@@ -126,7 +135,7 @@ def test_pages_of_white_space_are_no_work() -> None:
     assert without_token(f"Hello{pages}NO_REPLY") == "Hello"
 
 
-PIECES = ["NO_REPLY", "NO_", "N", "no", ".", "\n", " ", "*", "-", "Hello", "<think>a</think>", "x"]
+PIECES = ["NO_REPLY", "NO_", "N", "no", ".", "\n", " ", "*", "-", "Hello", "<think>a</think>", "x", "ж"]
 
 
 @given(
