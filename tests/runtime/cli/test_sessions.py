@@ -52,6 +52,8 @@ def test_a_narrow_screen_cuts_the_table(home: Path) -> None:
     wide = run_nacre(home, "sessions", "list").stdout.splitlines()
     shown = terminal.shown.splitlines()
     assert [line[:30] for line in shown] == [line[:30] for line in wide]
+    column = wide[0].index("ACTIVE")
+    assert all(line[column - 2 : column] == "  " and line[column] != " " for line in wide)
     assert max(map(len, shown)) <= 44 < max(map(len, wide))
 
 
