@@ -92,7 +92,9 @@ async def talked(state_dir: Path, naps: int) -> list[Event]:
         before = asyncio.all_tasks()
         events = await stopped_after(agent, naps)
         await asyncio.to_thread(int)
-        assert asyncio.all_tasks() - before == set()
+        left = asyncio.all_tasks() - before
+        # The index follows the files in the background, whatever becomes of a turn.
+        assert [task for task in left if not task.get_name().startswith("memory ")] == []
 
     def look(request: ModelRequest) -> None:
         assert_paired(request.messages)
@@ -163,7 +165,9 @@ async def test_closing_ends_a_running_and_a_waiting_turn(tmp_path: Path) -> None
         await asyncio.to_thread(int)
         await agent.close()
         endings = [(await task)[-1] for task in (running, waiting)]
-        assert asyncio.all_tasks() - before == set()
+        left = asyncio.all_tasks() - before
+        # The index follows the files in the background, whatever becomes of a turn.
+        assert [task for task in left if not task.get_name().startswith("memory ")] == []
 
     assert all(isinstance(event, TurnFailed) for event in endings)
     assert all(isinstance(event.error, TurnCancelled) for event in endings if isinstance(event, TurnFailed))
