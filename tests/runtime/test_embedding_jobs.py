@@ -285,6 +285,6 @@ async def test_chunks_of_many_files_share_requests(tmp_path: Path, server: Batch
         server.asked.clear()
         again = await engine.sync(reason="test", force=True)
 
-    assert [len(texts) for texts in asked] == [20, 20, 5]
+    assert sorted(map(len, asked)) == [5, 20, 20]
     assert report.embedded == 45
     assert (again.embedded, ordinary_texts(server)) == (0, 0), "a rebuild asks for nothing that is known"
