@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from nacre.memory.embedder import Embedder
     from nacre.memory.transcripts import TranscriptSource
 
+MAX_RESULTS = 1_000
+"""Most hits of one search, whatever is asked for."""
 FRESHNESS_WAIT_SECONDS = 0.5
 """What a search grants a pending word-only update, so that a note written a moment ago is found."""
 
@@ -100,8 +102,8 @@ class MemoryEngine:
     ) -> SearchReport:
         """The places in memory that fit `query` best.
 
-        `after` and `before` are inclusive days; chunks without a date are left out when one is given. A
-        source that the settings do not allow is not searched.
+        At most `MAX_RESULTS` are given. `after` and `before` are inclusive days; chunks without a date are
+        left out when one is given. A source that the settings do not allow is not searched.
 
         Raises:
             IndexUnusable, IndexClosed: the index cannot be read, and could not be healed.
@@ -111,7 +113,7 @@ class MemoryEngine:
         usual, allowed = self._settings.query, self._settings.sources
         question = Question(
             text=query,
-            max_results=max(1, max_results) if max_results is not None else usual.max_results,
+            max_results=min(MAX_RESULTS, max(1, usual.max_results if max_results is None else max_results)),
             min_score=min(1.0, max(0.0, min_score)) if min_score is not None else usual.min_score,
             scope=Scope(
                 sources=tuple(source for source in allowed if sources is None or source in sources),

@@ -144,7 +144,8 @@ def confidence(strength: float | None, covered: float, nearest: float | None, as
     """
     meaning = 8.0 * (nearest or 0.0) - meaning_needed(asked.chunk_count)
     if strength is None:
-        return _logistic(meaning)
+        # A question that the model cannot read is near to anything and says nothing.
+        return asked.legible * _logistic(meaning)
     words = 1.8 * strength + 2.0 * covered - _WORDS_NEEDED
     if nearest is None:
         return _logistic(words)

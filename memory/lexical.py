@@ -75,8 +75,9 @@ class MatchQuery:
     """A query, ready for `… MATCH ?`, and the pieces that later stages weigh.
 
     `terms` are lower-case words without stop words and, for scripts without spaces, their
-    bigrams; `phrases` what the asker put in quotes; `identifiers` what looks like a name of code,
-    a hash or an issue number, as typed; `atoms` the expression's parts, of which any is enough.
+    bigrams and the characters that stand alone; `phrases` what the asker put in quotes;
+    `identifiers` what looks like a name of code, a hash or an issue number, as typed; `atoms` the
+    expression's parts, of which any is enough.
     """
 
     expression: str
@@ -176,12 +177,16 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     return MatchQuery(
         expression=" OR ".join(atoms[:MAX_TERMS]),
         atoms=tuple(atoms[:MAX_TERMS]),
-        terms=_unique(
-            [*(word for word in words if word not in DAY_WORDS), *(g for g in grams if len(g) > 1)]
-        ),
+        terms=_unique([*(word for word in words if word not in DAY_WORDS), *_telling(grams)]),
         phrases=phrases,
         identifiers=_unique(name for name in names if _is_identifier(name)),
     )
+
+
+def _telling(grams: Sequence[str]) -> Iterator[str]:
+    """Pairs, and the characters in no pair, such as 猫 alone: nothing else says what was asked."""
+    paired = {char for gram in grams if len(gram) > 1 for char in gram}
+    yield from (gram for gram in grams if len(gram) > 1 or gram not in paired)
 
 
 def _day_phrases(days: Sequence[DayRange]) -> Iterator[str]:

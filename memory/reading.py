@@ -44,7 +44,7 @@ def read_excerpt(
     except (FileNotFoundError, NotADirectoryError):
         return Excerpt(path=shown, text="", start_line=0, end_line=0, total_lines=0, missing=True)
     except (OSError, PathOutsideRoot) as error:
-        raise ReadRefused(f"{shown} cannot be read: {error}.") from error
+        raise ReadRefused(f"{shown} cannot be read: {str(error).removesuffix('.')}.") from error
     return _excerpt(shown, _content_lines(raw), from_line or 1, lines or None)
 
 

@@ -14,6 +14,8 @@ from nacre.memory.store import Store
 from nacre.memory.sync_plan import plan_changes
 from nacre.memory.transcripts import deleted_transcripts, due_and_waiting
 
+VECTORS_PROBLEM_ROW = "last_sync_vectors_problem"
+"""The meta row that says why vectors are missing; blank when nothing went wrong."""
 MAX_REFUSED = 100
 """Chunks that are cited because the embedder does not take them; more make no list for people."""
 
@@ -34,7 +36,8 @@ class Moment:
     embeddings_problem: str | None
     identity: Mapping[str, str]
     identity_problem: str
-    last_problem: str
+    files_problem: str
+    vectors_problem: str
     quarantined: tuple[str, ...]
     watching: str
 
@@ -61,6 +64,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
     source_counts = tuple(
         by_source.get(source, SourceCount(source=source, files=0, chunks=0)) for source in settings.sources
     )
+    pending_vectors = counts.pending_chunks if moment.provider != "none" else 0
     synced_at = meta.get("last_sync_at_seconds")
     return MemoryStatus(
         index_path=str(corpus.index_path),
@@ -77,7 +81,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         syncing=moment.syncing,
         pending_files=pending_files,
         waiting_transcripts=waiting_transcripts,
-        pending_vectors=counts.pending_chunks if moment.provider != "none" else 0,
+        pending_vectors=pending_vectors,
         failed=_sorted(failed),
         skipped=found.skipped,
         refused=tuple(await store.refused(limit=MAX_REFUSED)),
@@ -93,11 +97,19 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         cache_max_entries=settings.cache.max_entries,
         embeddings_problem=moment.embeddings_problem,
         last_sync_at_seconds=float(synced_at) if synced_at else None,
-        last_sync_problem=moment.last_problem or meta.get("last_sync_problem", ""),
+        last_sync_problem=_last_problem(moment, meta, pending_vectors),
         quarantined=moment.quarantined,
         index_bytes=counts.size_bytes,
         watching=moment.watching,
     )
+
+
+def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int) -> str:
+    """What the last pass could not do, this process's or another's; of vectors while any is missing."""
+    problems = [moment.files_problem or meta.get("last_sync_problem", "")]
+    if pending_vectors:
+        problems.append(moment.vectors_problem or meta.get(VECTORS_PROBLEM_ROW, ""))
+    return " ".join(filter(None, problems))
 
 
 async def _pending_transcripts(store: Store, plan: IndexPlan) -> tuple[int, int]:

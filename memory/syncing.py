@@ -22,7 +22,7 @@ from nacre.memory.records import SearchMode, SyncProgress, SyncReport
 from nacre.memory.recovery import open_sound_store, quarantined, replace_damaged
 from nacre.memory.single_flight import ProgressListener, SingleFlight, SyncRun
 from nacre.memory.sqlite_store import SqliteStore
-from nacre.memory.status import Moment
+from nacre.memory.status import VECTORS_PROBLEM_ROW, Moment
 from nacre.memory.store import Store
 from nacre.memory.sync_files import FileOutcome
 from nacre.memory.sync_jobs import JobTally
@@ -160,7 +160,8 @@ class Syncing:
             embeddings_problem=await self._probe() if deep else None,
             identity=stored,
             identity_problem=identity_problem(stored, self._plan.identity),
-            last_problem=" ".join(part for part in (self._files_problem, self._vector_problem) if part),
+            files_problem=self._files_problem,
+            vectors_problem=self._vector_problem,
             quarantined=quarantined(self._plan.corpus.index_path),
             watching=watching,
         )
@@ -221,6 +222,8 @@ class Syncing:
         )
         await self._store.evict(keep_unused=cache.max_entries if cache.enabled else 0)
         self._vector_problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
+        if (await self._store.meta()).get(VECTORS_PROBLEM_ROW, "") != self._vector_problem:
+            await self._store.set_meta({VECTORS_PROBLEM_ROW: self._vector_problem})
         self._failures = self._failures + 1 if outcome.problem else 0
         if outcome.problem:
             log.warning("Embedding stopped: %s Words are searched meanwhile.", outcome.problem)

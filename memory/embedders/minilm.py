@@ -35,11 +35,14 @@ class MiniLmEmbedder:
         self._model: MiniLm | None = None
 
     def reads(self, text: str) -> float:
-        """The share of Latin letters among the letters of `text`; 1 when there are none."""
-        if text.isascii():
-            return 1.0
+        """The share of Latin letters among the letters of `text`; 1 of digits alone, 0 of signs alone.
+
+        Every sign that it does not know is the same to it: one emoji would be as near as can be to another.
+        """
         letters = [char for char in text if char.isalpha()]
-        return sum(char <= _LAST_LATIN for char in letters) / len(letters) if letters else 1.0
+        if not letters:
+            return float(any(char.isalnum() for char in text))
+        return sum(char <= _LAST_LATIN for char in letters) / len(letters)
 
     async def embed_query(self, text: str) -> Sequence[float]:
         """The vector of a question, of length 1."""

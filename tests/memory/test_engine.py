@@ -92,12 +92,13 @@ async def test_a_same_size_edit_within_the_same_tick_is_noticed(tmp_path: Path) 
 
 
 async def test_limits_of_a_search_are_kept_sane(tmp_path: Path) -> None:
-    """`max_results` is at least one, `min_score` within 0…1, and blank queries find nothing."""
+    """`max_results` is at least one and may be huge, `min_score` within 0…1; blank queries find nothing."""
     workspace(tmp_path, {f"memory/{number}.md": f"cat number {number}" for number in range(9)})
     engine = await open_engine(tmp_path)
 
     assert len((await engine.search("cat number", max_results=-5, min_score=-3)).hits) == 1
     assert len((await engine.search("cat number", max_results=3, min_score=0)).hits) == 3
+    assert len((await engine.search("cat number", max_results=10**30, min_score=0)).hits) == 9
     assert (await engine.search("cat", min_score=99)).hits == ()
     for blank in ("", "  \n", "???", "\x00"):
         assert (await engine.search(blank, min_score=0)).hits == ()

@@ -82,7 +82,10 @@ async def test_an_edit_embeds_only_what_changed(tmp_path: Path) -> None:
 
 
 async def test_a_dead_embedder_leaves_words_and_says_why(tmp_path: Path) -> None:
-    """Indexing and searching go on by words, marked degraded; when it is back, so are the vectors."""
+    """Indexing and searching go on by words, marked degraded; when it is back, so are the vectors.
+
+    The reason outlives the process that met it, so that `memory status` can tell it.
+    """
     workspace(tmp_path, NOTES)
     embedder = DeadEmbedder()
     engine = await open_engine(tmp_path, embedder=embedder)
@@ -106,7 +109,9 @@ async def test_a_dead_embedder_leaves_words_and_says_why(tmp_path: Path) -> None
 
     embedder.alive = True
     healthy = await open_engine(tmp_path, embedder=embedder)
+    assert "503" in (await healthy.status()).last_sync_problem
     assert (await healthy.sync(reason="cli")).pending_vectors == 0
+    assert (await healthy.status()).last_sync_problem == ""
     assert (await healthy.search("lentil soup")).mode == "hybrid"
     await healthy.close()
 

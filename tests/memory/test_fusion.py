@@ -162,6 +162,11 @@ def test_a_query_that_the_model_cannot_read_is_left_to_words() -> None:
     assert unread[1] > unread[2]
 
 
+def test_signs_alone_are_not_near_to_anything() -> None:
+    """Without words, and to a model that cannot read the question, the nearest vector says nothing."""
+    assert max(fused([Note(1, "日本", cosine=1.0)], "😀", legible=0.0).values()) < MIN_SCORE
+
+
 def test_nothing_found_is_nothing_scored() -> None:
     """No candidates, no scores."""
     assert fused([], "x") == {}

@@ -83,12 +83,13 @@ async def test_its_cosines_are_measured() -> None:
 
 
 def test_it_says_which_scripts_it_reads() -> None:
-    """Latin text is read, Chinese is not, digits are no reason to doubt."""
+    """Latin text is read, Chinese and bare signs are not, digits are no reason to doubt."""
     embedder = MiniLmEmbedder()
     assert embedder.reads("café") == 1.0
     assert embedder.reads("讨论方案") == 0.0
     assert embedder.reads("VLAN 讨论") == pytest.approx(4 / 6)
     assert embedder.reads("… 12 …") == 1.0
+    assert (embedder.reads("😀"), embedder.reads("***")) == (0.0, 0.0)
 
 
 async def test_a_missing_model_is_a_sentence(tmp_path: Path) -> None:

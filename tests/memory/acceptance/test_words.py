@@ -74,6 +74,19 @@ async def test_every_script_is_found(tmp_path: Path, query: str, name: str) -> N
     await engine.close()
 
 
+async def test_one_character_is_enough_of_a_question(tmp_path: Path) -> None:
+    """A cat in Chinese and a cherry tree in Korean are words of one character: what stands alone is asked."""
+    fillers = {f"memory/log-{n}.md": f"- 第{n}天开会讨论了预算和计划。" for n in range(40)}
+    workspace(
+        tmp_path, fillers | {"memory/cat.md": "- 我昨天在北京买了一只猫。", "memory/tree.md": "- 벚 나무"}
+    )
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    for query, name in (("猫", "cat"), ("猫?", "cat"), ("벚", "tree")):
+        assert (await engine.search(query)).hits[0].path == f"memory/{name}.md"
+    await engine.close()
+
+
 async def test_an_unanswerable_question_gets_nothing(tmp_path: Path) -> None:
     """SRCH-8: at the default least score, a note that shares one everyday word is noise and left out."""
     filler = {f"memory/{n}.md": f"- Walked the dog along the river, day {n}." for n in range(30)}
