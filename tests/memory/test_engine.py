@@ -98,7 +98,6 @@ async def test_limits_of_a_search_are_kept_sane(tmp_path: Path) -> None:
 
     assert len((await engine.search("cat number", max_results=-5, min_score=-3)).hits) == 1
     assert len((await engine.search("cat number", max_results=3, min_score=0)).hits) == 3
-    assert len((await engine.search("cat number", max_results=10**30, min_score=0)).hits) == 9
     assert (await engine.search("cat", min_score=99)).hits == ()
     for blank in ("", "  \n", "???", "\x00"):
         assert (await engine.search(blank, min_score=0)).hits == ()
@@ -114,9 +113,9 @@ async def test_more_results_never_change_who_is_first(tmp_path: Path) -> None:
     await engine.sync(reason="cli")
 
     short = await engine.search("cat tea note", max_results=2, min_score=0)
-    long = await engine.search("cat tea note", max_results=20, min_score=0)
+    long = await engine.search("cat tea note", max_results=10**30, min_score=0)
 
-    assert (short.hits, len(long.hits)) == (long.hits[:2], 20)
+    assert (short.hits, len(long.hits)) == (long.hits[:2], 60)
     await engine.close()
 
 
