@@ -87,14 +87,18 @@ async def read_bytes(root: Path, relative: str, *, max_bytes: int = MAX_READ_BYT
     )
 
 
-async def list_folder(root: Path, relative: str) -> tuple[FolderEntry, ...]:
+async def list_folder(
+    root: Path, relative: str, *, beginnings: tuple[str, ...] = ("",)
+) -> tuple[FolderEntry, ...]:
     """The entries of a folder inside `root`, sorted by name; names that begin with a dot are left out.
+
+    With `beginnings` only names that have one of them; the other files are not looked at.
 
     Raises:
         PathOutsideRoot: see `contained_path`.
         OSError: the folder is missing, is a file, or cannot be read.
     """
-    return await asyncio.to_thread(_entries, contained_path(root, relative))
+    return await asyncio.to_thread(_entries, contained_path(root, relative), beginnings)
 
 
 async def append_to_file(
@@ -158,9 +162,9 @@ def folder_entries(found: Iterable[os.DirEntry[str]]) -> tuple[FolderEntry, ...]
     return tuple(sorted(entries, key=lambda entry: entry.name))
 
 
-def _entries(folder: Path) -> tuple[FolderEntry, ...]:
+def _entries(folder: Path, beginnings: tuple[str, ...]) -> tuple[FolderEntry, ...]:
     with os.scandir(folder) as scan:
-        return folder_entries(scan)
+        return folder_entries(entry for entry in scan if entry.name.startswith(beginnings))
 
 
 def _append_locked(path: Path, text: str, lock_dir: Path, skip_repeats: bool) -> Appended:

@@ -54,7 +54,7 @@ async def recalled_notes(
     left_chars = limits.max_total_chars
     texts: list[tuple[Reminder, str]] = []
     left_out: list[str] = []
-    for reminder in reminders(days, await _entries(workspace), log_chars=log_chars):
+    for reminder in reminders(days, await _entries(workspace, days), log_chars=log_chars):
         file = await read_context_file(
             workspace, reminder.path, max_chars=min(reminder.max_chars, left_chars)
         )
@@ -116,9 +116,9 @@ def _notes(day: date, files: Sequence[FolderEntry]) -> list[Reminder]:
     ]
 
 
-async def _entries(workspace: Path) -> tuple[FolderEntry, ...]:
+async def _entries(workspace: Path, days: Sequence[date]) -> tuple[FolderEntry, ...]:
     try:
-        return await list_folder(workspace, "memory")
+        return await list_folder(workspace, "memory", beginnings=tuple(day.isoformat() for day in days))
     except FileNotFoundError:
         return ()
     except PathOutsideRoot as error:

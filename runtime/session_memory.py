@@ -102,11 +102,11 @@ class SessionMemory:
         """Whether one of the notes whose path has this start carries the mark."""
         folder, _, prefix = start.rpartition("/")
         try:
-            entries = await list_folder(self.workspace, folder)
+            entries = await list_folder(self.workspace, folder, beginnings=(prefix,))
         except FileNotFoundError:
             return False
         for entry in entries:
-            if not (entry.name.startswith(prefix) and entry.name.endswith(".md")) or entry.is_folder:
+            if not entry.name.endswith(".md") or entry.is_folder:
                 continue
             # What cannot be read, such as a link that leads out of the workspace, is no note of ours.
             with suppress(OSError, PathOutsideRoot):

@@ -189,6 +189,16 @@ async def test_reading_is_bounded_and_tells_the_size(root: Path) -> None:
     )
 
 
+async def test_a_listing_of_some_names(root: Path) -> None:
+    """Only those that begin as was asked; without a beginning all that are not hidden."""
+    for name in ("2026-03-13.md", "2026-03-14.md", "2026-03-14-boat.md", ".2026-03-14.md"):
+        (root / name).write_text("text", encoding="utf-8")
+
+    some = await list_folder(root, ".", beginnings=("2026-03-14", "2026-03-15"))
+    assert [entry.name for entry in some] == ["2026-03-14-boat.md", "2026-03-14.md"]
+    assert len(await list_folder(root, ".")) == 3
+
+
 def test_a_file_that_is_gone_by_now_costs_a_listing_only_itself(root: Path) -> None:
     """One that was removed between the scan and the look at it is left out; the others are there."""
     for name in ("a.md", "b.md", ".hidden", "c.md"):
