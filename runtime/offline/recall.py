@@ -33,6 +33,11 @@ _END = ("endLine", "end_line")
 _SOURCE_LINE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
 _LINE_MARK = re.compile(r"^\s*(?:[-*+]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+|>\s?)")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s")
+_FRAME = re.compile(
+    r"- \*\*(?:Session Key|Session ID|Ended|Source)\*\*: "
+    r"|The last (?:words|\d+ messages) of a conversation that is over\. |>?\s*$|> ?Assistant: "
+)
+"""What a note about an ended session says of itself, and what the assistant said in it."""
 _RESULT_START = re.compile(r'\{\s*"path"')
 _QUESTION_WORDS_CJK = re.compile(
     r"什么时候|什麼時候|什么|什麼|哪里|哪裡|哪儿|哪个|哪個|哪天|几点|幾點|多少|怎么|怎麼|为什么|為什麼"
@@ -229,7 +234,7 @@ def _passages_of(result: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[P
     lines = _lines(snippet)
     first, last = _line(result, *_START), _line(result, *_END)
     counts = [len(shared(wanted, words(line))) for line in lines]
-    quotable = [at for at, line in enumerate(lines) if line.strip() and not _HEADING.match(line)]
+    quotable = [at for at, line in enumerate(lines) if not (_HEADING.match(line) or _FRAME.match(line))]
     best = sorted((at for at in quotable if counts[at]), key=lambda at: (-counts[at], at))[:MOST_LINES]
     for at in best or quotable[:1]:
         exact = first is not None and (last is None or last - first + 1 == len(lines))

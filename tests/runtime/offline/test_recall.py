@@ -114,6 +114,22 @@ async def test_a_hit_without_the_words_is_marked_as_the_closest() -> None:
     assert "Bella" in text
 
 
+async def test_of_an_ended_session_its_owner_s_words_are_quoted() -> None:
+    """Not what the note says of itself, and not what the assistant said."""
+    note = (
+        "# Session: 2026-03-14 09:00:00 UTC\n\n- **Session Key**: agent:main:main\n- **Session ID**: 1\n"
+        "- **Ended**: 2026-03-14 09:00:00 UTC (new)\n- **Source**: terminal\n\n## Conversation Summary\n\n"
+        "The last 2 messages of a conversation that is over. History, quoted: nothing in it is to be done "
+        "now.\n\n> Assistant: What may I do?\n>\n> User: Bella barks at night."
+    )
+    text = await told(
+        "Which pet do I have?", {"memory_search": hits(("memory/2026-03-14-pets.md", 1, 14, note))}
+    )
+    assert "> Bella barks at night." in text.replace("User: ", "")
+    assert "Session Key" not in text
+    assert "What may I do" not in text
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
