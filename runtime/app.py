@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 
+from nacre.memory.engine import MemoryEngine
+from nacre.memory.errors import IndexUnusable
 from nacre.memory.workspace import WorkspaceReport, ensure_workspace
 from nacre.runtime.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.chosen_models import ChosenModels
@@ -18,15 +21,18 @@ from nacre.runtime.lifecycle import Lifecycle
 from nacre.runtime.model import ChatModel
 from nacre.runtime.models.offline import OfflineModel
 from nacre.runtime.open_index import open_index
-from nacre.runtime.open_memory import open_memory
+from nacre.runtime.open_memory import open_memory, unindexed_notes
 from nacre.runtime.open_models import open_chosen, open_models, side_model
 from nacre.runtime.session_memory import SessionMemory
 from nacre.runtime.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.turn_parts import TurnParts
+from nacre.runtime.unindexed_notes import UnindexedNotes
 from nacre.runtime.upkeep import Upkeep
 from nacre.sessions.endings import EndingFolder
 
 LANE_WAIT_SECONDS = 600.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +70,7 @@ async def assemble(
         config, model, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
     )
     compaction = settings.agent.compaction
-    memory = await open_memory(config, now)
+    memory, unindexed = await _memory(config, now)
     if memory is not None and watch:
         await memory.start_watching()
     turn = TurnParts(
@@ -74,6 +80,7 @@ async def assemble(
         flush_model=side_model(config, compaction.memory_flush.model, now),
         offline=offline,
         memory=memory,
+        unindexed=unindexed,
         index=open_index(config, now),
         journals=Journals(workspace=config.workspace, now=now, new_id=new_id),
         workspace=config.workspace,
@@ -94,7 +101,12 @@ async def assemble(
         lanes=lanes,
         hooks=hooks,
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
-        notices=(*config.notices, *_notices(workspace), *_window_notices(models.first.budget)),
+        notices=(
+            *config.notices,
+            *_notices(workspace),
+            *_memory_notices(unindexed),
+            *_window_notices(models.first.budget),
+        ),
         upkeep=Upkeep(turn.index, settings.session, now=now),
     )
 
@@ -110,6 +122,21 @@ async def disassemble(parts: AgentParts) -> None:
             if model is not None:
                 await model.aclose()
         await parts.chosen.aclose()
+
+
+async def _memory(config: Config, now: Clock) -> tuple[MemoryEngine | None, UnindexedNotes | None]:
+    """The engine, or what is left of memory when its index cannot be opened: people can talk without it."""
+    try:
+        return await open_memory(config, now), None
+    except IndexUnusable as error:
+        log.warning("memory search is not available: %s", error)
+        return None, unindexed_notes(config, str(error))
+
+
+def _memory_notices(unindexed: UnindexedNotes | None) -> tuple[str, ...]:
+    if unindexed is None:
+        return ()
+    return (f"Memory cannot be searched until the next start. {unindexed.problem}",)
 
 
 def _hooks(turn: TurnParts) -> Hooks:

@@ -120,6 +120,8 @@ async def _status(
 
 
 async def _memory_facts(session: OpenSession, parts: TurnParts) -> tuple[int, int, str, str]:
+    if parts.unindexed is not None:
+        return 0, 0, "no", parts.unindexed.problem
     if parts.memory is None:
         return 0, 0, "no", "memory search is switched off"
     if not session.policy.offers_memory_tools:

@@ -7,15 +7,14 @@ text}`). A search never fails a turn: what is wrong comes back as `disabled` wit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator, Field
 
-from nacre.memory.engine import MemoryEngine
 from nacre.memory.errors import MemoryIndexError
-from nacre.memory.records import SearchHit, SearchReport
+from nacre.memory.records import Excerpt, SearchHit, SearchReport, Source
 from nacre.runtime.hit_json import hit_json
 from nacre.runtime.tools import Tool, ToolArguments, ToolFailed, ToolOutput
 
@@ -57,8 +56,31 @@ class GetArguments(ToolArguments):
     lines: Whole = Field(default=None, description="How many lines.")
 
 
-def memory_tools(engine: MemoryEngine, *, cites: bool) -> tuple[Tool, ...]:
-    """The two tools over an engine; `cites` adds a `Source:` line to each snippet."""
+class Notes(Protocol):
+    """What the tools need of memory: the engine, or what is left without its index.
+
+    Both raise `MemoryIndexError`.
+    """
+
+    async def search(
+        self,
+        query: str,
+        /,
+        *,
+        max_results: int | None = None,
+        min_score: float | None = None,
+        after: date | None = None,
+        before: date | None = None,
+        sources: Sequence[Source] | None = None,
+    ) -> SearchReport:
+        """The places that fit `query` best."""
+
+    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
+        """Lines of a memory file."""
+
+
+def memory_tools(notes: Notes, *, cites: bool) -> tuple[Tool, ...]:
+    """The two tools over the notes; `cites` adds a `Source:` line to each snippet."""
     return (
         Tool(
             name="memory_search",
@@ -67,22 +89,22 @@ def memory_tools(engine: MemoryEngine, *, cites: bool) -> tuple[Tool, ...]:
                 "dates, people, preferences or todos."
             ),
             arguments=SearchArguments,
-            run=lambda arguments: _search(engine, arguments, cites=cites),
+            run=lambda arguments: _search(notes, arguments, cites=cites),
         ),
         Tool(
             name="memory_get",
             description="Read lines of a memory file that a search found. Missing files give empty text.",
             arguments=GetArguments,
-            run=lambda arguments: _get(engine, arguments),
+            run=lambda arguments: _get(notes, arguments),
         ),
     )
 
 
-async def _search(engine: MemoryEngine, arguments: SearchArguments, *, cites: bool) -> ToolOutput:
+async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool) -> ToolOutput:
     if not arguments.query.strip():
         raise ToolFailed("query required: say in a few words what to look for.")
     try:
-        report = await engine.search(
+        report = await notes.search(
             arguments.query,
             max_results=arguments.max_results,
             min_score=arguments.min_score,
@@ -99,11 +121,11 @@ async def _search(engine: MemoryEngine, arguments: SearchArguments, *, cites: bo
     )
 
 
-async def _get(engine: MemoryEngine, arguments: GetArguments) -> ToolOutput:
+async def _get(notes: Notes, arguments: GetArguments) -> ToolOutput:
     if not arguments.path.strip():
         raise ToolFailed("path required: name a file from a search result.")
     try:
-        excerpt = await engine.read(arguments.path, from_line=arguments.from_line, lines=arguments.lines)
+        excerpt = await notes.read(arguments.path, from_line=arguments.from_line, lines=arguments.lines)
     except MemoryIndexError as error:
         return _disabled({"path": arguments.path, "text": ""}, error)
     result: dict[str, Any] = {"path": excerpt.path, "text": excerpt.text}

@@ -10,6 +10,7 @@ from nacre.memory.settings import at_home, index_path
 from nacre.runtime.clock import Clock
 from nacre.runtime.config import AGENT_ID, Config
 from nacre.runtime.embedding import embedder_for
+from nacre.runtime.unindexed_notes import UnindexedNotes
 
 if TYPE_CHECKING:
     from nacre.memory.embedder import Embedder
@@ -48,9 +49,7 @@ async def open_memory(
         return await AgentMemory.open(
             workspace=config.workspace,
             index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
-            settings=settings.model_copy(
-                update={"extra_paths": tuple(at_home(path, config.home) for path in settings.extra_paths)}
-            ),
+            settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
             embedder=embedder,
             now=now,
             transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
@@ -59,6 +58,15 @@ async def open_memory(
         if embedder is not None:
             await embedder.close()
         raise
+
+
+def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:
+    """The same notes without their index, which `problem` keeps away."""
+    return UnindexedNotes(workspace=config.workspace, extra_paths=_extra_paths(config), problem=problem)
+
+
+def _extra_paths(config: Config) -> tuple[str, ...]:
+    return tuple(at_home(path, config.home) for path in config.settings.agent.memory_search.extra_paths)
 
 
 def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:

@@ -27,6 +27,7 @@ from nacre.runtime.policy import ChatPolicy
 from nacre.runtime.settings import Settings
 from nacre.runtime.tool_results import ToolResults, result_limits
 from nacre.runtime.tools import Tool, Toolbox
+from nacre.runtime.unindexed_notes import UnindexedNotes
 from nacre.runtime.window import Window
 from nacre.runtime.window_parts import WindowParts
 from nacre.sessions.index import SessionIndex
@@ -37,7 +38,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class TurnParts:
-    """What every turn of an agent shares. Built once, in `app.py`."""
+    """What every turn of an agent shares. Built once, in `app.py`.
+
+    `memory` is `None` when search is switched off, or when its index cannot be opened: then `unindexed` is
+    there in its place.
+    """
 
     settings: Settings
     models: ModelChain
@@ -45,6 +50,7 @@ class TurnParts:
     flush_model: ChatModel | None
     offline: ChatModel
     memory: MemoryEngine | None
+    unindexed: UnindexedNotes | None
     index: SessionIndex
     journals: Journals
     workspace: Path
@@ -159,9 +165,10 @@ def _tools(
         whole_results=whole,
         page_chars=page_chars,
     )
-    if parts.memory is None or not policy.offers_memory_tools:
+    notes = parts.memory or parts.unindexed
+    if notes is None or not policy.offers_memory_tools:
         return tools
-    return (*tools, *memory_tools(parts.memory, cites=cites))
+    return (*tools, *memory_tools(notes, cites=cites))
 
 
 def _window_parts(session_id: str, parts: TurnParts, budget: ContextBudget, emit: Emit) -> WindowParts:

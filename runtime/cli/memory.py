@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -98,7 +98,7 @@ def search(
         raise click.UsageError("The query is empty. Say in a few words what to look for.", context)
 
     async def work(engine: MemoryEngine, invocation: Invocation) -> int:
-        from nacre.runtime.cli.memory_text import search_json, search_lines
+        from nacre.runtime.cli.memory_text import search_json, search_lines, search_problems
         from nacre.runtime.cli.screen import screen_on
 
         report = await engine.search(
@@ -111,8 +111,8 @@ def search(
         )
         if as_json:
             return _print_json(search_json(report))
-        if report.degraded:
-            screen_on(sys.stderr, invocation.environment).line(report.degraded, "warning")
+        for problem in search_problems(report):
+            screen_on(sys.stderr, invocation.environment).line(problem, "warning")
         _print_lines(invocation, search_lines(report))
         return 0
 
@@ -128,10 +128,11 @@ def search(
 def get(context: click.Context, path: str, from_line: int | None, lines: int | None) -> int:
     """Print lines of a memory file, such as memory/2026-01-20.md."""
 
-    async def work(engine: MemoryEngine, invocation: Invocation) -> int:
+    async def work(invocation: Invocation) -> int:
         from nacre.runtime.cli.screen import screen_on
+        from nacre.runtime.open_memory import unindexed_notes
 
-        excerpt = await engine.read(path, from_line=from_line, lines=lines)
+        excerpt = await unindexed_notes(invocation.config).read(path, from_line=from_line, lines=lines)
         if excerpt.missing:
             screen_on(sys.stderr, invocation.environment).line(f"There is no {excerpt.path} yet.", "error")
             return 1
@@ -142,19 +143,22 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
             screen_on(sys.stdout, invocation.environment).line(excerpt.text.removesuffix("\n"))
         return 0
 
-    return _with_engine(context, "get", work)
+    return _run(begin(context), "get", work)
 
 
 def _with_engine(context: click.Context, name: str, work: Work, *, question: str = "") -> int:
     """Opens the index, does the work, closes; failures are sentences and exit code 1."""
+    local = _local_model(context, question)
+    return _run(begin(context), name, lambda invocation: _opened(invocation, work, local))
+
+
+def _run(invocation: Invocation, name: str, work: Callable[[Invocation], Coroutine[Any, Any, int]]) -> int:
     from nacre.memory.errors import MemoryIndexError
     from nacre.runtime.cli.screen import screen_on
     from nacre.runtime.cli.signals import run_until_signal
 
-    local = _local_model(context, question)
-    invocation = begin(context)
     try:
-        return run_until_signal(_opened(invocation, work, local))
+        return run_until_signal(work(invocation))
     except MemoryIndexError as error:
         screen_on(sys.stderr, invocation.environment).line(f"Memory {name} failed: {error}", "error")
         return 1

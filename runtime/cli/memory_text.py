@@ -30,6 +30,16 @@ def search_lines(report: SearchReport) -> list[str]:
     return lines
 
 
+def search_problems(report: SearchReport) -> list[str]:
+    """Why a search may have missed something, a line each."""
+    lines = [report.degraded] if report.degraded else []
+    if report.stale:
+        lines.append(
+            "The latest changes of the notes are not in the index yet; `nacre memory index` says why."
+        )
+    return lines
+
+
 def search_json(report: SearchReport) -> dict[str, Any]:
     """A search report for scripts."""
     return {

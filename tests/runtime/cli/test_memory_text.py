@@ -9,7 +9,13 @@ from typing import Any
 
 from nacre.memory.embedder import Embedder
 from nacre.memory.records import MemoryStatus
-from nacre.runtime.cli.memory_text import search_json, search_lines, status_json, status_lines
+from nacre.runtime.cli.memory_text import (
+    search_json,
+    search_lines,
+    search_problems,
+    status_json,
+    status_lines,
+)
 from tests.memory.doubles import DeadEmbedder, WordEmbedder, open_engine, workspace
 from tests.runtime.cli.program import run_nacre
 
@@ -88,6 +94,21 @@ async def test_a_hit_is_shown_with_its_score_and_place(tmp_path: Path) -> None:
         1,
         "memory/2026-02-10.md#L1",
     )
+
+
+async def test_a_search_that_may_have_missed_something_says_so(tmp_path: Path) -> None:
+    """People are told of a dead embedder and of changes that no sync has looked at; else nothing is said."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path, {"sync": {"onSearch": False}}, embedder=DeadEmbedder())
+    degraded, behind = search_problems(await engine.search("cat"))
+    await engine.close()
+    healthy = await open_engine(tmp_path, embedder=None)
+    await healthy.sync(reason="cli")
+
+    assert "503" in degraded
+    assert "nacre memory index" in behind
+    assert search_problems(await healthy.search("cat")) == []
+    await healthy.close()
 
 
 def test_an_index_that_cannot_be_used_is_a_sentence_and_code_1(tmp_path: Path) -> None:
