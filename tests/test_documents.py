@@ -152,6 +152,15 @@ def test_every_setting_is_documented_with_its_default() -> None:
     assert dict(_SETTING_ROW.findall(_text("docs/settings.md"))) == dict(settings_keys(Settings))
 
 
+def test_every_decision_has_a_number_of_its_own() -> None:
+    """The file's name and its title say the same number, and no other record has it."""
+    records = sorted((ROOT / "docs/decisions").glob("*.md"))
+    named = [int(record.name[:4]) for record in records]
+    titled = [re.match(r"# 0*(\d+)\b", record.read_text(encoding="utf-8")) for record in records]
+    assert [int(title[1]) if title else None for title in titled] == named
+    assert len(set(named)) == len(named)
+
+
 def test_agents_guide_is_short() -> None:
     """The guide for coding agents fits in 120 lines, because it is read every time."""
     assert len(_text("AGENTS.md").splitlines()) <= 120
