@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
@@ -11,6 +11,7 @@ from nacre.prompts import render
 from nacre.runtime.branch_points import (
     HERE,
     BranchPoint,
+    Leaving,
     branch_points,
     is_name,
     is_spoken,
@@ -19,10 +20,10 @@ from nacre.runtime.branch_points import (
     preview_text,
     rewound_text,
 )
-from nacre.runtime.flush_records import FLUSH_ENTRY
+from nacre.runtime.flush_records import FLUSH_ENTRY, has_unflushed_messages
 from nacre.runtime.journals import Journals
 from nacre.runtime.open_session import SESSION_ENTRY, OpenSession, begun_private
-from nacre.sessions.entries import MessageEntry
+from nacre.sessions.entries import CustomEntry, Entry, MessageEntry
 from nacre.sessions.file_operations import file_operations
 from nacre.sessions.index import SessionIndex, SessionRecord
 from nacre.sessions.journal import Journal
@@ -53,17 +54,13 @@ async def rewind(
     if place.entry_id == session.journal.leaf_id:
         return "This is where the conversation is; nothing was changed."
     journal = session.journal
-    target = journal.branch(place.entry_id) if place.entry_id is not None else ()
-    going = leaving(session.branch, target)
+    going = leaving(session.branch, _target(session, place))
     await save_notes()
-    left_at, flush = journal.leaf_id, session.last_flush
-    is_saved = flush is not None and not session.has_unflushed_messages and not going.regained
+    left_at, flush = journal.leaf_id, _flush_of(session, going)
     files = sorted(file_operations(None, going.messages).modified)
     told = [note.strip(), render("branch_left_files", files=", ".join(files)) if files else ""]
     await journal.rewind(place.entry_id, summary="\n\n".join(filter(None, told)))
-    if flush is not None and is_saved and session.has_unflushed_messages:
-        # What is in view now was saved on the branch that was left.
-        await journal.append_custom(FLUSH_ENTRY, flush.data)
+    await _tell_what_was_saved(journal, flush)
     count = session.compaction_count
     await index.update(
         session.key, lambda record: replace(without_usage(record or session.record), compaction_count=count)
@@ -89,6 +86,7 @@ async def fork(
         return _preview(session, word, now), session.session_id
     if not here:
         await save_notes()
+    flush = _flush_of(session, leaving(session.branch, _target(session, place)))
     at_ms = session.now_ms()
 
     def forked(record: SessionRecord | None) -> SessionRecord:
@@ -102,7 +100,9 @@ async def fork(
     # The files first: should the index refuse, the session that is there goes on.
     await session.journal.fork(path, session_id=new_session_id, leaf_id=place.entry_id)
     await WholeResults(session.journal.path).copy_to(path)
-    await _tell_whose_it_is(await journals.open(path, session_id=new_session_id), session)
+    forked_journal = await journals.open(path, session_id=new_session_id)
+    await _tell_whose_it_is(forked_journal, session)
+    await _tell_what_was_saved(forked_journal, flush)
     await index.update(session.key, forked)
     text = (
         f"🍴 This chat goes on in the new session {new_session_id}. "
@@ -125,6 +125,21 @@ async def label(session: OpenSession, rest: str) -> str:
     await journal.append_label(place_id, name)
     moved = " It named another place before." if before_id is not None else ""
     return f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}"
+
+
+def _target(session: OpenSession, place: Place) -> Sequence[Entry]:
+    return session.journal.branch(place.entry_id) if place.entry_id is not None else ()
+
+
+def _flush_of(session: OpenSession, going: Leaving) -> CustomEntry | None:
+    """The flush that saved all that going there leaves in view, if there was one."""
+    return None if session.has_unflushed_messages or going.regained else session.last_flush
+
+
+async def _tell_what_was_saved(journal: Journal, flush: CustomEntry | None) -> None:
+    """What is in view now was saved on the branch that was left, so it is not saved again."""
+    if flush is not None and has_unflushed_messages(journal.branch()):
+        await journal.append_custom(FLUSH_ENTRY, flush.data)
 
 
 async def _tell_whose_it_is(forked: Journal, session: OpenSession) -> None:

@@ -87,23 +87,25 @@ async def _compact(focus: str, session: OpenSession, inbound: Inbound, parts: Tu
     window = (await prepare(session, inbound, parts, emit)).window
     await window.flush_before_leaving()
     ended = await window.compact("manual", focus=focus)
-    return _said(session, compaction_text(ended, parts.budget))
+    return _said(session, compaction_text(ended, window.budget))
 
 
 async def _status(
     session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit, next_reset: NextReset | None
 ) -> str:
     measure = await (await prepare(session, inbound, parts, emit)).window.measure()
+    asked = await parts.models.current()
     files, chunks, mode, problem = await _memory_facts(session, parts)
     return status_text(
         StatusFacts(
             version=__version__,
             model_name=parts.model.name,
+            answering_name=asked.model.name,
             session_key=session.key,
             session_id=session.session_id,
             tokens=measure.tokens,
             tokens_are_reported=measure.usage_tokens > 0,
-            budget=parts.budget,
+            budget=asked.budget,
             compactions=session.compaction_count,
             last_flush=_last_flush(session, parts.now()),
             workspace=str(parts.workspace) if session.policy.is_private else "",

@@ -84,12 +84,15 @@ def parse_command(text: str, *, reset_triggers: Sequence[str] = RESET_TRIGGERS) 
 class StatusFacts:
     """What `/status` shows. Tokens are an estimate while no provider has reported any.
 
+    `model_name` is the model that the owner chose, `answering_name` the one that is asked next, whose
+    window `budget` tells; they differ while the first is left alone after a failure.
     A session in which nothing was said has neither times nor a next reset.
     `workspace` is empty where others read along: the path tells the owner's account name.
     """
 
     version: str
     model_name: str
+    answering_name: str
     session_key: str
     session_id: str
     tokens: int
@@ -113,10 +116,12 @@ def status_text(facts: StatusFacts) -> str:
     budget = facts.budget
     percent = round(100 * facts.tokens / budget.window_tokens)
     estimated = "" if facts.tokens_are_reported else " (estimated)"
+    is_chosen = facts.answering_name == facts.model_name
+    fallback = "" if is_chosen else f" · left alone after a failure, {facts.answering_name} answers"
     memory = f"{facts.memory_files} files, {facts.memory_chunks} chunks, {facts.memory_mode} search"
     lines = [
         f"🐚 Nacre {facts.version} · {facts.now.strftime('%Y-%m-%d %H:%M')} {facts.now.tzname()}",
-        f"🧠 Model: {facts.model_name}",
+        f"🧠 Model: {facts.model_name}{fallback}",
         f"📚 Context: {short_count(facts.tokens)}/{short_count(budget.window_tokens)} ({percent}%){estimated}"
         f" · flush at {short_count(budget.flush_at)} · compact above {short_count(budget.compact_at)}",
         f"🧹 Compactions: {facts.compactions} · last flush: {facts.last_flush}",

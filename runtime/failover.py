@@ -79,6 +79,11 @@ class ModelChain:
         """The model that the next request goes to."""
         return (await self._order())[0]
 
+    def window_tokens_of(self, answer: AssistantMessage) -> int:
+        """The window of the model that gave an answer; the first one's for a model that is not here."""
+        candidate = self._candidates.get(f"{answer.provider}/{answer.model}", self.first)
+        return candidate.budget.window_tokens
+
     def budget_of(self, window_tokens: int) -> ContextBudget:
         """The budget of the model with such a window; the first one's where there is none."""
         budgets = [candidate.budget for candidate in self._candidates.values()]

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nacre.runtime.branch_points import is_spoken
 from nacre.runtime.config import AGENT_ID
 from nacre.runtime.inbound import Inbound
 from nacre.runtime.loop import Emit
@@ -20,7 +21,6 @@ from nacre.sessions.catalogue import (
     last_words,
     stored_sessions,
 )
-from nacre.sessions.entries import MessageEntry
 from nacre.sessions.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.keys import RECOVERED, canonical_key
 from nacre.sessions.record import SessionRecord
@@ -72,7 +72,7 @@ async def resume(
     reopened = await reopen()
     if reopened.session_id != chosen.session_id:
         return reopened, "That session was private and is not shown here; a fresh one has begun."
-    count = sum(isinstance(entry, MessageEntry) for entry in reopened.branch)
+    count = sum(map(is_spoken, reopened.branch))
     return reopened, (
         f"↩️ Back in the session of {_day(chosen, parts.now())} · {count} message{'' if count == 1 else 's'}. "
         f"The one that you left: /resume {session.session_id[:SHORT_ID_CHARS]}"

@@ -82,7 +82,7 @@ async def answer_turn(session: OpenSession, inbound: Inbound, parts: TurnParts, 
             "workspace; /new begins a fresh session.",
             detail=overflow.detail,
         ) from overflow
-    await session.settle(answer, window_tokens=parts.budget.window_tokens)
+    await session.settle(answer, window_tokens=parts.models.window_tokens_of(answer))
     return _reply(session, answer, conversation.said, emit)
 
 

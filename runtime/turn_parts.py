@@ -65,11 +65,6 @@ class TurnParts:
         """The model that the owner chose; a fallback may answer in its place."""
         return self.models.first.model
 
-    @property
-    def budget(self) -> ContextBudget:
-        """The window of that model."""
-        return self.models.first.budget
-
     def ask(self, emit: Emit, model: ChatModel | None = None) -> Ask:
         """Asks the models in their order, or another one alone; what went wrong on the way is told."""
         if model is None or model is self.model:

@@ -102,16 +102,27 @@ def find_session(
 
 
 def last_words(path: Path) -> str:
-    """What a person said last in a transcript, from the end of its file; empty when that is not there."""
+    """What a person said last on the present branch of a transcript, from the end of its file.
+
+    Where the branch leads out of that end, the last words of any branch; empty when there are none.
+    """
     try:
         data = read_tail(path, TAIL_BYTES)
     except (SessionError, FileNotFoundError):
         return ""
-    for line in reversed(split_lines(data)):
-        entry = entry_from_json(line.value) if line.value is not None else None
+    values = [line.value for line in reversed(split_lines(data)) if line.value is not None]
+    off_branch, next_id = "", str(values[0].get("id")) if values else ""
+    for entry in map(entry_from_json, values):
+        words = ""
         if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage):
-            return message_text(entry.message)
-    return ""
+            words = message_text(entry.message)
+        if entry.id != next_id:
+            off_branch = off_branch or words
+        elif words:
+            return words
+        else:
+            next_id = entry.parent_id or ""
+    return off_branch
 
 
 def _current(index: SessionIndex, key: str, record: SessionRecord) -> StoredSession:

@@ -171,6 +171,28 @@ async def test_a_fork_from_an_older_place_leaves_the_rest_to_the_old_session(tmp
     assert "The owner likes bees." in model.requests[-1].system.joined()
 
 
+async def test_a_fork_does_not_save_again_what_was_saved(tmp_path: Path) -> None:
+    """The notes of what a fork took along were written before it was made; `/new` asks for no other flush."""
+    model = ScriptedModel(says("Roses."), says("Bees."), QUIET)
+    async with opened(tmp_path, model) as agent:
+        await told(agent, "Plan the garden")
+        await told(agent, "Now the bees")
+        await told(agent, "/fork 1")
+        assert "New session started" in await told(agent, "/new")
+    model.assert_complete()
+
+
+async def test_a_fork_of_words_that_were_not_saved_saves_them_when_it_is_left(tmp_path: Path) -> None:
+    """`/fork here` leaves nothing out of view, so it saves nothing; `/new` does, once."""
+    model = ScriptedModel(says("Roses."))
+    async with opened(tmp_path, model) as agent:
+        await told(agent, "Plan the garden")
+        await told(agent, "/fork here")
+        model.add(QUIET)
+        await told(agent, "/new")
+    model.assert_complete()
+
+
 async def test_a_fork_can_page_through_the_results_it_took_along(tmp_path: Path) -> None:
     """A long tool result that is kept whole beside the old transcript is there for the new one, too."""
     model = ScriptedModel(says("Roses."))

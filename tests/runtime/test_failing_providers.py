@@ -27,6 +27,8 @@ from tests.runtime.agents import START, entries, events_of, said, transcript_fil
 
 LONG = "The hive needs sugar before the frost comes. " * 300
 FALLBACK = "openai/second"
+LARGE, SMALL = "openai/gpt-4o", "openai/gpt-3.5-turbo"
+"""Models whose windows are known: 128,000 and 16,385 tokens."""
 
 
 async def open_agent(state_dir: Path, server: ProviderServer, **defaults: Any) -> Agent:
@@ -105,6 +107,23 @@ async def assert_fallback_answers(state_dir: Path, *faults: wire.Step, **default
 async def test_a_refusal_leads_to_the_fallback(tmp_path: Path, fault: wire.Step) -> None:
     """At once, and the owner is told who answered and why."""
     await assert_fallback_answers(tmp_path, fault)
+
+
+async def test_the_window_that_is_told_is_that_of_the_model_that_answered(tmp_path: Path) -> None:
+    """Of a fallback with a smaller window; while the first model is left alone, `/status` says so."""
+    async with ProviderServer() as server:
+        server.error(429, retry_after=120)
+        server.reply("Here.")
+        async with await open_agent(
+            tmp_path, server, model={"primary": LARGE, "fallbacks": [SMALL]}
+        ) as agent:
+            await agent.respond(said("hello"))
+            status = await agent.respond(said("/status"))
+    index = json.loads((tmp_path / "agents/main/sessions/sessions.json").read_text(encoding="utf-8"))
+    assert index["agent:main:main"]["contextTokens"] == 16_385
+    assert status is not None
+    assert f"Model: {LARGE} · left alone after a failure, {SMALL} answers" in status.text
+    assert "/16.4k (" in status.text
 
 
 @pytest.mark.slow

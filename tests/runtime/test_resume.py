@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from nacre import Agent
-from nacre.runtime.testing import Clock, ScriptedModel, says
+from nacre.runtime.testing import Clock, ScriptedModel, calls, says
 from nacre.sessions.messages import message_text
 from tests.runtime.agents import START, opened, said, write_settings
 
@@ -56,6 +56,17 @@ async def test_an_earlier_session_goes_on_where_it_was_left(tmp_path: Path) -> N
     assert not any("boat" in text for text in texts)
     record = json.loads((tmp_path / "agents/main/sessions/sessions.json").read_text())["agent:main:main"]
     assert (record["sessionId"], record["previousSessionIds"]) == (boats, [bees])
+
+
+async def test_messages_are_counted_as_a_person_counts_them(tmp_path: Path) -> None:
+    """A tool call and its result are none of the messages that going back finds."""
+    write_settings(tmp_path, QUIET)
+    model = ScriptedModel(calls(("list", {})), says("It is empty."))
+    async with opened(tmp_path, model) as agent:
+        await tell(agent, "What is in the folder?")
+        await tell(agent, "/new")
+        back, _ = await tell(agent, "/resume 1")
+    assert " · 2 messages. " in back
 
 
 async def test_notes_of_the_session_that_is_left_are_saved_first(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nacre.sessions.catalogue import StoredSession, find_session, last_words, stored_sessions
+from nacre.sessions.entries import MessageEntry
 from nacre.sessions.errors import SessionNotFound
 from nacre.sessions.index import SessionIndex
 from nacre.sessions.journal import Journal
@@ -135,6 +136,18 @@ async def test_the_last_words_are_read_from_the_end(tmp_path: Path) -> None:
     assert last_words(tmp_path / "s.jsonl") == "last"
     assert last_words(tmp_path / "empty.jsonl") == ""
     assert last_words(tmp_path / "none.jsonl") == ""
+
+
+async def test_the_last_words_are_those_of_the_present_branch(tmp_path: Path) -> None:
+    """What was said on a branch that was left does not stand for the session, unless it is all there is."""
+    await talk(tmp_path, "s", MAIN, "first", "left again")
+    journal = await begun(tmp_path / "s.jsonl", "s")
+    words_again = [entry for entry in journal.entries if isinstance(entry, MessageEntry)][-2]
+    await journal.rewind(words_again.parent_id)
+    assert last_words(tmp_path / "s.jsonl") == "first"
+
+    await journal.rewind(None)
+    assert last_words(tmp_path / "s.jsonl") == "left again"
 
 
 async def test_looking_leaves_no_trace(folder: Path) -> None:
