@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nacre.memory.records import SyncProgress
 from nacre.memory.sqlite_connection import open_connection, quick_check
 from tests.memory.doubles import WordEmbedder, open_engine, workspace
 
@@ -128,3 +129,18 @@ def test_a_synced_index_equals_a_fresh_one(rounds: list[list[Step]], force_last:
     """Written, removed, renamed over each other, changed without a trace in size and time, made a folder."""
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_follow(Path(folder), rounds, force_last=force_last))
+
+
+async def test_a_change_during_a_pass_is_not_taken_for_seen(tmp_path: Path) -> None:
+    """A note that is written after a pass has listed the files is found by the next search."""
+    root = workspace(tmp_path, {f"memory/{n}.md": f"note {n}" for n in range(9)})
+    engine = await open_engine(tmp_path)
+
+    def write(_progress: SyncProgress) -> None:
+        (root / "memory" / "late.md").write_text("A wombat came by.")
+        engine.mark_dirty()
+
+    await engine.sync(reason="cli", progress=write)
+
+    assert [hit.path for hit in (await engine.search("wombat")).hits] == ["memory/late.md"]
+    await engine.close()

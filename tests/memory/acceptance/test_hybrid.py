@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,24 @@ class Apart(WordEmbedder):
         ]
 
 
+class Nearness(WordEmbedder):
+    """Texts are as near to any question as the number says that stands in them."""
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        """The direction that nearness is measured from."""
+        return [1.0, *[0.0] * 64]
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """The number in that direction, the words in the others; of length 1."""
+        words = await super().embed_documents(texts)
+        found = [re.search(r"0\.\d+", text) for text in texts]
+        cosines = [float(number[0]) if number else 0.0 for number in found]
+        return [
+            [near, *(math.sqrt(1 - near**2) / math.hypot(*vector) * value for value in vector)]
+            for near, vector in zip(cosines, words, strict=True)
+        ]
+
+
 def _hybrid(**hybrid: Any) -> dict[str, Any]:
     return {"query": {"hybrid": hybrid}}
 
@@ -93,6 +113,27 @@ async def test_a_question_without_direction_is_answered_by_words(
 
     assert [hit.path for hit in report.hits] == ["memory/neither.md"]
     assert (await engine.status()).vectors == 3
+    await engine.close()
+
+
+async def test_asking_for_one_result_gives_the_first_of_many(tmp_path: Path) -> None:
+    """Quirk 43: a note that is second by words and second by meaning is first, however few are asked for."""
+    filler = {f"memory/{n}.md": f"- Walked along the river on day {n}, mild weather." for n in range(30)}
+    notes = {
+        "memory/words.md": "- kayak kayak, nearness 0.01",
+        "memory/meaning.md": "- canoe, nearness 0.95",
+        "memory/both.md": "- kayak trip, nearness 0.90",
+    }
+    workspace(tmp_path, filler | notes)
+    engine = await open_engine(tmp_path, embedder=Nearness())
+    await engine.sync(reason="cli")
+
+    firsts = [
+        (await engine.search("kayak", max_results=number, min_score=0)).hits[0] for number in (1, 2, 100)
+    ]
+
+    assert [hit.path for hit in firsts] == ["memory/both.md"] * 3
+    assert len({hit.score for hit in firsts}) == 1
     await engine.close()
 
 
