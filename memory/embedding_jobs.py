@@ -17,6 +17,10 @@ class JobsUnavailable(EmbeddingFailed):
     """The provider has no batch jobs for this model or account, now or later."""
 
 
+class ResultsGone(EmbeddingFailed):
+    """A job has no results that could still be fetched: its texts are to be asked for again."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobRules:
     """How jobs are used: whether a pass waits for them, how many at a time, how often and how long."""
@@ -56,7 +60,7 @@ class EmbeddingJobs(Protocol):
         """
 
     async def state(self, job: str) -> JobState:
-        """Where a job is.
+        """Where a job is; one that the provider does not know, or knows no more, has failed.
 
         Raises:
             EmbeddingFailed: the provider could not be asked.
@@ -66,6 +70,7 @@ class EmbeddingJobs(Protocol):
         """The vectors of a job by id; `None` for a text that got none. Ids may be missing.
 
         Raises:
+            ResultsGone: there are none to be fetched, now or later.
             EmbeddingFailed: they could not be fetched.
         """
 

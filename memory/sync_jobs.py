@@ -19,6 +19,7 @@ from nacre.memory.embedding_jobs import (
     JobState,
     JobsUnavailable,
     KeptJob,
+    ResultsGone,
     jobs_row,
     kept_jobs,
 )
@@ -54,6 +55,11 @@ class JobTally:
         end = " Ordinary requests are used instead until the next start." if self.off else ""
         self.problem = f"{problem}{end}"
         log.warning("A batch job failed: %s", self.problem)
+
+    def unreachable(self, problem: str) -> None:
+        """A job that may have made something, which cannot be known now."""
+        self.problem = problem
+        log.warning("%s", problem)
 
 
 class JobPass:
@@ -157,19 +163,30 @@ class JobPass:
         return frozenset(bytes.fromhex(text_hash) for job in running for text_hash in job.hashes)
 
     async def _ended(self, job: KeptJob) -> bool:
-        """Whether the job is over, its vectors stored and the job forgotten."""
-        state = await self._waited(job)
-        if state is None:
+        """Whether the job is over, its vectors stored and the job forgotten.
+
+        While the provider cannot be asked the job is kept, because what it makes is paid for already.
+        """
+        try:
+            state = await self._waited(job)
+            if state is None:
+                return False
+            if state.phase == "ended":
+                await self._store_results(job)
+            else:
+                self._tally.failed(state.problem)
+        except EmbeddingFailed as error:
+            self._tally.unreachable(f"{error} A later pass fetches what the job made.")
             return False
-        if state.phase == "ended":
-            await self._store_results(job)
-        else:
-            self._tally.failed(state.problem)
         await self._forget(job)
         return True
 
     async def _waited(self, job: KeptJob) -> JobState | None:
-        """How the job ended; `None` when it runs on and is not waited for."""
+        """How the job ended; `None` when it runs on and is not waited for.
+
+        Raises:
+            EmbeddingFailed: the provider could not be asked, several times in a row.
+        """
         rules, waited_seconds, unanswered = self._jobs.rules, 0.0, 0
         while True:
             try:
@@ -177,8 +194,9 @@ class JobPass:
                 unanswered = 0
             except EmbeddingFailed as error:
                 unanswered += 1
-                if unanswered >= _POLL_FAILURES:
-                    return JobState(phase="failed", problem=str(error))
+                if unanswered >= _POLL_FAILURES or not rules.wait:
+                    raise
+                log.info("a batch job could not be asked after: %s", error)
                 state = JobState(phase="running", completed=self._completed.get(job.name, 0))
             self._completed[job.name] = len(job.hashes) if state.phase == "ended" else state.completed
             self._advance(min(self._total, sum(self._completed.values())), self._total)
@@ -198,7 +216,11 @@ class JobPass:
             waited_seconds += max(rules.poll_seconds, 0.001)
 
     async def _store_results(self, job: KeptJob) -> None:
-        """Stores vectors as they come. Texts without one are left to ordinary requests, which say why."""
+        """Stores vectors as they come. Texts without one are left to ordinary requests, which say why.
+
+        Raises:
+            EmbeddingFailed: the results could not be fetched now.
+        """
         found: dict[bytes, Vector | None] = {}
         count = 0
         try:
@@ -211,7 +233,7 @@ class JobPass:
                     await self._store.put_vectors(self._key, found, now_seconds=self._now_seconds)
                     found = {}
             await self._store.put_vectors(self._key, found, now_seconds=self._now_seconds)
-        except EmbeddingFailed as error:
+        except ResultsGone as error:
             self._tally.failed(str(error))
             return
         finally:

@@ -76,8 +76,11 @@ class EmbeddingConnection:
             self._client = None
 
     async def _connected(self) -> httpx.AsyncClient:
+        if self._client is not None:
+            return self._client
+        httpx = await asyncio.to_thread(_import_httpx)
+        # Whoever else waited for the import may have made it by now: of two, one would never be closed.
         if self._client is None:
-            httpx = await asyncio.to_thread(_import_httpx)
             # No redirects: a key is for the address that the owner named. A proxy has no way to this machine.
             self._client = httpx.AsyncClient(
                 timeout=None,

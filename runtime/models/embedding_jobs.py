@@ -8,7 +8,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.embedder import EmbeddingFailed
-from nacre.memory.embedding_jobs import EmbeddingJobs, JobRules, JobState, JobsUnavailable
+from nacre.memory.embedding_jobs import (
+    EmbeddingJobs,
+    JobRules,
+    JobState,
+    JobsUnavailable,
+    ResultsGone,
+)
 from nacre.runtime.errors import ModelError
 from nacre.runtime.models.embedding_connection import EmbeddingConnection, ProviderAnswered
 from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
@@ -86,7 +92,7 @@ class HttpEmbeddingJobs:
             file_id = await self._uploaded(input_lines(self._endpoint, texts))
             job = await self._json("POST", f"{base}{path}", json=creation(self._endpoint, file_id))
         except ModelError as error:
-            if isinstance(error.__cause__, ProviderAnswered) and error.__cause__.status_code == 404:
+            if _is_not_found(error):
                 raise JobsUnavailable(f"{self._endpoint.name} has no batch jobs (HTTP 404).") from error
             raise EmbeddingFailed(f"A batch job could not be handed in. {error}") from error
         if self._budget is not None:
@@ -94,22 +100,29 @@ class HttpEmbeddingJobs:
         return self._named(job, "name" if self._gemini else "id")
 
     async def state(self, job: str) -> JobState:
-        """Where a job is.
+        """Where a job is; one that the provider does not know, or knows no more, has failed.
 
         Raises:
             EmbeddingFailed: the provider could not be asked.
         """
-        return state_of(self._endpoint, await self._job(job))
+        try:
+            answer = await self._job(job)
+        except EmbeddingFailed as error:
+            if _is_not_found(error.__cause__):
+                return JobState(phase="failed", problem=f"The batch job {job} is gone (HTTP 404).")
+            raise
+        return state_of(self._endpoint, answer)
 
     async def results(self, job: str) -> AsyncIterator[tuple[str, Sequence[float] | None]]:
         """The vectors of a job by id; `None` for a text that got none.
 
         Raises:
+            ResultsGone: there are none to be fetched, now or later.
             EmbeddingFailed: they could not be fetched.
         """
         file_id = output_file(self._endpoint, await self._job(job))
         if file_id is None:
-            raise EmbeddingFailed(f"The batch job {job} ended without a file of results.")
+            raise ResultsGone(f"The batch job {job} ended without a file of results.")
         url = (
             f"{self._root()}/download/{self._version()}/{file_id}:download?alt=media"
             if self._gemini
@@ -118,9 +131,8 @@ class HttpEmbeddingJobs:
         try:
             content = await self._retried("GET", url, seconds=FILE_SECONDS)
         except ModelError as error:
-            raise EmbeddingFailed(
-                f"The results of the batch job {job} could not be fetched. {error}"
-            ) from error
+            kind = ResultsGone if _is_not_found(error) else EmbeddingFailed
+            raise kind(f"The results of the batch job {job} could not be fetched. {error}") from error
         for item in vectors_in(self._endpoint, content):
             yield item
 
@@ -211,6 +223,11 @@ class HttpEmbeddingJobs:
 
     def _version(self) -> str:
         return self._endpoint.base_url.rpartition("/")[2]
+
+
+def _is_not_found(error: BaseException | None) -> bool:
+    answered = error.__cause__ if error is not None else None
+    return isinstance(answered, ProviderAnswered) and answered.status_code == 404
 
 
 def _related(content: bytes) -> bytes:

@@ -2,7 +2,8 @@
 
 A job needs `polls` looks before it ends. `outcomes` holds what becomes of the next jobs: `failed`, `expired`
 (half of the results), `partial` (one text in three has an error), `missing` (the results have no file),
-`unavailable` (404 at creation), `busy` (503 once, then the job is made), `stuck` (never ends).
+`unavailable` (404 at creation), `busy` (503 once, then the job is made), `stuck` (never ends), `gone` (nobody
+knows the job). What `down` names is answered with 503.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class BatchServer(EmbeddingServer):
     def __init__(self, *, polls: int = 1) -> None:
         super().__init__()
         self.polls = polls
+        self.down = ""
+        """`state` or `results`: what cannot be asked for now."""
         self.outcomes: deque[str] = deque()
         self.seen = Seen()
         self.jobs: dict[str, Job] = {}
@@ -67,8 +70,12 @@ class BatchServer(EmbeddingServer):
             self.seen.cancelled.append(name)
             return Answer({})
         if method == "GET" and (found := re.search(r"batches/([\w-]+)$", path)):
+            if self.down == "state" or self.jobs[found[1]].outcome == "gone":
+                return Answer({"error": {"message": "not now"}}, 503 if self.down else 404)
             return Answer(self._state(self.jobs[found[1]], gemini="v1beta" in path))
         if method == "GET" and (found := re.search(r"files/([\w-]+)(?:/content|:download)$", path)):
+            if self.down == "results":
+                return Answer({"error": {"message": "not now"}}, 503)
             self.seen.downloads += 1
             return Answer({}, raw=self._results(self.jobs[found[1].removeprefix("out-")]))
         return None

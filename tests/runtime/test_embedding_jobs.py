@@ -207,6 +207,43 @@ async def test_what_a_job_left_out_is_asked_for(
     assert ordinary_texts(server) == NOTES - by_job
 
 
+@pytest.mark.parametrize("down", ["state", "results"])
+@pytest.mark.parametrize("wait", [True, False])
+async def test_an_outage_loses_no_job(tmp_path: Path, server: BatchServer, down: str, wait: bool) -> None:
+    """What a job makes is paid for: while nobody can be asked for it, it is asked for nowhere else."""
+    written(tmp_path)
+    server.polls, server.down = 0, down
+    rules = JobRules(wait=wait, poll_seconds=0)
+    async with patient(tmp_path, server, rules, []) as engine:
+        reports = [await engine.sync(reason="test")]
+        problem = (await engine.status()).last_sync_problem
+        server.down = ""
+        reports.append(await engine.sync(reason="test"))
+        reports.append(await engine.sync(reason="test"))
+        mended = (await engine.status()).last_sync_problem
+
+    assert reports[0].pending_vectors == NOTES
+    assert "A later pass fetches what the job made" in problem
+    assert (reports[-1].pending_vectors, mended) == (0, "")
+    assert (server.seen.creations, ordinary_texts(server)) == (1, 0)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("wait", [True, False])
+async def test_a_job_that_nobody_knows_is_not_waited_for(
+    tmp_path: Path, server: BatchServer, provider: str, wait: bool
+) -> None:
+    """Its texts get their vectors by ordinary requests."""
+    written(tmp_path)
+    server.outcomes.append("gone")
+    async with opened(tmp_path, server, provider, wait=wait) as engine:
+        report = await engine.sync(reason="test")
+        status = await engine.status()
+
+    assert (report.pending_vectors, ordinary_texts(server)) == (0, NOTES)
+    assert "job-1 is gone (HTTP 404)" in status.last_sync_problem
+
+
 async def test_two_failures_switch_jobs_off(tmp_path: Path, server: BatchServer) -> None:
     """For the rest of the process; a success before that starts the count again."""
     server.outcomes.extend(["failed", "done", "failed", "failed"])
