@@ -17,6 +17,14 @@ class TextRefused(EmbeddingFailed):
     """The embedder will not take this text (too long, not allowed), now or later."""
 
 
+class BudgetUsedUp(EmbeddingFailed):
+    """The owner's own limit stops it, and nothing is wrong with the embedder: no other is asked instead."""
+
+
+class VectorsDiffer(EmbeddingFailed):
+    """Vectors of another length than those stored for the same embedder: the two cannot be compared."""
+
+
 class Embedder(Protocol):
     """A model that embeds. Vectors of two embedders with the same three names can be compared.
 

@@ -144,8 +144,9 @@ class SyncProgress:
 class SyncReport:
     """What a sync did. `rebuilt` is the reason for a full rebuild, empty for an incremental sync.
 
-    `pending_vectors` counts pieces of text still without a vector; `problem` is a sentence when
-    embedding stopped early or the workspace could not be read, else empty.
+    `pending_vectors` counts chunks still without a vector, `held_texts` the texts that a batch job has;
+    `problem` is a sentence when embedding stopped early or the workspace could not be read, `fallback` one
+    that says why the named provider did not make the vectors, else both are empty.
     """
 
     reason: str
@@ -157,11 +158,13 @@ class SyncReport:
     reused_vectors: int
     refused_texts: int
     pending_vectors: int
+    held_texts: int
     failed: tuple[FailedFile, ...]
     skipped: tuple[SkippedPath, ...]
     rebuilt: str
     problem: str
     elapsed_seconds: float
+    fallback: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

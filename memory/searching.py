@@ -87,7 +87,7 @@ def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | 
     days = named_days(text, question.now.date())
     query = match_query(text, days)
     meta = snapshot.meta()
-    degraded = _degraded(embedder, meta, vector)
+    degraded = _degraded(embedder, meta, vector, snapshot.dimensions())
     if degraded:
         vector = None
     finder = Finder(query) if query is not None else None
@@ -117,13 +117,22 @@ def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | 
     )
 
 
-def _degraded(embedder: EmbedderInUse | None, meta: Mapping[str, str], vector: Vector | None) -> str:
+def _degraded(
+    embedder: EmbedderInUse | None, meta: Mapping[str, str], vector: Vector | None, dimensions: int | None
+) -> str:
     """Why the vector cannot take part, as a sentence; empty when it can, or none is wanted."""
     if embedder is None:
         return ""
     if change := embedder_change(stored_identity(meta), embedder.identity):
         return f"Only words were searched, because {change} and new vectors are not made yet."
-    return f"Only words were searched. {embedder.vectors.problem}".strip() if vector is None else ""
+    if vector is None:
+        return f"Only words were searched. {embedder.vectors.problem}".strip()
+    if dimensions not in (None, len(vector)):
+        return (
+            f"Only words were searched, because the embedder's vectors have {len(vector)} numbers and those "
+            f"of the index {dimensions}: its model is not the same any more."
+        )
+    return ""
 
 
 def _candidates(

@@ -164,10 +164,6 @@ def counts(connection: Connection) -> StoreCounts:
     size_bytes = connection.execute(
         "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
     ).get
-    length = connection.execute(
-        "SELECT length(embedding) / 4 FROM chunk_vectors JOIN vectors ON vectors.id = vector_id"
-        " WHERE embedding IS NOT NULL LIMIT 1"
-    ).get
     return StoreCounts(
         sources=tuple(
             SourceCount(source=source, files=files, chunks=chunk_count)
@@ -176,9 +172,18 @@ def counts(connection: Connection) -> StoreCounts:
         vectors=used,
         cached_vectors=connection.execute("SELECT count(*) FROM vectors").get - used,
         pending_chunks=pending,
-        dimensions=length,
+        dimensions=dimensions(connection),
         size_bytes=size_bytes,
     )
+
+
+def dimensions(connection: Connection) -> int | None:
+    """How many numbers the vectors of the chunks have."""
+    length: int | None = connection.execute(
+        "SELECT length(embedding) / 4 FROM chunk_vectors JOIN vectors ON vectors.id = vector_id"
+        " WHERE embedding IS NOT NULL LIMIT 1"
+    ).get
+    return length
 
 
 def chunk_from_row(row: tuple[int, Source, str, int, int, int, str, str | None, str, str]) -> Chunk:

@@ -51,6 +51,10 @@ class SqliteSnapshot:
         """See `Snapshot.chunk_count`."""
         return self._words.count(self._connection)
 
+    def dimensions(self) -> int | None:
+        """See `Snapshot.dimensions`."""
+        return reads.dimensions(self._connection)
+
     def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
         """See `Snapshot.lexical`."""
         return self._words.lexical(self._connection, query, limit, scope)

@@ -107,6 +107,9 @@ class Snapshot(Protocol):
     def chunk_count(self) -> int:
         """How many chunks there are; quick enough for every search."""
 
+    def dimensions(self) -> int | None:
+        """How many numbers the vectors of the chunks have; `None` while there is none."""
+
     def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
         """−bm25 of the best chunks by words, best first."""
 
@@ -187,12 +190,19 @@ class Store(Protocol):
         """The next chunks, by id, that have no vectors attached."""
 
     async def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
-        """Attaches the vectors that are stored for these texts already; returns the hashes that are not."""
+        """Attaches the vectors that are stored for these texts already; returns the hashes that are not.
+
+        Nothing is attached to an index whose identity names another embedder.
+        """
 
     async def put_vectors(
         self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int
     ) -> None:
-        """Stores vectors by text hash for `attach_known`; `None` says that the provider refuses this text."""
+        """Stores vectors by text hash for `attach_known`; `None` says that the provider refuses this text.
+
+        Raises:
+            VectorsDiffer: they are not as long as those stored for this embedder; none is stored.
+        """
 
     async def detach_vectors(self) -> None:
         """No chunk has a vector any more; the vectors stay as a cache (another embedder is in use)."""

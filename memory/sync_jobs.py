@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nacre.memory.embedder import EmbeddingFailed
+from nacre.memory.embedder import EmbeddingFailed, VectorsDiffer
 from nacre.memory.embedding_jobs import (
     EmbeddingJobs,
     JobState,
@@ -233,7 +233,7 @@ class JobPass:
                     await self._store.put_vectors(self._key, found, now_seconds=self._now_seconds)
                     found = {}
             await self._store.put_vectors(self._key, found, now_seconds=self._now_seconds)
-        except ResultsGone as error:
+        except (ResultsGone, VectorsDiffer) as error:
             self._tally.failed(str(error))
             return
         finally:

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.cosine_scale import DEFAULT_SCALE, CosineScale, measured_scale
 from nacre.memory.embedder import EmbeddingFailed, TextRefused, embedding_texts
+from nacre.memory.embedding_batches import batches
 from nacre.memory.embedding_jobs import jobs_of
+from nacre.memory.identity import embedder_key as key_of
+from nacre.memory.identity import stored_identity
 from nacre.memory.records import Chunk
 from nacre.memory.store import Piece, Store, Vector
 from nacre.memory.sync_jobs import JobPass, JobTally
@@ -55,8 +58,19 @@ async def embed_pending(
 ) -> VectorOutcome:
     """Gives every chunk its vectors: known ones from the store, many from the provider's batch jobs, if it
     has any, and the rest from the embedder. `tally` says how jobs went before.
+
+    Also measures what the embedder's cosines mean, if that is not known; without an answer to that, nothing
+    else is asked for.
     """
     outcome = VectorOutcome()
+    try:
+        await _keep_scale(store, embedder, embedder_key)
+        await _check_owner(store, embedder_key)
+    except EmbeddingFailed as error:
+        await attach_known_vectors(store, embedder, embedder_key, now_seconds=now_seconds)
+        outcome.problem = str(error)
+        outcome.pending_chunks = (await store.counts()).pending_chunks
+        return outcome
     jobs = jobs_of(embedder)
     held: frozenset[bytes] = frozenset()
     if jobs is not None:
@@ -74,6 +88,11 @@ async def embed_pending(
         unknown = await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
         outcome.reused += len(texts) - len(unknown)
         if unknown := unknown - held:
+            try:
+                await _check_owner(store, embedder_key)
+            except EmbeddingFailed as error:
+                outcome.problem = str(error)
+                break
             call = _Calls(store, embedder, embedder_key, now_seconds, outcome)
             await call.embed({text_hash: texts[text_hash] for text_hash in texts if text_hash in unknown})
             await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
@@ -113,21 +132,34 @@ async def attach_known_vectors(
         above_id = rows[-1][0]
 
 
-async def keep_scale(store: Store, embedder: Embedder, embedder_key: str) -> None:
-    """Measures what this embedder's cosines mean, once, and keeps it with the index."""
+async def _check_owner(store: Store, embedder_key: str) -> None:
+    """Raises `EmbeddingFailed` when the index is another embedder's by now, a fallback's for example."""
+    identity = stored_identity(await store.meta())
+    if identity and key_of(identity) != embedder_key:
+        raise EmbeddingFailed(
+            "The index was made another embedder's meanwhile; the next sync decides whose vectors it gets."
+        )
+
+
+async def _keep_scale(store: Store, embedder: Embedder, embedder_key: str) -> None:
+    """Measures what this embedder's cosines mean, once, and keeps it with the index.
+
+    Raises:
+        EmbeddingFailed: no vectors could be had. A refusal is taken for an answer: the usual scale will do.
+    """
     kept = json.loads((await store.meta()).get(SCALE_ROW, "{}"))
     if kept.get("embedder") == embedder_key:
         return
     try:
         scale = await measured_scale(embedder)
-    except EmbeddingFailed:
+    except TextRefused:
         return
     row = {"embedder": embedder_key, "unrelated": float(scale.unrelated), "related": float(scale.related)}
     await store.set_meta({SCALE_ROW: json.dumps(row)})
 
 
 def stored_scale(meta: Mapping[str, str], embedder_key: str) -> CosineScale:
-    """The scale that `keep_scale` kept for this embedder, or the usual one."""
+    """The scale that was measured for this embedder, or the usual one."""
     kept = json.loads(meta.get(SCALE_ROW, "{}"))
     if kept.get("embedder") != embedder_key:
         return DEFAULT_SCALE
@@ -159,7 +191,6 @@ class _Calls:
     async def embed(self, texts: Mapping[bytes, str]) -> None:
         """Asks in batches, a few at a time; stores each answer as it comes."""
         hashes = list(texts)
-        size = max(1, self.embedder.batch_texts)
         gate = asyncio.Semaphore(CONCURRENT_CALLS)
 
         async def one(batch: Sequence[bytes]) -> None:
@@ -171,8 +202,8 @@ class _Calls:
                 except EmbeddingFailed as error:
                     self.outcome.problem = str(error)
 
-        batches = [hashes[start : start + size] for start in range(0, len(hashes), size)]
-        await asyncio.gather(*(one(batch) for batch in batches))
+        parts = batches(list(texts.values()), most_texts=max(1, self.embedder.batch_texts))
+        await asyncio.gather(*(one(hashes[part]) for part in parts))
 
     async def _batch(self, batch: Sequence[tuple[bytes, str]]) -> None:
         """One call; when a text in it is refused, the two halves are tried by themselves."""

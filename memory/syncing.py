@@ -26,7 +26,7 @@ from nacre.memory.status import VECTORS_PROBLEM_ROW, Moment
 from nacre.memory.store import Store
 from nacre.memory.sync_files import FileOutcome
 from nacre.memory.sync_jobs import JobTally
-from nacre.memory.sync_vectors import VectorOutcome, embed_pending, keep_scale
+from nacre.memory.sync_vectors import VectorOutcome, embed_pending
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +108,7 @@ class Syncing:
             reused_vectors=vectors.reused,
             refused_texts=vectors.refused,
             pending_vectors=vectors.pending_chunks,
+            held_texts=vectors.held,
             failed=tuple(files.failed),
             skipped=files.found.skipped,
             rebuilt=files.rebuilt,
@@ -209,7 +210,6 @@ class Syncing:
         if embedder is None:
             return VectorOutcome()
         now_seconds, cache = int(self._now().timestamp()), self._plan.settings.cache
-        await self.with_store(lambda store: keep_scale(store, embedder, self._plan.embedder_key))
         outcome = await self.with_store(
             lambda store: embed_pending(
                 store,

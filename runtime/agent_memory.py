@@ -38,6 +38,7 @@ class AgentMemory(MemoryEngine):
             IndexBusy, IndexUnusable: the index cannot be written now, or at all.
         """
         report = await super().sync(reason=reason, force=force, progress=progress)
+        report = replace(report, fallback=self._fallback_reason())
         if self._switch is None or self._switch.done():
             return report
         try:
@@ -50,6 +51,7 @@ class AgentMemory(MemoryEngine):
             reused_vectors=report.reused_vectors + followed.reused_vectors,
             refused_texts=report.refused_texts + followed.refused_texts,
             pending_vectors=followed.pending_vectors,
+            held_texts=followed.held_texts,
             problem=followed.problem,
             elapsed_seconds=report.elapsed_seconds + followed.elapsed_seconds,
         )
@@ -57,7 +59,7 @@ class AgentMemory(MemoryEngine):
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         """As the engine's, with the reason why a fallback makes the embeddings."""
         status = await super().status(deep=deep)
-        reason = self._embedder.reason if isinstance(self._embedder, FallbackEmbedder) else ""
+        reason = self._fallback_reason()
         if not reason or reason in status.last_sync_problem:
             return status
         return replace(status, last_sync_problem=f"{status.last_sync_problem} {reason}".strip())
@@ -69,6 +71,9 @@ class AgentMemory(MemoryEngine):
             await asyncio.gather(self._switch, return_exceptions=True)
         if self._embedder is not None:
             await self._embedder.close()
+
+    def _fallback_reason(self) -> str:
+        return self._embedder.reason if isinstance(self._embedder, FallbackEmbedder) else ""
 
     def _switched(self) -> None:
         """New vectors for everything: a pass over files marks the index, one over vectors fills it."""

@@ -11,7 +11,7 @@ import json
 import logging
 from pathlib import Path
 
-from nacre.memory.embedder import EmbeddingFailed
+from nacre.memory.embedder import BudgetUsedUp
 from nacre.runtime.clock import Clock
 from nacre.sessions.durable import locked, read_plain, replace_file, set_aside
 from nacre.sessions.errors import SessionError
@@ -31,11 +31,11 @@ class EmbeddingBudget:
         """Lets documents of about so many `tokens` through.
 
         Raises:
-            EmbeddingFailed: they would go beyond the day's budget.
+            BudgetUsedUp: they would go beyond the day's budget.
         """
         used_tokens = await asyncio.to_thread(self._used)
         if used_tokens + tokens > self._daily_tokens:
-            raise EmbeddingFailed(
+            raise BudgetUsedUp(
                 f"The budget of {self._daily_tokens:,} tokens a day for embeddings is used up "
                 f"({used_tokens:,} today). The rest follows tomorrow; words are searched meanwhile. "
                 "memorySearch.remote.dailyTokens is the limit."

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
-from nacre.memory.embedder import Embedder, EmbeddingFailed, TextRefused
+from nacre.memory.embedder import BudgetUsedUp, Embedder, EmbeddingFailed, TextRefused
 from nacre.memory.embedding_jobs import EmbeddingJobs, jobs_of
 
 log = logging.getLogger(__name__)
@@ -83,6 +83,7 @@ class FallbackEmbedder:
 
         Raises:
             TextRefused: one of the texts is not taken.
+            BudgetUsedUp: the day's tokens are; the other embedder is not asked.
             EmbeddingFailed: no vectors could be had; if it was the first's failure, the next pass over the
                 index asks the second.
         """
@@ -104,7 +105,7 @@ class FallbackEmbedder:
     async def _ask_first(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         try:
             return await self._first.embed_documents(texts)
-        except TextRefused:
+        except (TextRefused, BudgetUsedUp):
             raise
         except EmbeddingFailed as error:
             if self._active is self._first:

@@ -69,6 +69,10 @@ def index_problems(report: SyncReport) -> list[str]:
     """What a sync could not do, a line each."""
     lines = [report.problem] if report.problem else []
     lines += [f"{file.path} could not be indexed: {file.problem}" for file in report.failed[:_SHOWN_ISSUES]]
+    if report.fallback and report.fallback not in report.problem:
+        lines.append(report.fallback)
+    if report.held_texts:
+        lines.append(f"A batch job has {report.held_texts} texts; a later pass fetches what it made.")
     if report.pending_vectors:
         lines.append(f"{report.pending_vectors} texts have no vector yet; words find them.")
     return lines

@@ -29,9 +29,11 @@ class CircuitBreaker:
         return max(0.0, self._rest_until - self._now_seconds())
 
     def failed(self, problem: str) -> None:
-        """One more failure in a row."""
-        self._failures += 1
+        """One more failure in a row; calls that were on the way when the rest began count as none."""
         self.problem = problem
+        if self.resting_seconds():
+            return
+        self._failures += 1
         over = self._failures - FAILURES
         if over >= 0:
             rest = min(MAX_REST_SECONDS, FIRST_REST_SECONDS * 2.0 ** min(over, 10))

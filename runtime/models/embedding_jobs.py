@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.embedder import EmbeddingFailed
+from nacre.memory.embedding_batches import estimated_tokens
 from nacre.memory.embedding_jobs import (
     EmbeddingJobs,
     JobRules,
@@ -25,7 +26,6 @@ from nacre.runtime.models.embedding_jobs_wire import (
     state_of,
     vectors_in,
 )
-from nacre.runtime.models.embedding_wire import estimated_tokens
 from nacre.runtime.retry import call_with_retries
 
 if TYPE_CHECKING:

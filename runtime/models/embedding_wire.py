@@ -11,15 +11,15 @@ import binascii
 import math
 import sys
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from nacre.memory.embedder import EmbeddingFailed, TextRefused
 from nacre.memory.embedders.instructions import instructions_for
+from nacre.memory.embedding_batches import estimated_tokens
 from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
 
-REQUEST_TOKENS = 8_000
 _NEARLY_ONE = 1e-5
 
 Purpose = Literal["query", "document"]
@@ -43,27 +43,6 @@ def request_for(
     )
     headers = {name.lower(): value for name, value in (*own_headers.items(), *endpoint.headers.items())}
     return WireRequest(url=url, headers=headers, body=body)
-
-
-def packed(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in order, in requests of at most `REQUEST_TOKENS`; one that is longer goes alone."""
-    part: list[str] = []
-    held_tokens = 0
-    for text in texts:
-        tokens = estimated_tokens(text)
-        if part and held_tokens + tokens > REQUEST_TOKENS:
-            yield part
-            part, held_tokens = [], 0
-        part.append(text)
-        held_tokens += tokens
-    if part:
-        yield part
-
-
-def estimated_tokens(text: str) -> int:
-    """About how many tokens a text has: four plain characters each, every other character one."""
-    plain = len(text) if text.isascii() else sum(char.isascii() for char in text)
-    return -(-plain // 4) + len(text) - plain
 
 
 def vectors_of(answer: Any, count: int, endpoint: EmbeddingEndpoint) -> Sequence[Sequence[float]]:

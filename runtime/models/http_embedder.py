@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nacre.memory.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.embedding_batches import batches, estimated_tokens
 from nacre.memory.embedding_jobs import JobRules
 from nacre.runtime.errors import BadModelReply, ContextOverflow, ModelError
 from nacre.runtime.models.circuit_breaker import CircuitBreaker
@@ -21,8 +22,6 @@ from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint, fingerpri
 from nacre.runtime.models.embedding_jobs import jobs_at
 from nacre.runtime.models.embedding_wire import (
     Purpose,
-    estimated_tokens,
-    packed,
     request_for,
     tokens_of,
     vectors_of,
@@ -153,7 +152,11 @@ class HttpEmbedder:
             )
         try:
             async with asyncio.timeout(self._total_seconds):
-                vectors = [vector for part in packed(texts) for vector in await self._part(part)]
+                vectors = [
+                    vector
+                    for part in batches(texts, most_texts=len(texts))
+                    for vector in await self._part(texts[part])
+                ]
         except TimeoutError as error:
             failure = EmbeddingFailed(
                 f"The model {self._endpoint.name!r} made no embeddings of {len(texts)} texts within "

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -206,3 +209,14 @@ async def test_a_broken_count_is_set_aside(server: EmbeddingServer, tmp_path: Pa
     [aside] = tmp_path.glob("embedding-tokens.json.corrupt-*")
     assert aside.read_text() == "{not a count"
     assert '"tokens": 2' in path.read_text()
+
+
+async def test_first_calls_at_the_same_time_share_their_connections(server: EmbeddingServer) -> None:
+    """Nothing is left open behind: of several clients made at once, all but one would never be closed."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ResourceWarning)
+        async with opened(server) as embedder:
+            await asyncio.gather(*(embedder.embed_documents([f"text {number}"]) for number in range(8)))
+        gc.collect()
+
+    assert [str(each.message) for each in warned] == []

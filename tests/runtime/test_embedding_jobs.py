@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nacre.memory.embedding_jobs import JobRules
-from nacre.memory.engine import MemoryEngine
 from nacre.memory.records import SyncProgress
-from nacre.memory.settings import MemorySearchSettings
 from nacre.memory.sync_jobs import MIN_TEXTS
-from nacre.runtime.config import load_config
-from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
-from nacre.runtime.models.http_embedder import HttpEmbedder
-from nacre.runtime.open_memory import open_memory
-from nacre.runtime.testing import Clock
+from nacre.runtime.cli.memory_text import index_problems
+from tests.runtime.batch_memory import NOTES, PROVIDERS, opened, ordinary_texts, patient, written
 from tests.runtime.batch_server import BatchServer
-
-PROVIDERS = ("openai", "voyage", "gemini")
-NOTES = 60
-"""More than are asked for at once."""
 
 
 @pytest.fixture
@@ -33,82 +21,6 @@ def server() -> Iterator[BatchServer]:
     """A server whose jobs end at the second look."""
     with BatchServer(polls=1) as server:
         yield server
-
-
-def written(state_dir: Path, count: int = NOTES, *, first: int = 0) -> None:
-    """So many notes of one chunk each."""
-    notes = state_dir / "workspace" / "memory"
-    notes.mkdir(parents=True, exist_ok=True)
-    for number in range(first, first + count):
-        (notes / f"hive-{number:03}.md").write_text(f"Hive {number} gave {number * 7} jars of honey.\n")
-
-
-@asynccontextmanager
-async def opened(
-    state_dir: Path,
-    server: BatchServer,
-    provider: str = "openai",
-    daily_tokens: int | None = None,
-    **batch: Any,
-) -> AsyncIterator[MemoryEngine]:
-    """The engine of a state folder with batch jobs switched on."""
-    version = "v1beta" if provider == "gemini" else "v1"
-    search = {
-        "provider": provider,
-        "remote": {
-            "baseUrl": f"{server.url}/{version}",
-            "apiKey": "sk-secret",
-            "dailyTokens": daily_tokens,
-            "batch": {"enabled": True, "pollIntervalMs": 0, **batch},
-        },
-    }
-    state_dir.mkdir(exist_ok=True)
-    settings = {"agents": {"defaults": {"memorySearch": search}}}
-    (state_dir / "nacre.json5").write_text(json.dumps(settings))
-    config = load_config({"HOME": str(state_dir)}, state_dir=state_dir)
-    engine = await open_memory(config, Clock())
-    assert engine is not None
-    try:
-        yield engine
-    finally:
-        await engine.close()
-
-
-@asynccontextmanager
-async def patient(
-    state_dir: Path, server: BatchServer, rules: JobRules, waits: list[float]
-) -> AsyncIterator[MemoryEngine]:
-    """An engine that notes in `waits` what it would wait."""
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    endpoint = EmbeddingEndpoint(
-        provider="openai", model="m", base_url=f"{server.url}/v1", api_key="sk-secret"
-    )
-    embedder = HttpEmbedder(endpoint, now_seconds=lambda: 0.0, job_rules=rules, sleep=sleep)
-    engine = await MemoryEngine.open(
-        workspace=state_dir / "workspace",
-        index_path=state_dir / "index.sqlite",
-        settings=MemorySearchSettings(),
-        embedder=embedder,
-        now=Clock(),
-    )
-    try:
-        yield engine
-    finally:
-        await engine.close()
-        await embedder.close()
-
-
-def ordinary_texts(server: BatchServer) -> int:
-    """How many notes were sent in ordinary requests; what the scale is measured with is left out."""
-    bodies = [asked.body for asked in server.asked]
-    texts = [text for body in bodies for text in body.get("input", [])]
-    texts += [
-        request["content"]["parts"][0]["text"] for body in bodies for request in body.get("requests", [])
-    ]
-    return sum(" gave " in text for text in texts)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -169,113 +81,11 @@ async def test_without_waiting_a_later_pass_fetches(tmp_path: Path, server: Batc
         third = await engine.sync(reason="test", force=True)
 
     assert (first.embedded, first.pending_vectors, first.problem) == (0, NOTES, "")
+    assert index_problems(first)[0] == f"A batch job has {NOTES} texts; a later pass fetches what it made."
     assert (second.embedded, second.pending_vectors) == (1, NOTES)
     assert (third.embedded, third.pending_vectors) == (NOTES, 0)
     assert server.seen.creations == 1
     assert ordinary_texts(server) == 1
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("outcome", ["failed", "missing", "unavailable"])
-async def test_a_failed_job_is_made_good_by_ordinary_requests(
-    tmp_path: Path, server: BatchServer, provider: str, outcome: str
-) -> None:
-    """Every note has its vector at the end, and the status says what happened."""
-    written(tmp_path)
-    server.outcomes.append(outcome)
-    async with opened(tmp_path, server, provider) as engine:
-        report = await engine.sync(reason="test")
-        status = await engine.status()
-
-    assert (report.pending_vectors, report.problem) == (0, "")
-    assert ordinary_texts(server) == NOTES
-    assert "batch job" in status.last_sync_problem
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize(("outcome", "by_job"), [("partial", 40), ("expired", 30)])
-async def test_what_a_job_left_out_is_asked_for(
-    tmp_path: Path, server: BatchServer, provider: str, outcome: str, by_job: int
-) -> None:
-    """Lines with an error, and lines that an expired job did not come to."""
-    written(tmp_path)
-    server.outcomes.append(outcome)
-    async with opened(tmp_path, server, provider) as engine:
-        report = await engine.sync(reason="test")
-
-    assert (report.embedded, report.pending_vectors, report.problem) == (NOTES, 0, "")
-    assert ordinary_texts(server) == NOTES - by_job
-
-
-@pytest.mark.parametrize("down", ["state", "results"])
-@pytest.mark.parametrize("wait", [True, False])
-async def test_an_outage_loses_no_job(tmp_path: Path, server: BatchServer, down: str, wait: bool) -> None:
-    """What a job makes is paid for: while nobody can be asked for it, it is asked for nowhere else."""
-    written(tmp_path)
-    server.polls, server.down = 0, down
-    rules = JobRules(wait=wait, poll_seconds=0)
-    async with patient(tmp_path, server, rules, []) as engine:
-        reports = [await engine.sync(reason="test")]
-        problem = (await engine.status()).last_sync_problem
-        server.down = ""
-        reports.append(await engine.sync(reason="test"))
-        reports.append(await engine.sync(reason="test"))
-        mended = (await engine.status()).last_sync_problem
-
-    assert reports[0].pending_vectors == NOTES
-    assert "A later pass fetches what the job made" in problem
-    assert (reports[-1].pending_vectors, mended) == (0, "")
-    assert (server.seen.creations, ordinary_texts(server)) == (1, 0)
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("wait", [True, False])
-async def test_a_job_that_nobody_knows_is_not_waited_for(
-    tmp_path: Path, server: BatchServer, provider: str, wait: bool
-) -> None:
-    """Its texts get their vectors by ordinary requests."""
-    written(tmp_path)
-    server.outcomes.append("gone")
-    async with opened(tmp_path, server, provider, wait=wait) as engine:
-        report = await engine.sync(reason="test")
-        status = await engine.status()
-
-    assert (report.pending_vectors, ordinary_texts(server)) == (0, NOTES)
-    assert "job-1 is gone (HTTP 404)" in status.last_sync_problem
-
-
-async def test_two_failures_switch_jobs_off(tmp_path: Path, server: BatchServer) -> None:
-    """For the rest of the process; a success before that starts the count again."""
-    server.outcomes.extend(["failed", "done", "failed", "failed"])
-    problems = []
-    async with opened(tmp_path, server) as engine:
-        for at in range(5):
-            written(tmp_path, first=at * NOTES)
-            await engine.sync(reason="test")
-            problems.append((await engine.status()).last_sync_problem)
-
-    assert server.seen.creations == 4
-    assert ["is failed: the file is not to our taste." in problem for problem in problems] == [
-        *(True, False, True, True, True)
-    ]
-    assert ["Ordinary requests are used instead" in problem for problem in problems] == [
-        *(False, False, False, True, True)
-    ]
-
-
-async def test_a_job_that_takes_too_long_is_cancelled(tmp_path: Path, server: BatchServer) -> None:
-    """It is not waited for again, and does not run on at the provider."""
-    written(tmp_path)
-    server.outcomes.append("stuck")
-    waits: list[float] = []
-    async with patient(tmp_path, server, JobRules(poll_seconds=20, timeout_seconds=60), waits) as engine:
-        report = await engine.sync(reason="test")
-        status = await engine.status()
-
-    assert waits == [20, 20, 20]
-    assert server.seen.cancelled == ["job-1"]
-    assert (report.pending_vectors, ordinary_texts(server)) == (0, NOTES)
-    assert "job-1 was not done after 1 minutes" in status.last_sync_problem
 
 
 async def test_a_busy_provider_is_asked_again_for_a_job(tmp_path: Path, server: BatchServer) -> None:
