@@ -40,7 +40,7 @@ def plan_changes(
     unchanged = 0
     for file in found.files:
         failure = failed.get(file.path)
-        if failure is not None and _waits(failure, now_seconds):
+        if failure is not None and _waits(failure, now_seconds) and not _mended(file, failure):
             waiting.append(failure)
         elif failure is None and is_unchanged(file, stored.get(file.path)):
             unchanged += 1
@@ -55,6 +55,11 @@ def plan_changes(
 def _waits(failure: FailedFile, now_seconds: float) -> bool:
     # A longer wait than the longest was set by a clock that has been put back since.
     return 0 < failure.retry_at_seconds - now_seconds <= LONGEST_RETRY_SECONDS
+
+
+def _mended(file: FoundFile, failure: FailedFile) -> bool:
+    """Whether the file, or what may be done with it, changed after it failed: then nobody should wait."""
+    return file.entry_changed_ns / 1e9 > failure.retry_at_seconds - _wait_seconds(failure.attempts)
 
 
 def is_unchanged(file: FoundFile, state: FileState | None) -> bool:
@@ -72,8 +77,16 @@ def is_unchanged(file: FoundFile, state: FileState | None) -> bool:
 def next_failure(path: str, problem: str, previous: FailedFile | None, *, now_seconds: float) -> FailedFile:
     """A failure to record: each one in a row doubles the wait, up to an hour."""
     attempts = previous.attempts + 1 if previous else 1
-    wait = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
-    return FailedFile(path=path, problem=problem, attempts=attempts, retry_at_seconds=now_seconds + wait)
+    return FailedFile(
+        path=path,
+        problem=problem,
+        attempts=attempts,
+        retry_at_seconds=now_seconds + _wait_seconds(attempts),
+    )
+
+
+def _wait_seconds(attempts: int) -> float:
+    return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
 
 
 def batches(files: Sequence[FoundFile], *, max_bytes: int, max_files: int) -> list[list[FoundFile]]:

@@ -144,3 +144,19 @@ async def test_a_change_during_a_pass_is_not_taken_for_seen(tmp_path: Path) -> N
 
     assert [hit.path for hit in (await engine.search("wombat")).hits] == ["memory/late.md"]
     await engine.close()
+
+
+async def test_a_note_that_was_mended_is_indexed_at_once(tmp_path: Path) -> None:
+    """A file that was too large is read again when it is smaller, not when the next try would be due."""
+    root = workspace(tmp_path, {"memory/a.md": "tea"})
+    with (root / "memory" / "a.md").open("ab") as file:
+        file.truncate(10**9)
+    engine = await open_engine(tmp_path)
+    failed = (await engine.sync(reason="cli")).failed
+    (root / "memory" / "a.md").write_text("A wombat came by.")
+
+    mended = await engine.sync(reason="watch")
+
+    assert ([failure.path for failure in failed], mended.failed) == (["memory/a.md"], ())
+    assert [hit.path for hit in (await engine.search("wombat")).hits] == ["memory/a.md"]
+    await engine.close()

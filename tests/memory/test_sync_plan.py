@@ -93,6 +93,22 @@ def test_a_failed_file_waits_until_its_next_try_is_due() -> None:
     assert len(due.to_read) == 1
 
 
+def test_a_failed_file_that_was_mended_does_not_wait() -> None:
+    """New content or new permissions after the failure are worth a try at once; older ones are not."""
+    failure = next_failure("a.md", "no", None, now_seconds=100)
+    before, after = (_found("a.md", entry_changed_ns=at * 10**9) for at in (99, 101))
+
+    assert plan_changes(_listing(before), {}, {"a.md": failure}, now_seconds=102).waiting == (failure,)
+    assert plan_changes(_listing(after), {}, {"a.md": failure}, now_seconds=102).to_read == (after,)
+
+
+def test_a_failure_of_a_file_that_is_gone_is_forgotten() -> None:
+    """What was never indexed and is not there any more is no problem to be told."""
+    failure = next_failure("a.md", "no", None, now_seconds=100)
+
+    assert plan_changes(_listing(), {}, {"a.md": failure}, now_seconds=102).to_remove == ("a.md",)
+
+
 def test_a_clock_that_is_set_back_makes_no_file_wait_for_years() -> None:
     """A next try further away than the longest wait was set by a wrong clock."""
     failure = FailedFile(path="a.md", problem="no", attempts=1, retry_at_seconds=1e9)
