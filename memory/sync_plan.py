@@ -86,7 +86,7 @@ def next_failure(path: str, problem: str, previous: FailedFile | None, *, now_se
 
 
 def _wait_seconds(attempts: int) -> float:
-    return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(attempts - 1, 10))
+    return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(attempts - 1, 10))
 
 
 def batches(files: Sequence[FoundFile], *, max_bytes: int, max_files: int) -> list[list[FoundFile]]:

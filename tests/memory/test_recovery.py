@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.errors import IndexUnusable
+from nacre.memory.recovery import quarantined, set_aside
 from nacre.memory.sqlite_connection import PAGE_BYTES
-from tests.memory.doubles import open_engine, workspace
+from tests.memory.doubles import NOON, open_engine, workspace
 
 INDEX = "state/main.sqlite"
 
@@ -122,3 +123,16 @@ async def test_a_place_where_no_index_can_be_is_a_sentence(tmp_path: Path, place
 
     with pytest.raises(IndexUnusable, match=r"main\.sqlite"):
         await used()
+
+
+def test_a_damaged_index_takes_its_side_files_along(tmp_path: Path) -> None:
+    """A fresh database never meets the old write-ahead log; twice in one second loses neither."""
+    index = tmp_path / "main.sqlite"
+    for _ in range(2):
+        for suffix in ("", "-wal", "-shm"):
+            index.with_name(index.name + suffix).write_bytes(b"damaged")
+        set_aside(index, NOON)
+
+    first, second = quarantined(index)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {name + suffix for name in (first, second) for suffix in ("", "-wal", "-shm")}
