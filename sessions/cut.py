@@ -80,14 +80,10 @@ def plan_compaction(
     units = _units(branch, start, count_tokens)
     base = _base_cut(units, keep_recent_tokens)
     if base is None:
-        size = sum(unit.tokens for unit in units)
-        return NothingToCompact(
-            reason=f"Nothing to compact: the history since the last compaction has about {size} tokens, "
-            f"and the newest {keep_recent_tokens} are kept as they are."
-        )
+        return NothingToCompact(reason=_why_nothing_is_old(units, keep_recent_tokens))
     cut = _refined_cut(units, base, keep_recent_tokens)
     if not _old(units[:cut]):
-        return NothingToCompact(reason="Nothing to compact: the latest turn is all there is to summarise.")
+        return NothingToCompact(reason=_why_nothing_is_old(units, keep_recent_tokens))
     turn_start = _turn_start(units, cut)
     is_split = turn_start < cut
     to_summarise, turn_prefix = _old(units[:turn_start]), _old(units[turn_start:cut])
@@ -105,6 +101,16 @@ def plan_compaction(
         previous_summary=without_facts(previous.summary) if previous else None,
         kept_tokens=_kept_tokens(units, cut),
         facts=facts,
+    )
+
+
+def _why_nothing_is_old(units: Sequence[_Unit], keep_recent_tokens: int) -> str:
+    size = sum(unit.tokens for unit in units)
+    if size >= keep_recent_tokens and sum(unit.is_said for unit in units) <= 1:
+        return "Nothing to compact: the latest turn is all there is to summarise."
+    return (
+        f"Nothing to compact: the history since the last compaction has about {size} tokens, "
+        f"and the newest {keep_recent_tokens}, in whole messages, are kept as they are."
     )
 
 
