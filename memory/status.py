@@ -105,10 +105,14 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
 
 
 def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int) -> str:
-    """What the last pass could not do, this process's or another's; of vectors while any is missing."""
-    problems = [moment.files_problem or meta.get("last_sync_problem", "")]
-    if pending_vectors:
-        problems.append(moment.vectors_problem or meta.get(VECTORS_PROBLEM_ROW, ""))
+    """What the last pass could not do, this process's or another's.
+
+    Another's trouble with vectors is over when none is missing; a batch job that failed in this process is
+    still worth telling when ordinary requests made its vectors.
+    """
+    problems = [moment.files_problem or meta.get("last_sync_problem", ""), moment.vectors_problem]
+    if pending_vectors and not moment.vectors_problem:
+        problems.append(meta.get(VECTORS_PROBLEM_ROW, ""))
     return " ".join(filter(None, problems))
 
 

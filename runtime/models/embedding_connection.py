@@ -10,9 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.embedder import EmbeddingFailed
-from nacre.runtime.errors import ModelError
+from nacre.runtime.errors import ModelAuthError, ModelError
 from nacre.runtime.models import litellm_errors
-from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint, is_loopback, without_credentials
+from nacre.runtime.models.embedding_endpoint import (
+    EmbeddingEndpoint,
+    is_loopback,
+    is_secret_header,
+    user_of,
+    without_credentials,
+    without_user,
+)
 from nacre.runtime.models.litellm_loading import key_in_environment
 
 if TYPE_CHECKING:
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ProviderAnswered(Exception):
-    """An answer that is no success: `status_code` and `headers` as they came, the body as the message."""
+    """An answer that is no success: `status_code` and `headers` as they came, the body without keys."""
 
     def __init__(self, status_code: int, headers: Mapping[str, str], text: str) -> None:
         super().__init__(text)
@@ -57,14 +64,17 @@ class EmbeddingConnection:
         """The body of a successful answer within `seconds`. `body` is httpx's: `json`, `content`, `files` …
 
         Raises:
-            ModelError: there was none; its `detail` has no key in it.
+            ModelError: there was none. Neither it nor what caused it has a key in it.
+            EmbeddingFailed: a header cannot be sent.
         """
+        _check_headers(headers, self._endpoint.provider)
         try:
             async with asyncio.timeout(seconds):
                 client = await self._connected()
-                response = await client.request(method, url, headers=headers, **body)
+                response = await client.request(method, without_user(url), headers=headers, **body)
             if not response.is_success:
-                raise ProviderAnswered(response.status_code, response.headers, response.text)
+                said = litellm_errors.redacted(response.text, self._secrets())
+                raise ProviderAnswered(response.status_code, response.headers, said)
         except Exception as error:
             raise self._failure(error) from error
         return response.content
@@ -84,6 +94,7 @@ class EmbeddingConnection:
             # No redirects: a key is for the address that the owner named. A proxy has no way to this machine.
             self._client = httpx.AsyncClient(
                 timeout=None,
+                auth=user_of(self._endpoint.base_url),
                 follow_redirects=False,
                 trust_env=not is_loopback(self._endpoint.base_url),
             )
@@ -94,14 +105,48 @@ class EmbeddingConnection:
         facts = litellm_errors.CallFacts(
             model_name=endpoint.name,
             api_base=without_credentials(endpoint.base_url),
-            secrets=(
-                endpoint.api_key or "",
-                key_in_environment(*endpoint.key_variables) or "",
-                *endpoint.secrets,
-            ),
+            secrets=self._secrets(),
             now_seconds=self._now_seconds(),
         )
-        return litellm_errors.classify(error, facts)
+        failure = litellm_errors.classify(error, facts)
+        if isinstance(failure, ModelAuthError):
+            status = f" (HTTP {error.status_code})" if isinstance(error, ProviderAnswered) else ""
+            return ModelAuthError(
+                f"The key for the model {endpoint.name!r} is missing or was refused{status}. "
+                f"{self._advice()}",
+                detail=failure.detail,
+            )
+        return failure
+
+    def _secrets(self) -> tuple[str, ...]:
+        endpoint = self._endpoint
+        _, password = user_of(endpoint.base_url) or ("", "")
+        environment_key = key_in_environment(*endpoint.key_variables) or ""
+        return (endpoint.api_key or "", environment_key, password, *endpoint.secrets)
+
+    def _advice(self) -> str:
+        """Where the key that was refused comes from."""
+        endpoint = self._endpoint
+        if any(is_secret_header(name) for name in endpoint.headers):
+            return "Check the key in memorySearch.remote.headers."
+        if endpoint.api_key:
+            return (
+                "Check the key in the settings: memorySearch.remote.apiKey, or else the provider's in "
+                "models.providers."
+            )
+        if key_in_environment(*endpoint.key_variables):
+            return f"Check the key in the environment: {' or '.join(endpoint.key_variables)}."
+        return "It was sent no key: set memorySearch.remote.apiKey."
+
+
+def _check_headers(headers: Mapping[str, str], provider: str) -> None:
+    """Raises `EmbeddingFailed` for what HTTP cannot carry; the library's own error would quote it."""
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise EmbeddingFailed(
+                f"The header {name!r} for {provider} has a line break or a character that HTTP cannot send. "
+                "Check the key and memorySearch.remote.headers."
+            )
 
 
 def _import_httpx() -> Any:

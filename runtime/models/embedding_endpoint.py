@@ -7,7 +7,7 @@ import ipaddress
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 _SECRET_HEADER = ("authorization", "cookie", "key", "token", "secret", "password", "credential")
 
@@ -63,6 +63,20 @@ def without_credentials(url: str) -> str:
     """An address without user name, password, query and slash at its end."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+
+
+def without_user(url: str) -> str:
+    """An address without user name and password, which httpx would write into its log."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def user_of(url: str) -> tuple[str, str] | None:
+    """The user name and password of an address, if it has any."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return None
+    return unquote(parts.username), unquote(parts.password or "")
 
 
 def is_loopback(url: str) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
+import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -220,3 +223,53 @@ async def test_first_calls_at_the_same_time_share_their_connections(server: Embe
         gc.collect()
 
     assert [str(each.message) for each in warned] == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+async def test_no_key_stands_in_what_caused_a_failure(
+    server: EmbeddingServer, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever logs a whole chain of errors writes no key, also where the provider quotes it."""
+    caplog.set_level("DEBUG")
+    for _ in range(8):
+        server.fail(status, f"The key {KEY} of pass-word-1 is wrong.")
+    async with opened(server, base_url=f"{server.url.replace('//', '//me:pass-word-1@')}/v1") as embedder:
+        for asking in (embedder.embed_documents(["a"]), embedder.embed_query("a")):
+            with pytest.raises(EmbeddingFailed) as failed:
+                await asking
+            told = "".join(traceback.format_exception(failed.value))
+            assert KEY not in told
+            assert "pass-word-1" not in told
+
+    assert server.asked[0].headers["authorization"].startswith("Basic ")
+    assert KEY not in caplog.text
+    assert "pass-word-1" not in caplog.text
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\nsecond line", f"{KEY}…"])
+async def test_a_key_that_cannot_be_sent_is_told_and_not_quoted(server: EmbeddingServer, key: str) -> None:
+    """A line break that was copied along is no reason to ask a provider four times."""
+    async with opened(server, api_key=key) as embedder:
+        with pytest.raises(EmbeddingFailed, match="'authorization' for openai has a line break") as failed:
+            await embedder.embed_documents(["a"])
+
+    assert KEY not in "".join(traceback.format_exception(failed.value))
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"),
+    [
+        ({}, "memorySearch.remote.apiKey, or else the provider's in models.providers"),
+        ({"headers": {"X-Api-Key": "wrong"}}, "memorySearch.remote.headers"),
+        ({"api_key": None, "needs_key": False}, "It was sent no key"),
+    ],
+)
+async def test_a_refused_key_is_told_where_it_stands(
+    server: EmbeddingServer, options: dict[str, Any], advice: str
+) -> None:
+    """The sentence names the place where the key that was sent can be changed."""
+    server.fail(401, "Who are you?")
+    async with opened(server, **options) as embedder:
+        with pytest.raises(EmbeddingFailed, match=re.escape(advice)):
+            await embedder.embed_documents(["a"])
