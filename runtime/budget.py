@@ -11,7 +11,7 @@ reserve of 20,000 would make a 16,000-token window compact on every turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from nacre.runtime.errors import ConfigError
@@ -73,6 +73,22 @@ class ContextBudget:
         """Most that a summary may take: what the reserve allows, and never half of what is left."""
         return max(256, min(self.reserve_tokens * 4 // 5, self.compact_at // 4))
 
+    def within(self, window_tokens: int) -> ContextBudget:
+        """The same lines in a smaller window, of `SMALLEST_WINDOW_TOKENS` at least.
+
+        Reserve, soft threshold and kept tail are cut to at most half of what they come out of.
+        """
+        window_tokens = min(self.window_tokens, max(window_tokens, SMALLEST_WINDOW_TOKENS))
+        reserve_tokens = min(self.reserve_tokens, window_tokens // 2)
+        half_tokens = (window_tokens - reserve_tokens) // 2
+        return replace(
+            self,
+            window_tokens=window_tokens,
+            reserve_tokens=reserve_tokens,
+            soft_threshold_tokens=min(self.soft_threshold_tokens, half_tokens),
+            keep_recent_tokens=min(self.keep_recent_tokens, half_tokens),
+        )
+
     def decide(
         self, tokens: int, *, flushed_this_cycle: bool, said_since_compaction_tokens: int | None = None
     ) -> Decision:
@@ -132,17 +148,16 @@ def resolve_budget(
             f"Minimum is {SMALLEST_WINDOW_TOKENS}. "
             "Choose a larger model or raise agents.defaults.contextTokens."
         )
-    reserve = min(max(reserve_tokens, reserve_floor_tokens), window_tokens // 2)
-    left = window_tokens - reserve
-    return ContextBudget(
+    wanted = ContextBudget(
         window_tokens=window_tokens,
         window_source=source,
-        reserve_tokens=reserve,
-        soft_threshold_tokens=min(soft_threshold_tokens, left // 2),
-        keep_recent_tokens=min(keep_recent_tokens, left // 2),
+        reserve_tokens=max(reserve_tokens, reserve_floor_tokens),
+        soft_threshold_tokens=soft_threshold_tokens,
+        keep_recent_tokens=keep_recent_tokens,
         flush_enabled=flush_enabled,
         compaction_enabled=compaction_enabled,
     )
+    return wanted.within(window_tokens)
 
 
 def _window(configured: int | None, from_model: int | None) -> tuple[int, WindowSource]:

@@ -134,13 +134,21 @@ class TurnConversation:
         )
 
     async def make_room(self, overflow: ContextOverflow) -> bool:
-        """Flushes and compacts once a turn; a second overflow is the caller's to tell."""
+        """Flushes and compacts once a turn; a second overflow is the caller's to tell.
+
+        A window that nobody knows is taken for no larger than what it refused: the size assumed for it
+        would keep too much, and be refused again.
+        """
         if self._overflowed:
             return False
         self._overflowed = True
         log.warning("the window of %s overflowed: %s", self._session.key, overflow)
+        window = self._prepared.window
         if overflow.window_tokens is not None:
             budget = self._parts.models.budget_of(overflow.window_tokens)
+            self._prepared = replace(self._prepared, window=self._prepared.window_of(budget))
+        elif window.budget.window_source == "fallback":
+            budget = window.budget.within((await window.measure()).tokens)
             self._prepared = replace(self._prepared, window=self._prepared.window_of(budget))
         with paused(self._deadline):
             ended = await self._prepared.window.compact("overflow")

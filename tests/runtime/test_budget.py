@@ -122,3 +122,19 @@ def test_any_settings_leave_room_to_talk_flush_and_keep(
     )
     assert 0 < budget.flush_at <= budget.compact_at <= window
     assert budget.keep_recent_tokens + budget.summary_tokens < budget.compact_at
+
+
+def test_a_smaller_window_has_smaller_lines_and_a_larger_one_changes_nothing() -> None:
+    """Of a window of 200,000 that turned out to be smaller; 16,000 is the least."""
+    budget = resolve_budget(
+        configured_window_tokens=None,
+        model_window_tokens=None,
+        reserve_tokens=16_384,
+        reserve_floor_tokens=20_000,
+        soft_threshold_tokens=4_000,
+        keep_recent_tokens=20_000,
+    )
+    smaller = budget.within(24_000)
+    assert (smaller.compact_at, smaller.flush_at, smaller.keep_recent_tokens) == (12_000, 8_000, 6_000)
+    assert budget.within(9_000).window_tokens == 16_000
+    assert budget.within(300_000) == budget

@@ -210,6 +210,41 @@ async def test_a_fallback_with_a_small_window_gets_a_conversation_that_fits_and_
     assert (record["model"], record["contextTokens"]) == ("gpt-3.5-turbo", 16_385)
 
 
+@pytest.mark.slow
+async def test_a_window_that_nobody_knows_is_as_large_as_what_it_refused(tmp_path: Path) -> None:
+    """Notes come from the model, room is made at once, and the next turns are not refused again."""
+    most_tokens = 24_000
+
+    def local_model(request: dict[str, Any]) -> wire.Step:
+        tokens = len(json.dumps(request["messages"])) // 4
+        if tokens > most_tokens:
+            return wire.overflow(most_tokens, tokens)
+        if request.get("tools"):
+            is_flush = [tool["function"]["name"] for tool in request["tools"]] == ["append"]
+            return wire.reply("NO_REPLY" if is_flush else "ok", usage=wire.usage(tokens, 5))
+        return wire.reply("## Goal\nKeep bees.")
+
+    async with ProviderServer(responder=local_model) as server:
+        providers = {"openai": {"baseUrl": server.url, "apiKey": "sk-secret-key"}}
+        model = {"model": "openai/of-my-own"}
+        write_settings(tmp_path, {"agents": {"defaults": model}, "models": {"providers": providers}})
+        agent = await Agent.open(
+            state_dir=tmp_path,
+            environment={"HOME": str(tmp_path)},
+            clock=Clock(START),
+            new_id=CountingIds(),
+            watch=False,
+        )
+        async with agent:
+            turns = [await events_of(agent, said(f"{number}: {LONG}")) for number in range(10)]
+
+    assert all(isinstance(events[-1], ReplyReady) for events in turns)
+    [flush] = [event for events in turns for event in events if isinstance(event, FlushEnded)]
+    [compaction] = [event for events in turns for event in events if isinstance(event, CompactionEnded)]
+    assert flush.problem == compaction.problem == ""
+    assert compaction.tokens_after < most_tokens // 2
+
+
 async def test_no_command_of_the_owner_shows_a_group_anything_private(tmp_path: Path) -> None:
     """Flush, summary, fork, resume and `/reset soft` in a group send no private file and leave no note."""
     memory = tmp_path / "workspace/memory"
