@@ -36,6 +36,9 @@ MAX_FAILURES = 2
 _STORED_AT_ONCE = 500
 _POLL_FAILURES = 3
 
+LAST_WAIT_SECONDS = 5.0
+"""How long a pass that is stopped waits for the name of a job that is being handed in."""
+
 
 @dataclass
 class JobTally:
@@ -131,12 +134,13 @@ class JobPass:
         return frozenset().union(*await asyncio.gather(*map(one, parts)))
 
     async def _kept(self, texts: Mapping[str, str]) -> KeptJob | None:
-        """Hands in texts. Whoever stops the pass waits until it is known that the job is there."""
+        """Hands in texts. Whoever stops the pass waits a little for the job's name, which is worth money."""
         handing_in = asyncio.create_task(self._submitted(texts), name="memory-batch-job")
         try:
             return await asyncio.shield(handing_in)
         except asyncio.CancelledError:
-            await asyncio.wait({handing_in})
+            await asyncio.wait({handing_in}, timeout=LAST_WAIT_SECONDS)
+            handing_in.cancel()
             raise
 
     async def _submitted(self, texts: Mapping[str, str]) -> KeptJob | None:

@@ -3,7 +3,7 @@
 A job needs `polls` looks before it ends. `outcomes` holds what becomes of the next jobs: `failed`, `expired`
 (half of the results), `partial` (one text in three has an error), `missing` (the results have no file),
 `unavailable` (404 at creation), `busy` (503 once, then the job is made), `stuck` (never ends), `gone` (nobody
-knows the job). What `down` names is answered with 503.
+knows the job). What `down` names cannot be had: an upload hangs, questions are answered with 503.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BatchServer(EmbeddingServer):
         super().__init__()
         self.polls = polls
         self.down = ""
-        """`state` or `results`: what cannot be asked for now."""
+        """`upload` (hangs), `state` or `results` (503): what cannot be asked for now."""
         self.outcomes: deque[str] = deque()
         self.seen = Seen()
         self.jobs: dict[str, Job] = {}
@@ -60,6 +60,9 @@ class BatchServer(EmbeddingServer):
     def route(self, asked: Asked, method: str, raw: bytes) -> Answer | None:
         """The answer to a request about jobs; `None` for an ordinary one."""
         path = asked.path.partition("?")[0]
+        if self.down == "upload" and path.endswith("/files"):
+            self.polled.set()
+            return Answer({}, hangs=True)
         if method == "POST" and path.endswith("/files"):
             return self._upload(path, asked, raw)
         if method == "POST" and path.endswith(("/batches", ":asyncBatchEmbedContent")):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nacre.memory.embedding_jobs import JobRules
+from nacre.memory.sync_jobs import LAST_WAIT_SECONDS
 from tests.runtime.batch_memory import NOTES, PROVIDERS, opened, ordinary_texts, patient, written
 from tests.runtime.batch_server import BatchServer
 
@@ -86,6 +89,20 @@ async def test_a_job_that_nobody_knows_is_not_waited_for(
 
     assert (report.pending_vectors, ordinary_texts(server)) == (0, NOTES)
     assert "job-1 is gone (HTTP 404)" in status.last_sync_problem
+
+
+@pytest.mark.slow
+async def test_an_upload_that_hangs_holds_nobody_for_long(tmp_path: Path, server: BatchServer) -> None:
+    """Whoever stops the pass waits for a few seconds, not for the upload's time limit."""
+    written(tmp_path)
+    server.down = "upload"
+    async with opened(tmp_path, server) as engine:
+        sync = asyncio.create_task(engine.sync(reason="test"))
+        assert await asyncio.to_thread(server.polled.wait, 10)
+        sync.cancel()
+        started = time.monotonic()
+    assert time.monotonic() - started < LAST_WAIT_SECONDS + 3
+    assert [task.get_name() for task in asyncio.all_tasks() if "memory" in task.get_name()] == []
 
 
 async def test_two_failures_switch_jobs_off(tmp_path: Path, server: BatchServer) -> None:
