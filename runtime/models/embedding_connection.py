@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.embedder import EmbeddingFailed
-from nacre.runtime.errors import ModelAuthError, ModelError
+from nacre.runtime.errors import ModelAuthError, ModelError, NoCredit
 from nacre.runtime.models import litellm_errors
 from nacre.runtime.models.embedding_endpoint import (
     EmbeddingEndpoint,
@@ -109,7 +109,7 @@ class EmbeddingConnection:
             now_seconds=self._now_seconds(),
         )
         failure = litellm_errors.classify(error, facts)
-        if isinstance(failure, ModelAuthError):
+        if isinstance(failure, ModelAuthError) and not isinstance(failure, NoCredit):
             status = f" (HTTP {error.status_code})" if isinstance(error, ProviderAnswered) else ""
             return ModelAuthError(
                 f"The key for the model {endpoint.name!r} is missing or was refused{status}. "

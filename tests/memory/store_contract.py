@@ -10,7 +10,10 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
+import pytest
+
 from nacre.memory.chunker import content_hash
+from nacre.memory.embedder import VectorsDiffer
 from nacre.memory.lexical import lexical_fields, match_query
 from nacre.memory.records import Chunk, FailedFile, Source
 from nacre.memory.store import FileState, IndexedFile, Piece, Scope, Snapshot, Store
@@ -264,3 +267,32 @@ class StoreContract:
         assert set(await ids_by_text(store)) == {"one"}
         assert await near(store, [1.0, 0.0]) == []
         assert (await store.counts()).cached_vectors == 1
+
+    async def test_an_index_gets_no_vectors_of_another_embedder(self, open_store: OpenStore) -> None:
+        """Two programs with different settings may write at once; what either made stays known."""
+        store = await open_store()
+        await store.replace_files([indexed(chunk("one"))])
+        mark = {"identity.provider": "new", "identity.model": "m", "identity.endpoint": "e"}
+        await store.set_meta(mark)
+
+        await embed(store, {"one": [1.0, 0.0]})
+        assert await near(store, [1.0, 0.0]) == []
+        assert (await store.counts()).cached_vectors == 1
+
+        await store.set_meta({"identity.provider": "e", "identity.model": "", "identity.endpoint": ""})
+        piece = Piece(chunk_id=1, piece=0, text_hash=b"one")
+        assert await store.attach_known("e\n\n", [piece], now_seconds=1) == {b"one"}
+        await store.put_vectors("e\n\n", {b"one": [1.0, 0.0]}, now_seconds=1)
+        await store.attach_known("e\n\n", [piece], now_seconds=1)
+        assert await near(store, [1.0, 0.0]) == ["one"]
+
+    async def test_vectors_of_another_length_are_refused(self, open_store: OpenStore) -> None:
+        """One embedder's vectors have one length; an answer with another is not stored, not even in part."""
+        store = await open_store()
+        await store.put_vectors("e", {b"refused": None}, now_seconds=1)
+        await store.put_vectors("e", {b"a": [1.0, 0.0]}, now_seconds=1)
+        with pytest.raises(VectorsDiffer, match="vectors of 3 numbers, those before had 2"):
+            await store.put_vectors("e", {b"b": [0.0, 1.0], b"c": [1.0, 0.0, 0.0]}, now_seconds=1)
+        await store.put_vectors("other", {b"a": [1.0, 0.0, 0.0]}, now_seconds=1)
+
+        assert (await store.counts()).cached_vectors == 3
