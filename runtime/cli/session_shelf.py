@@ -14,7 +14,7 @@ from nacre.runtime.open_index import open_index
 from nacre.runtime.open_memory import open_memory
 from nacre.sessions.catalogue import StoredSession, find_session, last_words, stored_sessions
 from nacre.sessions.durable import write_new
-from nacre.sessions.errors import SessionNotFound
+from nacre.sessions.errors import SessionNotFound, SessionWriteFailed
 from nacre.sessions.reading import StoredTranscript, read_transcript, transcript_bytes
 from nacre.sessions.removal import delete_session
 from nacre.sessions.upkeep import UpkeepReport, keep_up
@@ -123,4 +123,12 @@ class SessionShelf:
 
     def write_new(self, path: Path, data: bytes) -> None:
         """Writes a file that is not there yet, for its owner alone. Raises `SessionWriteFailed`."""
-        write_new(path, data)
+        try:
+            write_new(path, data)
+        except SessionWriteFailed as error:
+            if isinstance(error.__cause__, FileExistsError):
+                raise SessionWriteFailed(
+                    f"{path} is there already and was not overwritten. Name a file that is not there yet.",
+                    path=path,
+                ) from error
+            raise

@@ -108,7 +108,7 @@ def test_a_session_is_exported(home: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert written.stdout.startswith(f"Wrote session {session_id} to ")
     assert again.returncode == 1
-    assert "File exists" in again.stderr
+    assert f"{file} is there already and was not overwritten. Name a file" in again.stderr
     assert user_texts(file) == ["What files are there?"]
 
 
