@@ -25,6 +25,11 @@ def test_a_short_query_is_a_word_whatever_it_is_made_of() -> None:
     assert "了解" in query_grams("了解 Nacre")
 
 
+def test_whose_it_is_is_not_asked_for() -> None:
+    """Of "my cat" the cat is left."""
+    assert query_grams("我的猫") == ["猫"]
+
+
 def test_a_query_of_such_words_alone_is_still_a_query() -> None:
     """Asking for "today" or "why" looks for these words."""
     assert query_grams("今天") == ["今天"]
