@@ -35,6 +35,9 @@ PROVIDERS = ("openai", "voyage", "gemini")
 JOB_TEXTS = 10_000
 """Texts for one job: OpenAI takes 50,000 and 200 MB; a smaller job loses less when it fails."""
 
+GONE = (403, 404, 410)
+"""What a provider says of a job that is no more, or that belongs to the account of an earlier key."""
+
 REQUEST_SECONDS = 120.0
 FILE_SECONDS = 600.0
 _NAME = "nacre-memory.jsonl"
@@ -92,7 +95,7 @@ class HttpEmbeddingJobs:
             file_id = await self._uploaded(input_lines(self._endpoint, texts))
             job = await self._json("POST", f"{base}{path}", json=creation(self._endpoint, file_id))
         except ModelError as error:
-            if _is_not_found(error):
+            if _status(error) == 404:
                 raise JobsUnavailable(f"{self._endpoint.name} has no batch jobs (HTTP 404).") from error
             raise EmbeddingFailed(f"A batch job could not be handed in. {error}") from error
         if self._budget is not None:
@@ -108,8 +111,8 @@ class HttpEmbeddingJobs:
         try:
             answer = await self._job(job)
         except EmbeddingFailed as error:
-            if _is_not_found(error.__cause__):
-                return JobState(phase="failed", problem=f"The batch job {job} is gone (HTTP 404).")
+            if (status := _status(error.__cause__)) in GONE:
+                return JobState(phase="failed", problem=f"The batch job {job} is gone (HTTP {status}).")
             raise
         return state_of(self._endpoint, answer)
 
@@ -131,7 +134,7 @@ class HttpEmbeddingJobs:
         try:
             content = await self._retried("GET", url, seconds=FILE_SECONDS)
         except ModelError as error:
-            kind = ResultsGone if _is_not_found(error) else EmbeddingFailed
+            kind = ResultsGone if _status(error) in GONE else EmbeddingFailed
             raise kind(f"The results of the batch job {job} could not be fetched. {error}") from error
         for item in vectors_in(self._endpoint, content):
             yield item
@@ -225,9 +228,9 @@ class HttpEmbeddingJobs:
         return self._endpoint.base_url.rpartition("/")[2]
 
 
-def _is_not_found(error: BaseException | None) -> bool:
+def _status(error: BaseException | None) -> int | None:
     answered = error.__cause__ if error is not None else None
-    return isinstance(answered, ProviderAnswered) and answered.status_code == 404
+    return answered.status_code if isinstance(answered, ProviderAnswered) else None
 
 
 def _related(content: bytes) -> bytes:

@@ -3,7 +3,8 @@
 A job needs `polls` looks before it ends. `outcomes` holds what becomes of the next jobs: `failed`, `expired`
 (half of the results), `partial` (one text in three has an error), `missing` (the results have no file),
 `unavailable` (404 at creation), `busy` (503 once, then the job is made), `stuck` (never ends), `gone` (nobody
-knows the job). What `down` names cannot be had: an upload hangs, questions are answered with 503.
+knows the job), `foreign` (it is another account's). What `down` names cannot be had: an upload
+hangs, questions are answered with 503.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class BatchServer(EmbeddingServer):
             self.seen.cancelled.append(name)
             return Answer({})
         if method == "GET" and (found := re.search(r"batches/([\w-]+)$", path)):
-            if self.down == "state" or self.jobs[found[1]].outcome == "gone":
-                return Answer({"error": {"message": "not now"}}, 503 if self.down else 404)
+            refused = {"gone": 404, "foreign": 403}.get(self.jobs[found[1]].outcome)
+            if self.down == "state" or refused:
+                return Answer({"error": {"message": "not this one"}}, refused or 503)
             return Answer(self._state(self.jobs[found[1]], gemini="v1beta" in path))
         if method == "GET" and (found := re.search(r"files/([\w-]+)(?:/content|:download)$", path)):
             if self.down == "results":

@@ -77,18 +77,19 @@ async def test_an_outage_loses_no_job(tmp_path: Path, server: BatchServer, down:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize(("outcome", "status"), [("gone", 404), ("foreign", 403)])
 async def test_a_job_that_nobody_knows_is_not_waited_for(
-    tmp_path: Path, server: BatchServer, provider: str, wait: bool
+    tmp_path: Path, server: BatchServer, provider: str, wait: bool, outcome: str, status: int
 ) -> None:
     """Its texts get their vectors by ordinary requests."""
     written(tmp_path)
-    server.outcomes.append("gone")
+    server.outcomes.append(outcome)
     async with opened(tmp_path, server, provider, wait=wait) as engine:
         report = await engine.sync(reason="test")
-        status = await engine.status()
+        problem = (await engine.status()).last_sync_problem
 
     assert (report.pending_vectors, ordinary_texts(server)) == (0, NOTES)
-    assert "job-1 is gone (HTTP 404)" in status.last_sync_problem
+    assert f"job-1 is gone (HTTP {status})" in problem
 
 
 @pytest.mark.slow
