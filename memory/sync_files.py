@@ -102,7 +102,7 @@ class _Pass:
                 if writing is not None:
                     await writing
                     advance(done, len(files))
-                writing = asyncio.create_task(self._write(read, failed))
+                writing = asyncio.create_task(self._write(read, failed), name="memory-write-batch")
                 done += len(batch)
             if writing is not None:
                 await writing
