@@ -220,7 +220,10 @@ def said_before(said: Sequence[Said], wanted: Sequence[str], quoted: Known, *, n
 def _statements(contribution: Said) -> list[str]:
     if contribution.speaker == "other":
         return [
-            part for part in sentences(contribution.text) if not part.startswith("<") and part != "(none)"
+            # what is quoted comes from notes, which the search has looked through
+            part
+            for part in sentences(contribution.text)
+            if not part.startswith(("<", ">")) and part != "(none)"
         ]
     if contribution.speaker != "user" or is_command(contribution.text) or is_own_text(contribution.text):
         return []

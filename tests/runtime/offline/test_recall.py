@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from nacre.runtime.offline.notes import Known
+from nacre.runtime.offline.reading import Said
+from nacre.runtime.offline.recall import said_before
 from tests.runtime.offline.requests import (
     APPEND,
     SEARCH,
@@ -200,3 +203,11 @@ async def test_a_question_without_a_subject_takes_the_one_before() -> None:
     """A bare "why?" is searched together with the message before it."""
     (call,) = await called("The Halcyon needs a new mast.", assistant("I see."), "And why?")
     assert call.arguments == {"query": "The Halcyon needs a new mast. And why?"}
+
+
+def test_quoted_notes_are_not_taken_for_the_conversation() -> None:
+    """What a session begins with is quoted from notes, which the search looks through itself."""
+    recalled = Said(speaker="other", text="> > Assistant: I wrote down where the spare key is.")
+    summary = Said(speaker="other", text="The spare key is with Jo.")
+
+    assert said_before([recalled, summary], ["spare", "key"], Known([])) == ["The spare key is with Jo."]
