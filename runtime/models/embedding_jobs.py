@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.embedder import EmbeddingFailed
@@ -26,6 +28,7 @@ from nacre.runtime.models.embedding_jobs_wire import (
     state_of,
     vectors_in,
 )
+from nacre.runtime.models.embedding_wire import headers_for
 from nacre.runtime.retry import call_with_retries
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ GONE = (403, 404, 410)
 
 REQUEST_SECONDS = 120.0
 FILE_SECONDS = 600.0
+_READ_AT_ONCE = 200
 _NAME = "nacre-memory.jsonl"
 _BOUNDARY = "nacre-memory-part"
 
@@ -92,7 +96,7 @@ class HttpEmbeddingJobs:
         base = self._endpoint.base_url
         path = f"/models/{self._endpoint.model}:asyncBatchEmbedContent" if self._gemini else "/batches"
         try:
-            file_id = await self._uploaded(input_lines(self._endpoint, texts))
+            file_id = await self._uploaded(await asyncio.to_thread(input_lines, self._endpoint, texts))
             job = await self._json("POST", f"{base}{path}", json=creation(self._endpoint, file_id))
         except ModelError as error:
             if _status(error) == 404:
@@ -136,8 +140,11 @@ class HttpEmbeddingJobs:
         except ModelError as error:
             kind = ResultsGone if _status(error) in GONE else EmbeddingFailed
             raise kind(f"The results of the batch job {job} could not be fetched. {error}") from error
-        for item in vectors_in(self._endpoint, content):
-            yield item
+        # thousands of long lines, which must not hold up whoever talks meanwhile
+        vectors = vectors_in(self._endpoint, content)
+        while part := await asyncio.to_thread(lambda: list(islice(vectors, _READ_AT_ONCE))):
+            for item in part:
+                yield item
 
     async def pause(self) -> None:
         """Waits as long as the rules say between two looks at a job."""
@@ -208,12 +215,7 @@ class HttpEmbeddingJobs:
         return await call_with_retries(ask, sleep=self._sleep)
 
     def _headers(self) -> dict[str, str]:
-        key = self._connection.key()
-        headers = {name.lower(): value for name, value in self._endpoint.headers.items()}
-        if not key:
-            return headers
-        own = {"x-goog-api-key": key} if self._gemini else {"authorization": f"Bearer {key}"}
-        return {**own, **headers}
+        return headers_for(self._endpoint, self._connection.key())
 
     def _named(self, answer: Any, field: str) -> str:
         name = answer.get(field) if isinstance(answer, Mapping) else None

@@ -38,11 +38,17 @@ def request_for(
     endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose, key: str | None
 ) -> WireRequest:
     """What asks for the vectors of `texts`. The owner's headers go last and win over ours."""
-    url, own_headers, body = (_gemini if endpoint.provider == "gemini" else _openai)(
-        endpoint, texts, purpose, key
-    )
-    headers = {name.lower(): value for name, value in (*own_headers.items(), *endpoint.headers.items())}
-    return WireRequest(url=url, headers=headers, body=body)
+    url, body = (_gemini if endpoint.provider == "gemini" else _openai)(endpoint, texts, purpose)
+    return WireRequest(url=url, headers=headers_for(endpoint, key), body=body)
+
+
+def headers_for(endpoint: EmbeddingEndpoint, key: str | None) -> dict[str, str]:
+    """The headers of any request: the key's, in the provider's way, and then the owner's, which win."""
+    headers: dict[str, str] = {}
+    if key:
+        gemini = endpoint.provider == "gemini"
+        headers = {"x-goog-api-key": key} if gemini else {"authorization": f"Bearer {key}"}
+    return headers | {name.lower(): value for name, value in endpoint.headers.items()}
 
 
 def vectors_of(answer: Any, count: int, endpoint: EmbeddingEndpoint) -> Sequence[Sequence[float]]:
@@ -85,8 +91,8 @@ def tokens_of(answer: Any, texts: Sequence[str]) -> int:
 
 
 def _openai(
-    endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose, key: str | None
-) -> tuple[str, Mapping[str, str], Mapping[str, Any]]:
+    endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose
+) -> tuple[str, Mapping[str, Any]]:
     body: dict[str, Any] = {"model": endpoint.model}
     if endpoint.provider == "voyage":
         body["input_type"] = purpose
@@ -100,13 +106,12 @@ def _openai(
         body[name] = endpoint.dimensions
     if endpoint.compact:
         body["encoding_format"] = "base64"
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    return f"{endpoint.base_url}/embeddings", headers, body
+    return f"{endpoint.base_url}/embeddings", body
 
 
 def _gemini(
-    endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose, key: str | None
-) -> tuple[str, Mapping[str, str], Mapping[str, Any]]:
+    endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose
+) -> tuple[str, Mapping[str, Any]]:
     model = f"models/{endpoint.model}"
     extra = {} if endpoint.dimensions is None else {"outputDimensionality": endpoint.dimensions}
     requests = [
@@ -118,10 +123,9 @@ def _gemini(
         }
         for text in texts
     ]
-    headers = {"x-goog-api-key": key} if key else {}
     if purpose == "query":
-        return f"{endpoint.base_url}/{model}:embedContent", headers, requests[0]
-    return f"{endpoint.base_url}/{model}:batchEmbedContents", headers, {"requests": requests}
+        return f"{endpoint.base_url}/{model}:embedContent", requests[0]
+    return f"{endpoint.base_url}/{model}:batchEmbedContents", {"requests": requests}
 
 
 def _items(answer: Any) -> list[Any]:
