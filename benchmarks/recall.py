@@ -133,9 +133,6 @@ def _plain(text: str) -> str:
     return re.sub(r"\W+", " ", text.lower()).strip()
 
 
-Search = Callable[[Query], Any]
-
-
 def grep(workspace: Workspace) -> Callable[[Query], list[Place]]:
     """What a careful person gets from grep: the lines with most of the question's longer words."""
     files = sorted(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from nacre.runtime.testing import ScriptedModel, says
 from nacre.sessions.messages import message_text
+from tests.drivers import driven
 from tests.runtime.agents import opened, said, user_texts
 
 DRIVER = Path(__file__).with_name("crash_driver.py")
@@ -23,17 +21,7 @@ def test_a_kill_between_any_two_writes_loses_no_user_message(tmp_path: Path) -> 
     The driver forks a child for each place, so that all of them are tried; a child prints each
     message at the moment its model is first asked about it, which is when it must be on disk.
     """
-    root = Path(__file__).parents[2]
-    run = subprocess.run(
-        [sys.executable, str(DRIVER), str(tmp_path)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    outcomes = [json.loads(line) for line in run.stdout.splitlines()]
+    outcomes = driven(DRIVER, tmp_path)
     assert len([outcome for outcome in outcomes if outcome["killed"]]) > 40
     assert not outcomes[-1]["killed"]
     problems = [outcome for outcome in outcomes if outcome["problem"]]

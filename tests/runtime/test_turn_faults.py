@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nacre.runtime.testing import ScriptedModel, says
+from tests.drivers import driven
 from tests.provider_server import ProviderServer
 from tests.provider_wire import Step, reply, stall
 from tests.runtime.agents import entries, opened, said, transcript_file, user_texts, write_settings
@@ -22,24 +23,10 @@ DRIVER = Path(__file__).with_name("fault_driver.py")
 ROOT = Path(__file__).parents[2]
 
 
-def driven(*arguments: str | Path) -> list[Any]:
-    """What the driver prints, line by line."""
-    run = subprocess.run(
-        [sys.executable, str(DRIVER), *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    return [json.loads(line) for line in run.stdout.splitlines()]
-
-
 @pytest.mark.slow
 def test_a_disk_that_fills_at_any_size_loses_no_word(tmp_path: Path) -> None:
     """Two dozen disks, the smallest full from the first byte: turns fail with a sentence, and go on later."""
-    outcomes = driven("full-disk", tmp_path)
+    outcomes = driven(DRIVER, "full-disk", tmp_path)
     assert len(outcomes) == 24
     assert [outcome for outcome in outcomes if outcome["problem"] or outcome["exit"]] == []
     assert {outcome["told"] for outcome in outcomes} == {0, 1, 2, 3}
@@ -48,7 +35,7 @@ def test_a_disk_that_fills_at_any_size_loses_no_word(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_kill_at_any_write_of_a_long_result_loses_no_word(tmp_path: Path) -> None:
     """Before and after the whole result is on disk; the session opens again each time."""
-    outcomes = driven("long-result", tmp_path)
+    outcomes = driven(DRIVER, "long-result", tmp_path)
     killed = [outcome for outcome in outcomes if outcome["killed"]]
     assert len(killed) > 30
     assert [outcome for outcome in outcomes if outcome["problem"]] == []
@@ -65,7 +52,7 @@ async def test_a_workspace_that_cannot_be_written_costs_no_turn(tmp_path: Path) 
     for folder in folders:
         folder.chmod(0o555)
     try:
-        assert driven("read-only", tmp_path) == ["done"]
+        assert driven(DRIVER, "read-only", tmp_path) == ["done"]
     finally:
         for folder in folders:
             folder.chmod(0o755)
