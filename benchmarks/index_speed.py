@@ -22,8 +22,8 @@ from pathlib import Path
 
 from benchmarks.corpus import write_workspace
 from benchmarks.instant_embedder import InstantEmbedder
+from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.settings import MemorySearchSettings
 
 MEASURES = ("words: first index", "words: nothing changed", "words: one file changed", "vectors: first index")
 

@@ -13,7 +13,7 @@ import apsw
 import numpy as np
 import sqlite_vec
 
-from nacre.memory.lexical import match_query
+from nacre.memory.text.lexical import match_query
 
 POOL = 60
 SHOWN = 6

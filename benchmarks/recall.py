@@ -23,10 +23,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nacre.memory.embedder import Embedder
+from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.settings import MemorySearchSettings, resolve_settings
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.settings import MemorySearchSettings, resolve_settings
-from nacre.runtime.embedding import embedder_for
+from nacre.runtime.recall.open_embedder import embedder_for
 
 CLIP_CHARS = 2400
 """A result longer than this counts only for its first lines, so that whole files earn nothing."""

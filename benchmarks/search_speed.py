@@ -23,11 +23,11 @@ from pathlib import Path
 from benchmarks.corpus import Words, write_workspace
 from benchmarks.instant_embedder import InstantEmbedder
 from benchmarks.plain_sqlite import PlainSqlite
+from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.memory.contracts.store import Scope
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.lexical import match_query
-from nacre.memory.settings import MemorySearchSettings
-from nacre.memory.sqlite_store import SqliteStore
-from nacre.memory.store import Scope
+from nacre.memory.stores.sqlite.store import SqliteStore
+from nacre.memory.text.lexical import match_query
 
 QUESTIONS = 100
 MEMORY = Scope(sources=("memory",))

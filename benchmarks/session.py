@@ -28,15 +28,15 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.corpus import Words
-from nacre.runtime.tokenizer import counted_once, estimate_tokens
-from nacre.sessions.entries import CompactionEntry, Entry, MessageEntry, SessionHeader
-from nacre.sessions.entry_writing import entry_to_json, header_to_json
-from nacre.sessions.journal import Journal
-from nacre.sessions.lines import to_line
-from nacre.sessions.messages import AssistantMessage, Message, Text, user_message
-from nacre.sessions.tokens import estimate_message_tokens, measure_context
-from nacre.sessions.transcript_view import build_transcript
-from nacre.sessions.usage import Usage
+from nacre.runtime.models.tokenizer import counted_once, estimate_tokens
+from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, user_message
+from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.disk.lines import to_line
+from nacre.sessions.entries.entries import CompactionEntry, Entry, MessageEntry, SessionHeader
+from nacre.sessions.entries.writing import entry_to_json, header_to_json
+from nacre.sessions.journal.journal import Journal
+from nacre.sessions.view.tokens import estimate_message_tokens, measure_context
+from nacre.sessions.view.transcript_view import build_transcript
 
 TURNS = 60
 """How many turns are measured; each appends two entries."""

@@ -25,10 +25,10 @@ from statistics import median
 
 from benchmarks.corpus import write_workspace
 from benchmarks.instant_embedder import InstantEmbedder
-from nacre.memory.embedder import Embedder
+from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.settings import resolve_settings
 
 QUESTION = "what did we decide about the backup drive"
 WORDS_ONLY = '{agents: {defaults: {memorySearch: {provider: "none"}}}}'

@@ -13,10 +13,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nacre.memory.chunker import ChunkSizes
-from nacre.memory.indexing import IndexPlan
-from nacre.memory.reading import read_excerpt
-from nacre.memory.records import (
+from nacre.memory.contracts.records import (
     Excerpt,
     MemoryStatus,
     SearchMode,
@@ -25,17 +22,20 @@ from nacre.memory.records import (
     SyncProgress,
     SyncReport,
 )
-from nacre.memory.searching import Answer, EmbedderInUse, Question, search
-from nacre.memory.settings import MemorySearchSettings
-from nacre.memory.status import describe
-from nacre.memory.store import Scope, Snapshot
-from nacre.memory.sync_files import Corpus
-from nacre.memory.syncing import Syncing
-from nacre.memory.watcher import Watcher
+from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.memory.contracts.store import Scope, Snapshot
+from nacre.memory.files.reading import read_excerpt
+from nacre.memory.files.watcher import Watcher
+from nacre.memory.search.searching import Answer, EmbedderInUse, Question, search
+from nacre.memory.sync.files import Corpus
+from nacre.memory.sync.indexing import IndexPlan
+from nacre.memory.sync.status import describe
+from nacre.memory.sync.syncing import Syncing
+from nacre.memory.text.chunker import ChunkSizes
 
 if TYPE_CHECKING:
-    from nacre.memory.embedder import Embedder
-    from nacre.memory.transcripts import TranscriptSource
+    from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.contracts.transcripts import TranscriptSource
 
 MAX_RESULTS = 1_000
 """Most hits of one search, whatever is asked for."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.house_rules import Source
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("runtime", "sessions", "memory", "prompts", "workspace_template")
+ROOMS = ("cli", "runtime", "sessions", "memory", "prompts", "workspace_template")
 
 
 def _module(path: Path, package: str) -> str:

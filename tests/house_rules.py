@@ -12,19 +12,19 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 60
 ROOMS_SEEN_BY = {
+    "cli": {"cli", "runtime", "sessions", "memory", "prompts"},
     "runtime": {"runtime", "sessions", "memory", "prompts"},
     "sessions": {"sessions"},
     "memory": {"memory"},
     "prompts": {"prompts"},
     "workspace_template": set[str](),
 }
-ROOT_NAMES = {"names_on_first_use"}
-"""What rooms may take from the package above them."""
+PUBLIC_LISTS = {"nacre", "nacre.memory", "nacre.sessions"}
+"""Packages whose `__init__.pyi` names what users import."""
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "base", "handler", "misc"}
 CLOCKS = {"datetime.now", "datetime.utcnow", "datetime.today", "date.today", "time.time", "time.time_ns"}
 ENVIRONMENT = {"os.environ", "os.environb", "os.getenv", "os.putenv"}
@@ -33,7 +33,7 @@ OPENERS = {"os.open", "os.fdopen", "io.open", "aiofiles.open", "codecs.open"}
 READING_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 
 _MODE = re.compile(r"[rwaxbt+]{1,3}")
-_DOOR = re.compile(r"(pure|edge|contract|data)\b")
+_DOOR = re.compile(r"(pure|edge|contract|data|room)\b")
 _DEF = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SUPPRESSION = re.compile(r"#\s*(noqa|type:\s*ignore)")
 _NOQA = re.compile(r"# noqa: [A-Z]+\d+(, ?[A-Z]+\d+)* - \S+")
@@ -58,7 +58,7 @@ class Source:
 
 
 def imported_modules(source: Source) -> set[str]:
-    """Every module that the file imports anywhere, except for type checkers only."""
+    """Every module that the file imports anywhere, for type checkers too."""
     return {name for module, member in _imports(source) for name in (module, f"{module}.{member}")}
 
 
@@ -68,7 +68,7 @@ def wrong_direction(source: Source) -> list[str]:
     return [
         f"{source.path} imports {name}"
         for name in sorted(imported_modules(source))
-        if re.match(r"nacre\.[a-z]", name) and name.split(".")[1] not in {*allowed, *ROOT_NAMES}
+        if re.match(r"nacre\.[a-z]", name) and name.split(".")[1] not in allowed
     ]
 
 
@@ -163,37 +163,21 @@ def bare_suppressions(source: Source) -> list[str]:
 
 
 def room_list_problems(source: Source) -> list[str]:
-    """A room's `__init__` that is more than a docstring, a sorted `__all__`, and where its names are."""
-    exported: list[str] | None = None
-    homes: dict[str, tuple[str, ...]] = {}
-    found: list[str] = []
-    for node in source.tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            exported = ast.literal_eval(node.value)
-        elif isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("names_on_first_use("):
-            homes = ast.literal_eval(cast("ast.Call", node.value).args[1])
-        elif not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) and not _is_for_checkers(node):
-            found.append(f"{source.path}:{node.lineno} is more than a list of names")
-    if exported is not None and exported != sorted(exported):
-        found.append(f"{source.path}: __all__ is not sorted")
-    checked = {
-        ((node.module or "").rpartition(".")[2], alias.name)
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nacre.")
-        for alias in node.names
-    }
-    if homes and checked != {(module, name) for module, names in homes.items() for name in names}:
-        found.append(f"{source.path}: what type checkers read is not what is loaded on first use")
-    return found
+    """A package's `__init__` that is more than a docstring, imports, constants, a loader of its stub."""
+    return [
+        f"{source.path}:{node.lineno} is more than a list of names"
+        for node in source.tree.body
+        if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr | ast.Assign)
+    ]
 
 
-def _is_for_checkers(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.If)
-        and ast.unparse(node.test) == "TYPE_CHECKING"
-        and all(isinstance(inner, ast.ImportFrom) for inner in node.body)
-        and not node.orelse
-    )
+def taken_from_lists(source: Source) -> list[str]:
+    """Imports from a package's list of public names: these are for users, a room names the module."""
+    return [
+        f"{source.path} imports {base}.{member}"
+        for base, member in _imports(source)
+        if base in PUBLIC_LISTS and member not in ("", "__version__")
+    ]
 
 
 def unlisted_files(readme: str, names: Iterable[str]) -> list[str]:
@@ -214,12 +198,8 @@ def stale(exceptions: Mapping[str, str], complaints: Iterable[str]) -> list[str]
 
 
 def _imports(source: Source) -> Iterator[tuple[str, str]]:
-    """Each imported module with the name taken from it, `""` for the module itself.
-
-    What a package's list imports for type checkers, it imports for everybody on first use.
-    """
-    is_list = source.path.endswith("__init__.py")
-    for node in ast.walk(source.tree) if is_list else _without_type_checking(source.tree):
+    """Each imported module with the name taken from it, `""` for the module itself."""
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -236,17 +216,6 @@ def _absolute(node: ast.ImportFrom, source: Source) -> str:
     for _ in range(node.level - 1):
         package = package.rpartition(".")[0]
     return f"{package}.{node.module}" if node.module else package
-
-
-def _without_type_checking(tree: ast.Module) -> Iterator[ast.AST]:
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            waiting.extend(node.orelse)
-            continue
-        yield node
-        waiting.extend(ast.iter_child_nodes(node))
 
 
 def _circle(graph: Mapping[str, set[str]], start: str) -> list[str]:

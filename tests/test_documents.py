@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.settings import Settings
+from nacre.runtime.settings.settings import Settings
 from tests.settings_keys import settings_keys
 
 ROOT = Path(__file__).parents[1]

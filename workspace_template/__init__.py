@@ -1,1 +1,1 @@
-"""The folder that a new owner gets: copied once by `nacre.memory.workspace`, never overwritten."""
+"""The folder that a new owner gets: copied once by `nacre.memory.workspace.workspace`, never overwritten."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nacre.memory.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from nacre.memory.embedders.instructions import instructions_for
 
 if TYPE_CHECKING:

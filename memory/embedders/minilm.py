@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from nacre.memory.embedder import EmbeddingFailed
+from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.embedders.minilm_model import MAX_INPUT_TOKENS, MODEL_FOLDER, MiniLm
 
 VECTORS = "all-MiniLM-L6-v2-int8-3c8cc8f22f1a"

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nacre.memory.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

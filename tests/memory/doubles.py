@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from nacre.memory.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.settings import MemorySearchSettings
 
 NOON = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.errors import IndexClosed
-from nacre.memory.records import SearchReport, SyncProgress
+from nacre.memory.contracts.errors import IndexClosed
+from nacre.memory.contracts.records import SearchReport, SyncProgress
 from tests.memory.doubles import NOON, open_engine, workspace
 
 LOG = "# 2026-02-10\n\n- Lisa adopted a cat named Pepper.\n- The wifi password is hunter2.\n"

@@ -11,9 +11,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from nacre import Agent, Inbound
-from nacre.runtime.events import Event
-from nacre.runtime.model import ChatModel
-from nacre.runtime.testing import Clock, CountingIds
+from nacre.runtime.contracts.events import Event
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.models.scripted import Clock, CountingIds
 
 START = datetime(2026, 3, 14, 23, 30, tzinfo=ZoneInfo("Europe/Berlin"))
 TODAY = "memory/2026-03-14.md"

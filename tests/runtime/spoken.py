@@ -6,9 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from nacre.runtime.session_end import SessionEnded
-from nacre.sessions.entries import Entry, MessageEntry
-from nacre.sessions.messages import AssistantMessage, Message, Text, ToolCall, user_message
+from nacre.runtime.endings.session_end import SessionEnded
+from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, ToolCall, user_message
+from nacre.sessions.entries.entries import Entry, MessageEntry
 
 
 def entry(message: Message, number: int = 0) -> Entry:

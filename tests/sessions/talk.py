@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
-from nacre.sessions.entries import CompactionEntry, CustomEntry, CustomMessageEntry, Entry, MessageEntry
-from nacre.sessions.journal import Journal
-from nacre.sessions.messages import (
+from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Message,
     StopReason,
@@ -20,9 +18,17 @@ from nacre.sessions.messages import (
     UserMessage,
     user_message,
 )
+from nacre.sessions.entries.entries import (
+    CompactionEntry,
+    CustomEntry,
+    CustomMessageEntry,
+    Entry,
+    MessageEntry,
+)
+from nacre.sessions.journal.journal import Journal
 
 START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
-FIXTURES = Path(__file__).parent.parent / "fixtures" / "sessions"
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "sessions"
 STAMP = "2026-03-01T09:00:00.000Z"
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from nacre.memory.chunker import MAX_CHUNK_BYTES, ChunkSizes, Document, chunk_document, content_hash
-from nacre.memory.records import Chunk
+from nacre.memory.contracts.records import Chunk
+from nacre.memory.text.chunker import MAX_CHUNK_BYTES, ChunkSizes, Document, chunk_document, content_hash
 
 
 def _chunks(text: str, tokens: int = 400, overlap: int = 80) -> list[Chunk]:

@@ -1,10 +1,10 @@
-"""Settings that the acceptance list names and that are not in tests/memory/test_settings.py."""
+"""Settings that the acceptance list names and that are not in tests/memory/contracts/test_settings.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from nacre.memory.settings import RemoteSettings, resolve_settings
+from nacre.memory.contracts.settings import RemoteSettings, resolve_settings
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini", "voyage", "local", None])

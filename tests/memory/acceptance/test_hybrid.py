@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nacre.memory.embedder import EmbeddingFailed
-from nacre.memory.records import SearchHit
+from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.contracts.records import SearchHit
 from tests.memory.doubles import WordEmbedder, open_engine, workspace
 
 NOTES = {

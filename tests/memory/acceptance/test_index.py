@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from nacre.memory.chunker import ChunkSizes
-from nacre.memory.discovery import discover
-from nacre.memory.file_reader import read_batch
-from nacre.memory.transcripts import TranscriptInfo, TranscriptText
+from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
+from nacre.memory.files.discovery import discover
+from nacre.memory.files.file_reader import read_batch
+from nacre.memory.text.chunker import ChunkSizes
 from tests.memory.doubles import NOON, WordEmbedder, open_engine, workspace
 
 NOTES = {"memory/2026-01-12.md": "# Log\n\n- Alpha memory line.\n", "MEMORY.md": "Beta knowledge base entry."}

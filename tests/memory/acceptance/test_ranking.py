@@ -6,11 +6,11 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from nacre.memory.diversity import mmr_order
-from nacre.memory.fusion import Asked, Candidates
-from nacre.memory.ranking import diverse, placed, rank
-from nacre.memory.records import Chunk, ChunkPlace
-from nacre.memory.settings import HybridSettings
+from nacre.memory.contracts.records import Chunk, ChunkPlace
+from nacre.memory.contracts.settings import HybridSettings
+from nacre.memory.search.diversity import mmr_order
+from nacre.memory.search.fusion import Asked, Candidates
+from nacre.memory.search.ranking import diverse, placed, rank
 
 TODAY = date(2026, 2, 10)
 NOW = datetime(2026, 2, 10, 12, tzinfo=UTC)

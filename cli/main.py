@@ -1,0 +1,137 @@
+"""`nacre`: the commands, and how failures leave the program. Loads a command only when it is called.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 128 + n ended by signal n.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from nacre import __version__
+from nacre.cli.invocation import shared_options
+from nacre.runtime.contracts.errors import AgentError, ConfigError
+
+if TYPE_CHECKING:
+    from nacre.cli.screen.screen import Tone
+
+log = logging.getLogger(__name__)
+
+_COMMANDS: Mapping[str, tuple[str, str]] = {
+    "chat": ("nacre.cli.talk.chat", "Talk to the assistant in this terminal (the default)."),
+    "send": ("nacre.cli.talk.send", "Send one message and print the reply."),
+    "sessions": (
+        "nacre.cli.sessions.commands",
+        "Look at conversations, export and delete them, go back to one.",
+    ),
+    "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
+    "init": ("nacre.cli.init", "Make the state folder and the workspace."),
+}
+_DEFAULT_COMMAND = "chat"
+_COLLECT_AFTER_OBJECTS = 10_000
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they run; help needs their one-line texts alone."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        return list(_COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command = import_module(_COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the table without importing what is in it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="nacre", message="%(prog)s %(version)s")
+@shared_options
+@click.pass_context
+def nacre(context: click.Context) -> int | None:
+    """A personal assistant whose memory is plain Markdown. Without a command: nacre chat."""
+    if context.invoked_subcommand is not None:
+        return None
+    command = nacre.get_command(context, _DEFAULT_COMMAND)
+    assert command is not None
+    with command.make_context(_DEFAULT_COMMAND, [], parent=context) as inner:
+        code: int | None = command.invoke(inner)
+        return code
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The `nacre` program: runs one command and ends the process with its code."""
+    # Imports make many objects that stay; looking through them again and again was a tenth of a command.
+    gc.set_threshold(_COLLECT_AFTER_OBJECTS)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    _leave(_run(arguments))
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process at once. Commands close what they opened; taking the interpreter apart object by
+    object, as a usual exit does, took a tenth of a second more."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):  # no stream at all, one that broke, or was closed
+            code = code or 1
+    logging.shutdown()
+    os._exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        return _code(nacre.main(args=arguments, prog_name="nacre", standalone_mode=False))
+    except click.ClickException as error:
+        with io.StringIO() as text:
+            error.show(text)
+            return _failed(text.getvalue().rstrip(), error.exit_code, tone="plain")
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except SystemExit as end:  # click's way out when nobody reads the output any more
+        return _code(end.code)
+    except ConfigError as error:
+        return _failed(error, 2)
+    except AgentError as error:
+        return _failed(error, 1)
+    except OSError as error:
+        log.info("the system refused", exc_info=True)
+        return _failed(f"Nacre stopped, because the system refused something: {error}.", 1)
+    except Exception as error:
+        # A bug: the trace belongs into the log, a sentence onto the screen.
+        log.exception("the program broke off")
+        return _failed(
+            f"Nacre broke off on an unexpected {type(error).__name__}: {error}. Please report it.", 1
+        )
+
+
+def _code(result: Any) -> int:
+    return result if isinstance(result, int) else 0
+
+
+def _failed(error: object, code: int, *, tone: Tone = "error") -> int:
+    from nacre.cli.screen.screen import screen_on
+    from nacre.runtime.settings.config import process_environment
+
+    screen_on(sys.stderr, process_environment()).line(str(error), tone)
+    return code

@@ -1,0 +1,211 @@
+"""The commands `nacre memory …`: look after the index, search it, read what it found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import Invocation, begin, environment_of, shared_options
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.engine import MemoryEngine
+
+    Work = Callable[[MemoryEngine, Invocation], Awaitable[int]]
+
+
+def _day(_context: click.Context, _option: click.Parameter, value: str | None) -> date | None:
+    try:
+        return date.fromisoformat(value.strip()) if value is not None else None
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no day. Write one as YYYY-MM-DD.") from None
+
+
+@click.group("memory")
+def command() -> None:
+    """Search the notes and look after their index."""
+
+
+@command.command("status")
+@click.option("--deep", is_flag=True, help="Also ask the embedder, and read the whole index through.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@shared_options
+@click.pass_context
+def status(context: click.Context, deep: bool, as_json: bool) -> int:
+    """Say what is indexed, what is not, and why."""
+
+    async def work(engine: MemoryEngine, invocation: Invocation) -> int:
+        from nacre.cli.memory.text import status_json, status_lines
+
+        found = await engine.status(deep=deep)
+        if as_json:
+            return _print_json(status_json(found))
+        _print_lines(invocation, status_lines(found, invocation.short))
+        return 0
+
+    return _with_engine(context, "status", work)
+
+
+@command.command("index")
+@click.option("--force", is_flag=True, help="Build the whole index again; the old one answers meanwhile.")
+@shared_options
+@click.pass_context
+def index(context: click.Context, force: bool) -> int:
+    """Bring the index in line with the files."""
+
+    async def work(engine: MemoryEngine, invocation: Invocation) -> int:
+        from nacre.cli.memory.progress import shown_progress
+        from nacre.cli.memory.text import index_lines, index_problems
+        from nacre.cli.screen.screen import screen_on
+
+        problems = screen_on(sys.stderr, invocation.environment)
+        with shown_progress(sys.stderr) as progress:
+            report = await engine.sync(reason="cli", force=force, progress=progress)
+        for line in index_problems(report):
+            problems.line(line, "warning")
+        _print_lines(invocation, index_lines(report))
+        return 1 if report.problem else 0
+
+    return _with_engine(context, "index", work)
+
+
+@command.command("search")
+@click.argument("query")
+@click.option("--max-results", metavar="N", type=click.IntRange(min=1), help="Most results.")
+@click.option("--min-score", metavar="X", type=click.FloatRange(0, 1), help="Least score, 0 to 1.")
+@click.option("--after", metavar="DAY", callback=_day, help="Only notes of this day or later, YYYY-MM-DD.")
+@click.option("--before", metavar="DAY", callback=_day, help="Only notes of this day or earlier, YYYY-MM-DD.")
+@click.option("--explain", is_flag=True, help="Say how each result got its place.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@shared_options
+@click.pass_context
+def search(
+    context: click.Context,
+    query: str,
+    max_results: int | None,
+    min_score: float | None,
+    after: date | None,
+    before: date | None,
+    explain: bool,
+    as_json: bool,
+) -> int:
+    """Find the passages of the notes that fit QUERY best."""
+    if not query.strip():
+        raise click.UsageError("The query is empty. Say in a few words what to look for.", context)
+
+    async def work(engine: MemoryEngine, invocation: Invocation) -> int:
+        from nacre.cli.memory.text import search_json, search_lines, search_problems
+        from nacre.cli.screen.screen import screen_on
+
+        report = await engine.search(
+            query,
+            max_results=max_results,
+            min_score=min_score,
+            after=after,
+            before=before,
+            explain=explain,
+        )
+        if as_json:
+            return _print_json(search_json(report))
+        for problem in search_problems(report):
+            screen_on(sys.stderr, invocation.environment).line(problem, "warning")
+        _print_lines(invocation, search_lines(report))
+        return 0
+
+    return _with_engine(context, "search", work, question=" ".join(query.split()))
+
+
+@command.command("get")
+@click.argument("path")
+@click.option("--from", "from_line", metavar="N", type=click.IntRange(min=1), help="First line, from 1.")
+@click.option("--lines", metavar="N", type=click.IntRange(min=1), help="How many lines.")
+@shared_options
+@click.pass_context
+def get(context: click.Context, path: str, from_line: int | None, lines: int | None) -> int:
+    """Print lines of a memory file, such as memory/2026-01-20.md."""
+
+    async def work(invocation: Invocation) -> int:
+        from nacre.cli.screen.screen import screen_on
+        from nacre.runtime.recall.open_memory import unindexed_notes
+
+        excerpt = await unindexed_notes(invocation.config).read(path, from_line=from_line, lines=lines)
+        if excerpt.missing:
+            screen_on(sys.stderr, invocation.environment).line(f"There is no {excerpt.path} yet.", "error")
+            return 1
+        if excerpt.truncated:
+            cut = f"Cut after line {excerpt.end_line} of {excerpt.total_lines}; go on with --from."
+            screen_on(sys.stderr, invocation.environment).line(cut, "warning")
+        if excerpt.text:
+            screen_on(sys.stdout, invocation.environment).line(excerpt.text.removesuffix("\n"))
+        return 0
+
+    return _run(begin(context), "get", work)
+
+
+def _with_engine(context: click.Context, name: str, work: Work, *, question: str = "") -> int:
+    """Opens the index, does the work, closes; failures are sentences and exit code 1."""
+    local = _local_model(context, question)
+    return _run(begin(context), name, lambda invocation: _opened(invocation, work, local))
+
+
+def _run(invocation: Invocation, name: str, work: Callable[[Invocation], Coroutine[Any, Any, int]]) -> int:
+    from nacre.cli.screen.screen import screen_on
+    from nacre.cli.signals import run_until_signal
+    from nacre.memory.contracts.errors import MemoryIndexError
+
+    try:
+        return run_until_signal(work(invocation))
+    except MemoryIndexError as error:
+        screen_on(sys.stderr, invocation.environment).line(f"Memory {name} failed: {error}", "error")
+        return 1
+
+
+def _local_model(context: click.Context, question: str) -> Callable[[], Embedder]:
+    """What makes the embedder that arrives with the install, should the settings ask for it."""
+    from nacre.memory.embedders.minilm import MiniLmEmbedder
+
+    if not question:
+        return MiniLmEmbedder
+    from nacre.cli.memory.question_ahead import asked_ahead
+    from nacre.memory.embedders.minilm_ahead import AskedAhead
+
+    begun = asked_ahead(environment_of(context), question)
+    return lambda: begun or AskedAhead(question)
+
+
+async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedder]) -> int:
+    from nacre.cli.screen.screen import screen_on
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.recall.open_memory import open_memory
+
+    zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
+    engine = await open_memory(invocation.config, system_clock(zone), local=local)
+    if engine is None:
+        screen_on(sys.stderr, invocation.environment).line(
+            "Memory search is switched off. Set agents.defaults.memorySearch.enabled to true to use it.",
+            "error",
+        )
+        return 1
+    try:
+        return await work(engine, invocation)
+    finally:
+        await engine.close()
+
+
+def _print_json(value: object) -> int:
+    from nacre.cli.screen.json_text import json_text
+
+    sys.stdout.write(json_text(value) + "\n")
+    return 0
+
+
+def _print_lines(invocation: Invocation, lines: list[str]) -> None:
+    from nacre.cli.screen.screen import screen_on
+
+    screen = screen_on(sys.stdout, invocation.environment)
+    for line in lines:
+        screen.line(line)

@@ -1,0 +1,258 @@
+"""What `nacre memory …` prints, for people and for scripts. Pure.
+
+The JSON has the seeds' names (`dbPath`, `sourceCounts`, `startLine` …), with what Nacre adds beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nacre.memory.contracts.records import HitExplanation, MemoryStatus, SearchHit, SearchReport, SyncReport
+from nacre.runtime.recall.hit_json import hit_json
+from nacre.runtime.settings.config import AGENT_ID
+
+_SHOWN_ISSUES = 20
+
+
+def search_lines(report: SearchReport) -> list[str]:
+    """A heading, the snippet and a blank line for each hit; says when there is none."""
+    if not report.hits:
+        return ["No matches."]
+    lines: list[str] = []
+    for hit in report.hits:
+        lines.append(f"{hit.score:.3f} {hit.path}:{hit.start_line}-{hit.end_line}")
+        if hit.explain is not None:
+            lines.append(f"      {_explanation(hit.explain)}")
+        lines += [hit.snippet.strip(), ""]
+    return lines
+
+
+def search_problems(report: SearchReport) -> list[str]:
+    """Why a search may have missed something, a line each."""
+    lines = [report.degraded] if report.degraded else []
+    if report.stale:
+        lines.append(
+            "The latest changes of the notes are not in the index yet; `nacre memory index` says why."
+        )
+    return lines
+
+
+def search_json(report: SearchReport) -> dict[str, Any]:
+    """A search report for scripts."""
+    return {
+        "results": [_hit_json(hit) for hit in report.hits],
+        "provider": report.provider,
+        "model": report.model or None,
+        "mode": report.mode,
+        "degraded": report.degraded or None,
+        "stale": report.stale,
+        "elapsedMs": round(report.elapsed_ms, 2),
+    }
+
+
+def index_lines(report: SyncReport) -> list[str]:
+    """What a sync did."""
+    rebuilt = f", rebuilt: {report.rebuilt}" if report.rebuilt else ""
+    vectors = f" · {report.embedded} vectors made, {report.reused_vectors} kept" if report.embedded else ""
+    return [
+        f"Memory index updated ({AGENT_ID}){rebuilt}.",
+        f"{report.indexed_files} files read, {report.removed_files} removed, "
+        f"{report.unchanged_files} unchanged · {report.indexed_chunks} chunks written{vectors} "
+        f"· {report.elapsed_seconds:.1f} s",
+    ]
+
+
+def index_problems(report: SyncReport) -> list[str]:
+    """What a sync could not do, a line each."""
+    lines = [report.problem] if report.problem else []
+    lines += [f"{file.path} could not be indexed: {file.problem}" for file in report.failed[:_SHOWN_ISSUES]]
+    if report.fallback and report.fallback not in report.problem:
+        lines.append(report.fallback)
+    if report.held_texts:
+        lines.append(f"A batch job has {report.held_texts} texts; a later pass fetches what it made.")
+    if report.pending_vectors:
+        lines.append(f"{report.pending_vectors} texts have no vector yet; words find them.")
+    return lines
+
+
+def status_lines(status: MemoryStatus, short: Callable[[Path], str]) -> list[str]:
+    """The status as `Label: value` lines; what is not the case is left out."""
+    pairs: list[tuple[str, str]] = [
+        ("Search", status.mode if status.mode != "none" else "not possible"),
+        ("Provider", status.provider),
+        ("Model", status.model),
+        ("Sources", ", ".join(status.sources)),
+        ("Extra paths", ", ".join(status.extra_paths)),
+        ("Indexed", f"{status.files} files · {status.chunks} chunks"),
+        *(
+            (f"  {item.source}", f"{item.files} files · {item.chunks} chunks")
+            for item in status.source_counts
+        ),
+        ("Pending", _pending(status)),
+        ("Dirty", "yes" if status.dirty else "no"),
+        ("Last sync", _moment(status.last_sync_at_seconds) or "never"),
+        ("Last sync problem", status.last_sync_problem),
+        ("Store", f"{short(Path(status.index_path))} ({_size(status.index_bytes)})"),
+        ("Workspace", short(Path(status.workspace))),
+        ("Vector", _vector(status)),
+        ("Vector problem", status.vector_problem),
+        ("Embeddings", _embeddings(status)),
+        ("Embedding cache", _cache(status)),
+        ("Differs", status.identity_problem),
+    ]
+    lines = [f"Memory Search ({AGENT_ID})"]
+    lines += [f"{label + ':':<19}{value}" for label, value in pairs if value]
+    issues = [f"{file.path}: {file.problem} ({file.attempts} attempts)" for file in status.failed]
+    issues += [f"{path.path}: skipped, {path.reason}" for path in status.skipped]
+    issues += [f"{path}: set aside, it was damaged" for path in status.quarantined]
+    issues += [f"{place}: the embedder does not take it, words find it" for place in status.refused]
+    if issues:
+        lines += ["Issues:", *(f"  {issue}" for issue in issues[:_SHOWN_ISSUES])]
+    if len(issues) > _SHOWN_ISSUES:
+        lines.append(f"  … and {len(issues) - _SHOWN_ISSUES} more, all of them in --json")
+    return lines
+
+
+def status_json(status: MemoryStatus) -> list[dict[str, Any]]:
+    """The status for scripts: a list with one agent."""
+    entry: dict[str, Any] = {"agentId": AGENT_ID, "status": _status_json(status)}
+    if status.embeddings_problem is not None:
+        probe: dict[str, Any] = {"ok": not status.embeddings_problem}
+        entry["embeddingProbe"] = probe | (
+            {"error": status.embeddings_problem} if status.embeddings_problem else {}
+        )
+    return [entry]
+
+
+def _status_json(status: MemoryStatus) -> dict[str, Any]:
+    return {
+        "files": status.files,
+        "chunks": status.chunks,
+        "dirty": status.dirty,
+        "syncing": status.syncing,
+        "workspaceDir": status.workspace,
+        "dbPath": status.index_path,
+        "dbSizeBytes": status.index_bytes,
+        "provider": status.provider,
+        "model": status.model or None,
+        "mode": status.mode,
+        "sources": list(status.sources),
+        "extraPaths": list(status.extra_paths),
+        "sourceCounts": [
+            {"source": item.source, "files": item.files, "chunks": item.chunks}
+            for item in status.source_counts
+        ],
+        "pendingFiles": status.pending_files,
+        "waitingTranscripts": status.waiting_transcripts,
+        "pendingVectors": status.pending_vectors,
+        "failedFiles": [
+            {
+                "path": file.path,
+                "error": file.problem,
+                "attempts": file.attempts,
+                "retryAt": _moment(file.retry_at_seconds),
+            }
+            for file in status.failed
+        ],
+        "skippedPaths": [{"path": path.path, "reason": path.reason} for path in status.skipped],
+        "quarantined": list(status.quarantined),
+        "refused": list(status.refused),
+        "identity": dict(status.identity),
+        "identityProblem": status.identity_problem or None,
+        "cache": {
+            "enabled": status.cache_enabled,
+            "entries": status.cached_vectors,
+            "maxEntries": status.cache_max_entries,
+        },
+        "fts": {"enabled": True, "available": True},
+        "vector": {
+            "enabled": status.vector_enabled,
+            "engine": status.vector_engine,
+            "dims": status.dimensions,
+            "entries": status.vectors,
+            "loadError": status.vector_problem or None,
+        },
+        "lastSyncAt": _moment(status.last_sync_at_seconds),
+        "lastSyncError": status.last_sync_problem or None,
+        "watching": status.watching,
+    }
+
+
+def _hit_json(hit: SearchHit) -> dict[str, Any]:
+    entry = {**hit_json(hit), "citation": hit.citation}
+    if hit.explain is not None:
+        why = hit.explain
+        entry["explain"] = {
+            "lexicalRank": why.lexical_rank,
+            "lexicalScore": why.lexical_score,
+            "vectorRank": why.vector_rank,
+            "cosine": why.cosine,
+            "fused": why.fused,
+            "decayFactor": why.decay_factor,
+            "mmrRank": why.mmr_rank,
+            "final": why.final,
+        }
+    return entry
+
+
+def _explanation(why: HitExplanation) -> str:
+    parts = [
+        f"words #{why.lexical_rank} ({why.lexical_score:.2f})"
+        if why.lexical_rank and why.lexical_score is not None
+        else "",
+        f"meaning #{why.vector_rank} (cosine {why.cosine:.3f})"
+        if why.vector_rank and why.cosine is not None
+        else "",
+        f"fused {why.fused:.3f}",
+        f"age ×{why.decay_factor:.3f}" if why.decay_factor != 1 else "",
+        f"diversity #{why.mmr_rank}" if why.mmr_rank is not None else "",
+        f"final {why.final:.3f}",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _pending(status: MemoryStatus) -> str:
+    parts = [
+        f"{status.pending_files} files" if status.pending_files else "",
+        f"{status.pending_vectors} vectors" if status.pending_vectors else "",
+        f"{status.waiting_transcripts} conversations until they grow or end"
+        if status.waiting_transcripts
+        else "",
+        "a sync is running" if status.syncing else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _vector(status: MemoryStatus) -> str:
+    if not status.vector_enabled:
+        return "disabled"
+    dimensions = f", {status.dimensions} dimensions" if status.dimensions else ""
+    return f"{status.vector_engine}, {status.vectors} vectors{dimensions}"
+
+
+def _embeddings(status: MemoryStatus) -> str:
+    if status.embeddings_problem is None:
+        return ""
+    return f"unavailable: {status.embeddings_problem}" if status.embeddings_problem else "ready"
+
+
+def _cache(status: MemoryStatus) -> str:
+    if not status.cache_enabled:
+        return "disabled"
+    most = f" of at most {status.cache_max_entries}" if status.cache_max_entries else ""
+    return f"enabled ({status.cached_vectors} entries{most})"
+
+
+def _moment(seconds: float | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _size(count_bytes: int) -> str:
+    if count_bytes < 1_000_000:
+        return f"{count_bytes / 1_000:.0f} kB"
+    return f"{count_bytes / 1_000_000:.1f} MB"

@@ -1,0 +1,123 @@
+"""A whole session as a document: Markdown to read, JSON to process. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, tzinfo
+from typing import Any
+
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
+from nacre.sessions.entries.entries import (
+    BranchSummaryEntry,
+    CompactionEntry,
+    CustomMessageEntry,
+    Entry,
+    MessageEntry,
+)
+from nacre.sessions.entries.writing import entry_to_json, header_to_json
+from nacre.sessions.index.record import record_to_json
+from nacre.sessions.journal.reading import StoredTranscript
+from nacre.sessions.upkeep.catalogue import StoredSession
+
+
+def exported(form: str, session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> bytes:
+    """The session in the form `markdown` or `json`."""
+    return _FORMS[form](session, transcript, zone)
+
+
+def markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> str:
+    """The present branch for readers: who said what when, tools and their results in full."""
+    facts = {
+        "Session": transcript.header.id,
+        "Key": session.key,
+        "Begun": _at(transcript.header.timestamp, zone),
+        "Model": session.record.model or "",
+    }
+    parts = ["# Session", "\n".join(f"- {label}: {value}" for label, value in facts.items() if value)]
+    for entry in transcript.branch:
+        parts += _entry_parts(entry, zone)
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> bytes:
+    return markdown(session, transcript, zone).encode("utf-8", "backslashreplace")
+
+
+def _json(session: StoredSession, transcript: StoredTranscript, _zone: tzinfo) -> bytes:
+    """Header, index line and every entry of every branch; `branch` are the ids of the present one."""
+    value: Mapping[str, Any] = {
+        "key": session.key,
+        "index": record_to_json(session.record),
+        "header": header_to_json(transcript.header),
+        "entries": [entry_to_json(entry) for entry in transcript.entries],
+        "branch": [entry.id for entry in transcript.branch],
+    }
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+_FORMS: Mapping[str, Callable[[StoredSession, StoredTranscript, tzinfo], bytes]] = {
+    "markdown": _markdown,
+    "json": _json,
+}
+
+
+def _entry_parts(entry: Entry, zone: tzinfo) -> list[str]:
+    at = _at(entry.timestamp, zone)
+    if isinstance(entry, MessageEntry):
+        return _message_parts(entry.message, at)
+    if isinstance(entry, CompactionEntry):
+        return [f"## Summary of what came before · {at}", entry.summary.strip()]
+    if isinstance(entry, BranchSummaryEntry):
+        return [f"## Summary of a branch that was left · {at}", entry.summary.strip()]
+    if isinstance(entry, CustomMessageEntry) and entry.display:
+        return [f"## Note · {at}", entry.content.strip()]
+    return []
+
+
+def _message_parts(message: Message, at: str) -> list[str]:
+    if isinstance(message, ToolResultMessage):
+        failed = ", failed" if message.is_error else ""
+        return [f"**Result of {message.tool_name}{failed}**", *(_block(block) for block in message.content)]
+    who = "User" if isinstance(message, UserMessage) else "Assistant"
+    parts = [f"## {who} · {at}"]
+    for block in message.content:
+        if isinstance(block, ToolCall):
+            arguments = json.dumps(dict(block.arguments), ensure_ascii=False, indent=2, default=str)
+            parts += [f"**Call of {block.name}**", _fenced(block.invalid_arguments or arguments, "json")]
+        elif isinstance(block, Text):
+            parts.append(block.text.strip())
+        elif not isinstance(block, Thinking):
+            parts.append(_block(block))
+    if isinstance(message, AssistantMessage) and message.error_message:
+        parts.append(f"*Broke off: {' '.join(message.error_message.split())}*")
+    return [part for part in parts if part]
+
+
+def _block(block: Text | Image) -> str:
+    return _fenced(block.text, "") if isinstance(block, Text) else f"*An image, {block.mime_type}*"
+
+
+def _fenced(text: str, language: str) -> str:
+    """A code block whose fence is longer than any row of backticks in it."""
+    longest = max((len(row) for row in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _at(timestamp: str, zone: tzinfo) -> str:
+    try:
+        return f"{datetime.fromisoformat(timestamp).astimezone(zone):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError):
+        return timestamp

@@ -1,0 +1,55 @@
+"""`nacre sessions resume`: the chat command `/resume`, said in the session's own chat, and then a chat."""
+
+from __future__ import annotations
+
+import sys
+
+from nacre.cli.invocation import Invocation
+from nacre.cli.screen.json_text import json_text
+from nacre.cli.talk.conversation import converse
+from nacre.cli.talk.piped_chat import answer_lines
+from nacre.cli.talk.quiet_turn import owner_says, run_quiet_turn
+from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.events import ReplyReady, TurnFailed
+from nacre.runtime.settings.config import AGENT_ID
+from nacre.sessions.contracts.keys import RECOVERED, canonical_key
+from nacre.sessions.upkeep.catalogue import StoredSession
+
+
+async def resume_session(
+    invocation: Invocation, session: StoredSession, *, main_key: str, as_json: bool
+) -> int:
+    """Goes back to a session; with `as_json` that is all, else a chat follows.
+
+    A transcript that says of no key that it is its is taken into the main session's, and so is one
+    under a former main key.
+    """
+    named = main_key if session.key.startswith(RECOVERED) else session.key
+    key = canonical_key(named, agent_id=AGENT_ID, main_key=main_key)
+    first = "" if session.is_current and key == session.key else f"/resume {session.session_id}"
+    if as_json:
+        return await _went_back(invocation, session, key, first)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        return await converse(invocation, key, first=first)
+    return await answer_lines(invocation, key, first=first)
+
+
+async def _went_back(invocation: Invocation, session: StoredSession, key: str, first: str) -> int:
+    reply, error, session_id = "", "", session.session_id
+    if first:
+        async with await Agent.open(environment=invocation.environment, watch=False) as agent:
+            ending = (await run_quiet_turn(agent, owner_says(first, key), None)).ending
+        if isinstance(ending, ReplyReady):
+            reply, session_id, key = ending.reply.text, ending.reply.session_id, ending.reply.session_key
+        elif isinstance(ending, TurnFailed):
+            error = str(ending.error)
+    is_back = not error and session_id == session.session_id
+    value = {
+        "key": key,
+        "sessionId": session_id,
+        "resumed": is_back,
+        "reply": reply or None,
+        "error": error or None,
+    }
+    sys.stdout.write(json_text(value) + "\n")
+    return 0 if is_back else 1

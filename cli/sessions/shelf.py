@@ -1,0 +1,134 @@
+"""What `nacre sessions` does with stored sessions, without opening an agent. Edge: files, locks, memory."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.runtime.contracts.clock import owner_zone, system_clock
+from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.recall.open_memory import open_memory
+from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.open_index import open_index
+from nacre.sessions.contracts.errors import SessionNotFound, SessionWriteFailed
+from nacre.sessions.disk.durable import write_new
+from nacre.sessions.journal.reading import StoredTranscript, read_transcript, transcript_bytes
+from nacre.sessions.upkeep.catalogue import StoredSession, find_session, last_words, stored_sessions
+from nacre.sessions.upkeep.removal import delete_session
+from nacre.sessions.upkeep.upkeep import UpkeepReport, keep_up
+
+LANE_WAIT_SECONDS = 5.0
+"""How long a command waits for the end of another process's turn before it gives up."""
+
+
+class SessionShelf:
+    """The stored sessions of the agent that a config describes."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self.zone: tzinfo = owner_zone(config.settings.agent.user_timezone or None)
+        self._now = system_clock(self.zone)
+        self.index = open_index(config, self._now)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences about what was set aside or rebuilt."""
+        return self.index.notices
+
+    @property
+    def main_key(self) -> str:
+        """What the owner calls the main session."""
+        return self._config.settings.session.main_key
+
+    def now(self) -> datetime:
+        """The present moment in the owner's zone."""
+        return self._now()
+
+    async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
+        """The sessions, the latest active first. Raises `SessionError`."""
+        return await stored_sessions(self.index, with_earlier=with_earlier)
+
+    async def find(self, name: str) -> StoredSession:
+        """The session of a key, an id or the beginning of one.
+
+        Raises:
+            SessionNotFound: there is none, or there are several.
+        """
+        sessions = await self.sessions(with_earlier=True)
+        return find_session(sessions, name, agent_id=AGENT_ID, main_key=self.main_key)
+
+    async def read(self, session: StoredSession) -> StoredTranscript:
+        """A session's transcript; nothing is written.
+
+        Raises:
+            SessionNotFound: there is no file. SessionError: it cannot be read.
+        """
+        return await read_transcript(self._path(session), session_id=session.session_id, now=self._now)
+
+    async def raw(self, session: StoredSession) -> bytes:
+        """The same as the file has it, also of a newer format. Raises as `read`."""
+        return await transcript_bytes(self._path(session), session_id=session.session_id)
+
+    def _path(self, session: StoredSession) -> Path:
+        if session.path is None:
+            raise SessionNotFound(
+                f"The session {session.session_id!r} names a file outside of {self.index.directory}."
+            )
+        return session.path
+
+    def last_words(self, session: StoredSession) -> str:
+        """What a person said last in a session, as far as the end of its file tells."""
+        return last_words(session.path) if session.path is not None else ""
+
+    async def delete(self, session: StoredSession) -> Path | None:
+        """Deletes a session while nobody is in a turn of it; returns where its transcript is now.
+
+        Raises:
+            SessionInUse: another process is in a turn of it. SessionWriteFailed: the system refused.
+        """
+        lanes = Lanes(
+            self._config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS
+        )
+        async with lanes.enter(session.key, on_wait=lambda _: None):
+            return await delete_session(self.index, session, now=self._now)
+
+    async def keep_up(self, *, dry_run: bool) -> UpkeepReport:
+        """Keeps the sessions within the owner's limits. Raises `SessionWriteFailed`."""
+        settings = self._config.settings.session
+        return await keep_up(
+            self.index,
+            settings.maintenance.limits(),
+            now=self._now,
+            main_key=settings.main_key,
+            dry_run=dry_run,
+        )
+
+    async def forget_in_memory(self) -> str:
+        """Takes what is no transcript any more out of memory search; a sentence when that failed."""
+        if "sessions" not in self._config.settings.agent.memory_search.sources:
+            return ""
+        try:
+            memory = await open_memory(self._config, self._now)
+            if memory is None:
+                return ""
+            try:
+                problem = (await memory.sync(reason="delete")).problem
+            finally:
+                await memory.close()
+        except MemoryIndexError as error:
+            problem = str(error)
+        return f"Memory search may still find it: {problem}" if problem else ""
+
+    def write_new(self, path: Path, data: bytes) -> None:
+        """Writes a file that is not there yet, for its owner alone. Raises `SessionWriteFailed`."""
+        try:
+            write_new(path, data)
+        except SessionWriteFailed as error:
+            if isinstance(error.__cause__, FileExistsError):
+                raise SessionWriteFailed(
+                    f"{path} is there already and was not overwritten. Name a file that is not there yet.",
+                    path=path,
+                ) from error
+            raise

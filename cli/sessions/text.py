@@ -1,0 +1,274 @@
+"""What `nacre sessions …` prints, for people and for scripts. Pure.
+
+The JSON has OpenClaw's names for what stands in `sessions.json`, with what Nacre adds beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+
+from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
+from nacre.runtime.commands.status import short_count
+from nacre.sessions.contracts.keys import key_kind
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
+)
+from nacre.sessions.entries.entries import BranchSummaryEntry, CompactionEntry, Entry, MessageEntry
+from nacre.sessions.index.record import record_to_json
+from nacre.sessions.journal.reading import StoredTranscript
+from nacre.sessions.upkeep.catalogue import StoredSession
+from nacre.sessions.upkeep.upkeep import UpkeepReport
+
+SHORT_ID_CHARS = 8
+
+_KEY_CELLS = 36
+_WORDS_CELLS = 44
+_LINE_CELLS = 100
+
+
+def list_lines(
+    sessions: Sequence[StoredSession], words: Mapping[str, str], *, now: datetime, main_key: str
+) -> list[str]:
+    """A table with a heading; says when there is nothing to list. `words` are the last ones, by id."""
+    if not sessions:
+        return ["There are no sessions yet. `nacre chat` begins one."]
+    rows = [("SESSION", "ID", "ACTIVE", "CONTEXT", "LAST SAID")]
+    for session in sessions:
+        rows.append(
+            (
+                cut_to_cells(_name(session, main_key), _KEY_CELLS),
+                one_line(session.session_id[:SHORT_ID_CHARS]),
+                age(session.active_at_ms, now),
+                _context(session),
+                cut_to_cells(one_line(words.get(session.session_id, "")), _WORDS_CELLS),
+            )
+        )
+    widths = [max(cell_width(row[column]) for row in rows) for column in range(4)]
+    return [
+        "  ".join(
+            [
+                *(
+                    f"{cell}{' ' * (width - cell_width(cell))}"
+                    for cell, width in zip(row, widths, strict=False)
+                ),
+                row[4],
+            ]
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def list_json(sessions: Sequence[StoredSession], index_file: Path, *, main_key: str) -> dict[str, Any]:
+    """The sessions for scripts."""
+    return {
+        "path": str(index_file),
+        "count": len(sessions),
+        "sessions": [session_json(session, main_key=main_key) for session in sessions],
+    }
+
+
+def session_json(session: StoredSession, *, main_key: str) -> dict[str, Any]:
+    """One session for scripts: its line in the index, and what it is."""
+    return {
+        "key": session.key,
+        "kind": key_kind(session.key, main_key=main_key),
+        "current": session.is_current,
+        "transcript": str(session.path) if session.path is not None else None,
+        "sizeBytes": session.size_bytes,
+        **record_to_json(session.record),
+    }
+
+
+def show_lines(
+    session: StoredSession,
+    transcript: StoredTranscript,
+    *,
+    last: int,
+    now: datetime,
+    main_key: str,
+    short: Callable[[Path], str],
+) -> list[str]:
+    """`Label: value` lines, what is unknown left out, and the last messages of the present branch."""
+    record, zone = session.record, now.tzinfo or UTC
+    spoken = _messages(transcript.branch)
+    elsewhere = len(_messages(transcript.entries)) - len(spoken)
+    compactions = sum(isinstance(entry, CompactionEntry) for entry in transcript.branch)
+    history = _counted(len(spoken), "message")
+    history += f", {elsewhere} more on branches that were left" if elsewhere else ""
+    history += f" · {_counted(compactions, 'compaction')}" if compactions else ""
+    earlier = ", ".join(name[:SHORT_ID_CHARS] for name in record.previous_session_ids)
+    pairs = [
+        ("Session", session.session_id),
+        ("Key", session.key if session.is_current else f"{session.key} (ended; this is an earlier session)"),
+        ("Kind", key_kind(session.key, main_key=main_key)),
+        ("Name", record.label or record.display_name or ""),
+        ("Replies go to", " ".join(filter(None, (record.last_channel, record.last_to)))),
+        ("Begun", _moment(record.session_started_at_ms, zone)),
+        ("Active", f"{_moment(session.active_at_ms, zone)} ({age(session.active_at_ms, now)})"),
+        ("Model", "/".join(filter(None, (record.model_provider, record.model)))),
+        ("Context", _context(session)),
+        ("History", history),
+        ("Earlier", earlier),
+        ("File", f"{short(session.path)} ({session.size_bytes} bytes)" if session.path else ""),
+    ]
+    lines = [f"{label + ':':<15}{one_line(value)}" for label, value in pairs if value]
+    shown = [line for entry in _last(transcript.branch, last) for line in _entry_lines(entry, zone)]
+    return lines + (["", *shown] if shown else [])
+
+
+def show_json(
+    session: StoredSession, transcript: StoredTranscript, *, last: int, main_key: str
+) -> dict[str, Any]:
+    """A session and its last messages for scripts; messages are as the transcript has them."""
+    return {
+        **session_json(session, main_key=main_key),
+        "messageCount": len(_messages(transcript.branch)),
+        "messages": [
+            {"entryId": entry.id, "timestamp": entry.timestamp, **entry.message.to_json()}
+            for entry in _last(transcript.branch, last)
+            if isinstance(entry, MessageEntry)
+        ],
+    }
+
+
+def deleted_line(session: StoredSession, aside: Path | None, short: Callable[[Path], str]) -> str:
+    """What became of a deleted session, and how to get it back."""
+    deleted = f"Deleted session {session.session_id} of {session.key}."
+    if aside is None:
+        return f"{deleted} It had no transcript."
+    return (
+        f"{deleted} Its transcript is now {short(aside)}; to undo, rename it to {session.session_id}.jsonl."
+    )
+
+
+def deleted_json(deleted: Sequence[tuple[StoredSession, Path | None]], problem: str) -> dict[str, Any]:
+    """What became of deleted sessions, for scripts."""
+    return {
+        "deleted": [
+            {
+                "key": session.key,
+                "sessionId": session.session_id,
+                "movedTo": None if aside is None else str(aside),
+            }
+            for session, aside in deleted
+        ],
+        "problem": problem or None,
+    }
+
+
+def upkeep_json(report: UpkeepReport, *, dry_run: bool) -> dict[str, Any]:
+    """What left the index and the disk, or would, for scripts."""
+    return {
+        "dryRun": dry_run,
+        "pruned": list(report.pruned_keys),
+        "movedAside": list(report.moved_aside),
+        "removed": list(report.removed),
+        "removedBytes": report.removed_bytes,
+    }
+
+
+def age(at_ms: int, now: datetime) -> str:
+    """How long ago a moment was, in words; a day when it is far away or still to come."""
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, now.tzinfo or UTC)
+    except (OverflowError, ValueError, OSError):
+        return "unknown"
+    if at_ms <= 0:
+        return "unknown"
+    past = now - moment
+    if past < timedelta(seconds=-60) or past >= timedelta(days=30):
+        return f"{moment:%Y-%m-%d}"
+    if past < timedelta(minutes=1):
+        return "just now"
+    if past < timedelta(hours=1):
+        return f"{past // timedelta(minutes=1)} min ago"
+    if past < timedelta(days=1):
+        return f"{past // timedelta(hours=1)} h ago"
+    return f"{past.days} d ago"
+
+
+def _name(session: StoredSession, main_key: str) -> str:
+    """A key without its agent, as every command takes it; `main` for the main session."""
+    key = session.key
+    parts = key.split(":", 2)
+    name = parts[2] if parts[0] == "agent" and len(parts) == 3 else key
+    name = "main" if key_kind(key, main_key=main_key) == "main" else name
+    called = session.record.label or session.record.display_name
+    shown = one_line(f"{name} ({called})" if called else name)
+    return shown if session.is_current else f"{shown}, earlier"
+
+
+def _context(session: StoredSession) -> str:
+    record = session.record
+    if session.size_bytes is None:
+        return "no transcript"
+    if record.total_tokens is None or not record.total_tokens_fresh:
+        return ""
+    window = f"/{short_count(record.context_tokens)}" if record.context_tokens else ""
+    return f"{short_count(record.total_tokens)}{window}"
+
+
+def _moment(at_ms: int | None, zone: tzinfo) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, zone):%Y-%m-%d %H:%M}" if at_ms else ""
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def _messages(entries: Sequence[Entry]) -> list[MessageEntry]:
+    return [entry for entry in entries if isinstance(entry, MessageEntry)]
+
+
+def _last(branch: Sequence[Entry], count: int) -> list[Entry]:
+    """The last `count` messages, and the summaries between them."""
+    shown: list[Entry] = []
+    for entry in reversed(branch):
+        if count <= 0:
+            break
+        if isinstance(entry, MessageEntry | CompactionEntry | BranchSummaryEntry):
+            shown.append(entry)
+            count -= isinstance(entry, MessageEntry)
+    return shown[::-1]
+
+
+def _entry_lines(entry: Entry, zone: tzinfo) -> list[str]:
+    if isinstance(entry, CompactionEntry):
+        return ["--- what was said before was summarised ---"]
+    if isinstance(entry, BranchSummaryEntry):
+        return ["--- went back to here from another branch ---"]
+    return _message_lines(entry.message, zone) if isinstance(entry, MessageEntry) else []
+
+
+def _message_lines(message: Message, zone: tzinfo) -> list[str]:
+    at, text = _moment(message.timestamp_ms, zone), message_text(message).strip()
+    if isinstance(message, ToolResultMessage):
+        failed = " failed" if message.is_error else ""
+        return [_detail(f"{message.tool_name}{failed}: {text}")]
+    images = sum(isinstance(block, Image) for block in message.content)
+    text += f"\n[{_counted(images, 'image')}]" if images else ""
+    who = "User" if isinstance(message, UserMessage) else "Assistant"
+    lines = [f"[{at}] {who}: {text}"] if text else []
+    if isinstance(message, AssistantMessage):
+        for call in message.tool_calls:
+            arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
+            lines.append(_detail(f"→ {call.name} {arguments}"))
+        if message.error_message:
+            lines.append(_detail(f"broke off: {message.error_message}"))
+    return lines
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def _detail(text: str) -> str:
+    return f"  {cut_to_cells(one_line(text), _LINE_CELLS)}"

@@ -1,0 +1,33 @@
+"""The command `nacre chat`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from nacre.cli.invocation import begin, shared_options
+
+
+@click.command("chat")
+@click.option(
+    "--session", "session_key", metavar="KEY", default="", help="Session to talk in; main unless given."
+)
+@shared_options
+@click.pass_context
+def command(context: click.Context, session_key: str) -> int:
+    """Talk to the assistant in this terminal (the default).
+
+    Enter sends, Alt-Enter starts a new line, Ctrl-C stops an answer, Ctrl-D leaves. Without a
+    terminal, each line of standard input is a message and replies go to standard output.
+    """
+    from nacre.cli.signals import run_until_signal
+
+    invocation = begin(context)
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from nacre.cli.talk.conversation import converse
+
+        return run_until_signal(converse(invocation, session_key), interruptible=False)
+    from nacre.cli.talk.piped_chat import answer_lines
+
+    return run_until_signal(answer_lines(invocation, session_key))

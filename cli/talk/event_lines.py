@@ -1,0 +1,88 @@
+"""What the owner sees of an event: one line and its tone. Pure; the answer's own text is not here."""
+
+from __future__ import annotations
+
+from nacre.cli.screen.plain import cut_to_cells, one_line
+from nacre.cli.screen.screen import Tone
+from nacre.runtime.commands.status import short_count
+from nacre.runtime.contracts.errors import TurnCancelled
+from nacre.runtime.contracts.events import (
+    AnswerDiscarded,
+    CompactionEnded,
+    Event,
+    FallbackAnswered,
+    FlushEnded,
+    ModelRetried,
+    SessionReset,
+    Silence,
+    ToolEnded,
+    ToolStarted,
+    TurnFailed,
+    Warned,
+)
+
+Line = tuple[str, Tone]
+
+_ARGUMENT_CELLS = 40
+
+
+def event_line(event: Event) -> Line | None:
+    """The line for an event that ended something or warns of something, `None` for the others."""
+    match event:
+        case ToolEnded(is_error=True):
+            return f"· {one_line(event.tool_name)} failed: {one_line(event.summary)}", "warning"
+        case ToolEnded():
+            return f"· {one_line(event.tool_name)}: {one_line(event.summary)}", "dim"
+        case FlushEnded():
+            return _flush_line(event)
+        case CompactionEnded(reason="manual"):
+            return None  # the reply to /compact says it
+        case CompactionEnded(problem=""):
+            before, after = short_count(event.tokens_before), short_count(event.tokens_after)
+            file = one_line(event.transcript)
+            return f"· history compacted {before} → {after} tokens, every word stays in {file}", "dim"
+        case CompactionEnded():
+            return f"· history was not compacted: {one_line(event.problem)}", "warning"
+        case SessionReset(reason="daily"):
+            return "· a new day, a fresh session; /resume goes back to the one before", "dim"
+        case SessionReset():
+            return "· after a long silence, a fresh session; /resume goes back to the one before", "dim"
+        case ModelRetried():
+            seconds = f"{event.delay_seconds:.1f}".removesuffix(".0")
+            return (
+                f"· {one_line(event.problem)} Attempt {event.attempt + 1} in {seconds} s.",
+                "warning",
+            )
+        case AnswerDiscarded():
+            return f"· the answer broke off and comes anew: {one_line(event.problem)}", "warning"
+        case FallbackAnswered():
+            return f"· answered by {one_line(event.model_name)}: {one_line(event.problem)}", "warning"
+        case Warned():
+            return f"· {one_line(event.message)}", "warning"
+        case Silence():
+            return "· (nothing to say)", "dim"
+        case TurnFailed(error=TurnCancelled()):
+            return "· stopped", "warning"
+        case TurnFailed():
+            return str(event.error), "error"
+        case _:
+            return None
+
+
+def running_text(event: ToolStarted) -> str:
+    """What a running tool call is about: its name and its first text argument."""
+    for value in event.arguments.values():
+        if isinstance(value, str) and value.strip():
+            return f'{event.tool_name} "{cut_to_cells(one_line(value), _ARGUMENT_CELLS)}"'
+    return event.tool_name
+
+
+def _flush_line(event: FlushEnded) -> Line:
+    problem = one_line(event.problem)
+    if event.status == "written":
+        return f"· notes saved to {one_line(event.path)}", "dim"
+    if event.status == "nothing":
+        return "· nothing new to note down", "dim"
+    if event.status == "fallback":
+        return f"· an extract was saved to {one_line(event.path)}, without the model: {problem}", "warning"
+    return f"· notes could not be saved: {problem}", "warning"

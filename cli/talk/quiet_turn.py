@@ -1,0 +1,43 @@
+"""One turn without a live screen: the answer is handed back whole, what happened goes to one stream."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nacre.cli.screen.screen import Screen
+from nacre.cli.talk.event_lines import event_line
+from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TurnFailed
+from nacre.runtime.contracts.inbound import Inbound
+
+if TYPE_CHECKING:
+    from nacre.runtime.agent.agent import Agent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a turn ended, and what happened on the way."""
+
+    ending: ReplyReady | Silence | TurnFailed
+    events: tuple[Event, ...]
+
+
+def owner_says(text: str, session_key: str) -> Inbound:
+    """What the owner types in a terminal: a private chat, in a named session or the main one."""
+    return Inbound(
+        text=text, chat_kind="direct", channel="terminal", is_owner=True, session_key=session_key.strip()
+    )
+
+
+async def run_quiet_turn(agent: Agent, inbound: Inbound, progress: Screen | None) -> Outcome:
+    """Runs a turn; lines about tools, notes and warnings go to `progress` as they happen."""
+    events: list[Event] = []
+    async with aclosing(agent.stream(inbound)) as stream:
+        async for event in stream:
+            if progress is not None and (line := event_line(event)):
+                progress.line(*line)
+            if isinstance(event, ReplyReady | Silence | TurnFailed):
+                return Outcome(ending=event, events=tuple(events))
+            events.append(event)
+    raise AssertionError("a turn ended without ReplyReady, Silence or TurnFailed")

@@ -1,0 +1,118 @@
+"""The command `nacre send`: one turn for scripts, the reply on standard output."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import begin, shared_options
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.cli.talk.quiet_turn import Outcome
+    from nacre.runtime.contracts.errors import AgentError
+    from nacre.runtime.contracts.events import Event
+
+INDEX_SECONDS = 5.0
+"""How long the command stays after the reply, so that its notes can be found by meaning."""
+
+
+@click.command("send")
+@click.option("-m", "--message", metavar="TEXT", help="What to say; - or nothing reads standard input.")
+@click.option("--stdin", "adds_input", is_flag=True, help="Put standard input behind the text of -m.")
+@click.option(
+    "--session", "session_key", metavar="KEY", default="", help="Session to talk in; main unless given."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object with the reply and what happened."
+)
+@shared_options
+@click.pass_context
+def command(
+    context: click.Context, message: str | None, adds_input: bool, session_key: str, as_json: bool
+) -> int:
+    """Send one message and print the reply.
+
+    Only the reply goes to standard output, nothing when the assistant stays silent. Exit code 0 for
+    a reply or silence, 1 when the turn failed, 2 for wrong usage or settings.
+    """
+    text = _text(message, adds_input=adds_input)
+    if not text.strip():
+        raise click.UsageError("There is nothing to send. Give a text with -m, or pipe one in.", context)
+    from nacre.cli.signals import run_until_signal
+    from nacre.runtime.contracts.errors import AgentError, ConfigError
+
+    try:
+        return run_until_signal(_send(begin(context), text, session_key, as_json=as_json))
+    except AgentError as error:
+        if not as_json:
+            raise
+        _print_json(None, error)
+        return 2 if isinstance(error, ConfigError) else 1
+
+
+def _text(message: str | None, *, adds_input: bool) -> str:
+    if message is None and sys.stdin.isatty() and not adds_input:
+        return ""
+    if message is None or message == "-":
+        return _standard_input()
+    return f"{message}\n\n{_standard_input()}" if adds_input else message
+
+
+def _standard_input() -> str:
+    return sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
+
+
+async def _send(invocation: Invocation, text: str, session_key: str, *, as_json: bool) -> int:
+    from nacre.cli.screen.screen import screen_on
+    from nacre.cli.talk.quiet_turn import owner_says, run_quiet_turn
+    from nacre.runtime.agent.agent import Agent
+    from nacre.runtime.contracts.events import ReplyReady, TurnFailed
+
+    progress = None if as_json else screen_on(sys.stderr, invocation.environment)
+    async with await Agent.open(environment=invocation.environment, watch=False) as agent:
+        for notice in agent.notices:
+            if progress is not None:
+                progress.line(notice, "warning")
+        outcome = await run_quiet_turn(agent, owner_says(text, session_key), progress)
+        if as_json:
+            _print_json(outcome, None)
+        elif isinstance(outcome.ending, ReplyReady):
+            screen_on(sys.stdout, invocation.environment).line(outcome.ending.reply.text.strip())
+        sys.stdout.flush()
+        await agent.index_notes(wait_seconds=INDEX_SECONDS)
+    return 1 if isinstance(outcome.ending, TurnFailed) else 0
+
+
+def _print_json(outcome: Outcome | None, error: AgentError | None) -> None:
+    from nacre.cli.screen.json_text import json_text
+    from nacre.runtime.contracts.events import ReplyReady, Silence, TextStreamed, TurnFailed
+
+    value: dict[str, Any] = {"reply": None, "sessionKey": None, "sessionId": None, "events": []}
+    if outcome is not None:
+        # The streamed pieces of the answer are left out: the reply has them all.
+        value["events"] = [_event(event) for event in outcome.events if not isinstance(event, TextStreamed)]
+        if isinstance(outcome.ending, ReplyReady):
+            reply = outcome.ending.reply
+            value |= {"reply": reply.text, "sessionKey": reply.session_key, "sessionId": reply.session_id}
+        elif isinstance(outcome.ending, Silence):
+            value |= {"sessionKey": outcome.ending.session_key, "sessionId": outcome.ending.session_id}
+        elif isinstance(outcome.ending, TurnFailed):
+            error = outcome.ending.error
+    if error is not None:
+        value["error"] = {"type": type(error).__name__, "message": str(error)}
+    sys.stdout.write(json_text(value) + "\n")
+
+
+def _event(event: Event) -> dict[str, Any]:
+    name = type(event).__name__
+    values = {_camel(field.name): getattr(event, field.name) for field in fields(event)}
+    return {"type": name[0].lower() + name[1:], **values}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

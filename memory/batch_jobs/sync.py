@@ -1,0 +1,253 @@
+"""Vectors by batch jobs: what many chunks still lack is handed in at once, over all files.
+
+Every job is kept in the index before it is waited for, with the hashes of its texts, so that a killed process
+pays for nothing twice: the next pass asks after the job and stores what it made. A provider whose jobs fail
+twice in a row gets ordinary requests for the rest of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nacre.memory.batch_jobs.jobs import (
+    EmbeddingJobs,
+    JobState,
+    JobsUnavailable,
+    KeptJob,
+    ResultsGone,
+    jobs_row,
+    kept_jobs,
+)
+from nacre.memory.contracts.embedder import EmbeddingFailed, VectorsDiffer
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.store import Store, Vector
+
+log = logging.getLogger(__name__)
+
+MIN_TEXTS = 50
+"""Fewer are asked for at once: nobody wants to wait minutes for the notes of a day."""
+
+MAX_FAILURES = 2
+_STORED_AT_ONCE = 500
+_POLL_FAILURES = 3
+
+LAST_WAIT_SECONDS = 5.0
+"""How long a pass that is stopped waits for the name of a job that is being handed in."""
+
+
+@dataclass
+class JobTally:
+    """How jobs went in this process; `problem` is the last failure, as a sentence."""
+
+    failures: int = 0
+    problem: str = ""
+
+    @property
+    def off(self) -> bool:
+        """Whether jobs are not tried any more."""
+        return self.failures >= MAX_FAILURES
+
+    def failed(self, problem: str, *, times: int = 1) -> None:
+        """One job that made nothing."""
+        self.failures += times
+        end = " Ordinary requests are used instead until the next start." if self.off else ""
+        self.problem = f"{problem}{end}"
+        log.warning("A batch job failed: %s", self.problem)
+
+    def unreachable(self, problem: str) -> None:
+        """A job that may have made something, which cannot be known now."""
+        self.problem = problem
+        log.warning("%s", problem)
+
+
+class JobPass:
+    """The jobs of one pass over the chunks without vectors.
+
+    `advance(done, total)` counts texts of the jobs that are waited for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: EmbeddingJobs,
+        embedder_key: str,
+        tally: JobTally,
+        *,
+        now_seconds: int,
+        advance: Callable[[int, int], None],
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._key = embedder_key
+        self._tally = tally
+        self._now_seconds = now_seconds
+        self._advance = advance
+        self._completed: dict[str, int] = {}
+        self._total = 0
+        self._row = asyncio.Lock()
+        self.stored = 0
+        """How many vectors came from jobs."""
+
+    async def run(
+        self, missing: Callable[[Set[bytes], int], Awaitable[Mapping[bytes, str]]]
+    ) -> frozenset[bytes]:
+        """Fetches what earlier jobs made, and has new ones make the rest where it is much.
+
+        `missing(known, limit)` gives about `limit` texts without a vector but those that are known to be with
+        a job. Returns the hashes of texts that a job still holds at the end.
+        """
+        held = await self._resume()
+        tried = set(held)
+        limit = self._jobs.max_texts * self._jobs.rules.concurrency
+        while not self._tally.off:
+            texts = await missing(tried, limit)
+            if len(texts) < MIN_TEXTS:
+                break
+            held |= await self._hand_in(texts)
+            tried |= texts.keys()
+        return held
+
+    async def _resume(self) -> frozenset[bytes]:
+        """What jobs of earlier passes still hold. Jobs of another embedder are cancelled and forgotten."""
+        kept = kept_jobs(await self._store.meta())
+        for job in kept:
+            if job.embedder_key != self._key:
+                await self._jobs.cancel(job.name)
+                await self._forget(job)
+        return await self._finish([job for job in kept if job.embedder_key == self._key])
+
+    async def _hand_in(self, texts: Mapping[bytes, str]) -> frozenset[bytes]:
+        hashes, size = list(texts), self._jobs.max_texts
+        parts = [hashes[start : start + size] for start in range(0, len(hashes), size)]
+        gate = asyncio.Semaphore(self._jobs.rules.concurrency)
+
+        async def one(part: Sequence[bytes]) -> frozenset[bytes]:
+            async with gate:
+                job = await self._kept({text_hash.hex(): texts[text_hash] for text_hash in part})
+                return frozenset() if job is None else await self._finish([job])
+
+        return frozenset().union(*await asyncio.gather(*map(one, parts)))
+
+    async def _kept(self, texts: Mapping[str, str]) -> KeptJob | None:
+        """Hands in texts. Whoever stops the pass waits a little for the job's name, which is worth money."""
+        handing_in = asyncio.create_task(self._submitted(texts), name="memory-batch-job")
+        try:
+            return await asyncio.shield(handing_in)
+        except asyncio.CancelledError:
+            await asyncio.wait({handing_in}, timeout=LAST_WAIT_SECONDS)
+            handing_in.cancel()
+            raise
+
+    async def _submitted(self, texts: Mapping[str, str]) -> KeptJob | None:
+        if self._tally.off:
+            return None
+        try:
+            name = await self._jobs.submit(texts)
+        except JobsUnavailable as error:
+            self._tally.failed(str(error), times=MAX_FAILURES)
+            return None
+        except EmbeddingFailed as error:
+            self._tally.failed(str(error))
+            return None
+        job = KeptJob(name=name, embedder_key=self._key, hashes=frozenset(texts))
+        async with self._row:
+            await self._store.set_meta(jobs_row([*kept_jobs(await self._store.meta()), job]))
+        return job
+
+    async def _finish(self, jobs: Sequence[KeptJob]) -> frozenset[bytes]:
+        """Waits for jobs and stores their vectors; the hashes of those that run on."""
+        self._total += sum(len(job.hashes) for job in jobs)
+        ended = await asyncio.gather(*(self._ended(job) for job in jobs))
+        running = [job for job, is_ended in zip(jobs, ended, strict=True) if not is_ended]
+        return frozenset(bytes.fromhex(text_hash) for job in running for text_hash in job.hashes)
+
+    async def _ended(self, job: KeptJob) -> bool:
+        """Whether the job is over, its vectors stored and the job forgotten.
+
+        While the provider cannot be asked the job is kept, because what it makes is paid for already.
+        """
+        try:
+            state = await self._waited(job)
+            if state is None:
+                return False
+            if state.phase == "ended":
+                await self._store_results(job)
+            else:
+                self._tally.failed(state.problem)
+        except EmbeddingFailed as error:
+            self._tally.unreachable(f"{error} A later pass fetches what the job made.")
+            return False
+        await self._forget(job)
+        return True
+
+    async def _waited(self, job: KeptJob) -> JobState | None:
+        """How the job ended; `None` when it runs on and is not waited for.
+
+        Raises:
+            EmbeddingFailed: the provider could not be asked, several times in a row.
+        """
+        rules, waited_seconds, unanswered = self._jobs.rules, 0.0, 0
+        while True:
+            try:
+                state = await self._jobs.state(job.name)
+                unanswered = 0
+            except EmbeddingFailed as error:
+                unanswered += 1
+                if unanswered >= _POLL_FAILURES or not rules.wait:
+                    raise
+                log.info("a batch job could not be asked after: %s", error)
+                state = JobState(phase="running", completed=self._completed.get(job.name, 0))
+            self._completed[job.name] = len(job.hashes) if state.phase == "ended" else state.completed
+            self._advance(min(self._total, sum(self._completed.values())), self._total)
+            if state.phase != "running":
+                return state
+            if not rules.wait:
+                return None
+            if waited_seconds >= rules.timeout_seconds:
+                await self._jobs.cancel(job.name)
+                return JobState(
+                    phase="failed",
+                    problem=f"The batch job {job.name} was not done after {rules.timeout_seconds / 60:g} "
+                    "minutes and was cancelled.",
+                )
+            await self._jobs.pause()
+            # a poll of 0 ms would never come to an end
+            waited_seconds += max(rules.poll_seconds, 0.001)
+
+    async def _store_results(self, job: KeptJob) -> None:
+        """Stores vectors as they come. Texts without one are left to ordinary requests, which say why.
+
+        Raises:
+            EmbeddingFailed: the results could not be fetched now.
+        """
+        found: dict[bytes, Vector | None] = {}
+        count = 0
+        try:
+            async for text_id, vector in self._jobs.results(job.name):
+                if vector is None or text_id not in job.hashes:
+                    continue
+                found[bytes.fromhex(text_id)] = vector
+                count += 1
+                if len(found) >= _STORED_AT_ONCE:
+                    await self._store.put_vectors(self._key, found, now_seconds=self._now_seconds)
+                    found = {}
+            await self._store.put_vectors(self._key, found, now_seconds=self._now_seconds)
+        except (ResultsGone, VectorsDiffer) as error:
+            self._tally.failed(str(error))
+            return
+        finally:
+            self.stored += count
+        if count == 0:
+            self._tally.failed(f"The batch job {job.name} made no vector of {len(job.hashes)} texts.")
+        else:
+            self._tally.failures, self._tally.problem = 0, ""
+
+    async def _forget(self, job: KeptJob) -> None:
+        async with self._row:
+            others = [kept for kept in kept_jobs(await self._store.meta()) if kept.name != job.name]
+            await self._store.set_meta(jobs_row(others))

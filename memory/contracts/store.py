@@ -1,0 +1,260 @@
+"""What the engine needs from a database. The contract that every backend's test suite runs against.
+
+Nothing here is SQLite's: a chunk's id is an opaque integer, a query is the pieces that `lexical.match_query`
+found, a vector a sequence of floats. The methods of a `Store` are coroutines; a reader never waits for a
+writer. A search reads one `Snapshot`: it pays for one hand-over between threads, not for one for each list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import date
+from typing import Protocol, TypeAlias, TypeVar
+
+from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount
+
+Vector: TypeAlias = Sequence[float]
+T = TypeVar("T")
+
+Scores: TypeAlias = Mapping[int, float]
+"""How well chunks fit, by chunk id, higher is better; a list's mapping runs from the best to the worst."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileState:
+    """A file as it was when last read. `read_at_ns` tells a racy modification time from a settled one."""
+
+    source: Source
+    path: str
+    content_hash: str
+    size: int
+    mtime_ns: int
+    inode: int
+    read_at_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexedFile:
+    """A file with its chunks and, for each chunk, the texts of its lexical row."""
+
+    state: FileState
+    chunks: Sequence[Chunk]
+    fields: Sequence[tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which chunks a search may return. With a day limit, chunks without a date are out."""
+
+    sources: tuple[Source, ...]
+    after: date | None = None
+    before: date | None = None
+
+    def admits(self, chunk: Chunk) -> bool:
+        """Whether this chunk is inside; both days are inclusive."""
+        if chunk.source not in self.sources:
+            return False
+        if self.after is None and self.before is None:
+            return True
+        return (
+            chunk.date is not None
+            and (self.after is None or chunk.date >= self.after)
+            and (self.before is None or chunk.date <= self.before)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A part of a chunk that gets a vector of its own; `text_hash` stands for the text that is embedded."""
+
+    chunk_id: int
+    piece: int
+    text_hash: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreCounts:
+    """How much is stored. `vectors` belong to chunks, `cached_vectors` to text that is gone."""
+
+    sources: tuple[SourceCount, ...]
+    vectors: int
+    cached_vectors: int
+    pending_chunks: int
+    dimensions: int | None
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorEngine:
+    """What compares vectors (`sqlite-vec 0.1.9`, `numpy`); `problem` is why it is not the preferred one."""
+
+    name: str
+    problem: str = ""
+
+
+class Snapshot(Protocol):
+    """One moment of an index: whatever is written or published meanwhile, all that it reads fits together.
+
+    Valid only inside the `Store.read` that gave it.
+    """
+
+    def meta(self) -> Mapping[str, str]:
+        """The identity and state rows that `Store.set_meta` wrote."""
+
+    def chunk_count(self) -> int:
+        """How many chunks there are; quick enough for every search."""
+
+    def dimensions(self) -> int | None:
+        """How many numbers the vectors of the chunks have; `None` while there is none."""
+
+    def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
+        """−bm25 of the best chunks by words, best first."""
+
+    def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
+        """The cosine of the best chunks' best piece, best first; vectors of other lengths are passed over."""
+
+    def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
+        """The exact cosine of each chunk's best piece, in no order; chunks without a vector are left out."""
+
+    def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
+        """Where chunks stand; unknown ids are left out."""
+
+    def texts(self, chunk_ids: Sequence[int]) -> Mapping[int, str]:
+        """What chunks say; unknown ids are left out."""
+
+    def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
+        """Whole chunks by id; unknown ids are left out."""
+
+
+class Rebuild(Protocol):
+    """A second, hidden index that is filled while the first one answers."""
+
+    @property
+    def store(self) -> Store:
+        """Where to write."""
+
+    async def copy_vectors(self) -> None:
+        """Brings in every vector that the published index has, so that nothing is embedded twice."""
+
+    def alone(self) -> AbstractAsyncContextManager[None]:
+        """Inside, no other process changes the published index: time for a last look, then `publish`.
+
+        Raises:
+            IndexBusy: another process kept the index locked.
+        """
+
+    async def publish(self) -> None:
+        """Puts this index in the place of the published one, at once and for all readers."""
+
+    async def leave(self) -> None:
+        """Lets go without publishing; what was done is found again by the next `begin_rebuild`."""
+
+
+class Store(Protocol):
+    """An index of chunks. Each method is atomic; what it wrote survives a kill the moment it returned."""
+
+    async def meta(self) -> Mapping[str, str]:
+        """The identity and state rows that `set_meta` wrote."""
+
+    async def set_meta(self, values: Mapping[str, str]) -> None:
+        """Writes rows; others stay."""
+
+    async def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
+        """What is stored for one file."""
+
+    async def file_states(self, source: Source) -> Mapping[str, FileState]:
+        """Every indexed file of a source, by stored path."""
+
+    async def replace_files(self, files: Sequence[IndexedFile]) -> None:
+        """Each file's chunks take the place of what was stored for it: a file is all or nothing.
+
+        What another process stored from a later reading of the file stays.
+        """
+
+    async def tidy(self) -> None:
+        """Makes searching fast again after many changes; others can write in between."""
+
+    async def touch_files(self, states: Sequence[FileState]) -> None:
+        """New stat values for files whose content did not change."""
+
+    async def remove_files(self, source: Source, paths: Sequence[str]) -> None:
+        """Forgets files with everything that hangs on them."""
+
+    async def read(self, work: Callable[[Snapshot], T]) -> T:
+        """Runs `work` on one moment of the index. It runs on a thread of the store, so it must not wait."""
+
+    async def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
+        """The next chunks, by id, that have no vectors attached."""
+
+    async def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
+        """Attaches the vectors that are stored for these texts already; returns the hashes that are not.
+
+        Nothing is attached to an index whose identity names another embedder.
+        """
+
+    async def put_vectors(
+        self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int
+    ) -> None:
+        """Stores vectors by text hash for `attach_known`; `None` says that the provider refuses this text.
+
+        Raises:
+            VectorsDiffer: they are not as long as those stored for this embedder; none is stored.
+        """
+
+    async def detach_vectors(self) -> None:
+        """No chunk has a vector any more; the vectors stay as a cache (another embedder is in use)."""
+
+    async def evict(self, *, keep_unused: int | None) -> int:
+        """Deletes vectors that no chunk uses, least recently used first, down to `keep_unused`."""
+
+    async def refused(self, *, limit: int) -> Sequence[str]:
+        """Citations of chunks of which the embedder does not take some text, by path and line."""
+
+    async def failures(self, source: Source) -> Mapping[str, FailedFile]:
+        """Files that could not be indexed, by stored path."""
+
+    async def set_failures(
+        self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]
+    ) -> None:
+        """Records and forgets failures."""
+
+    async def begin_rebuild(self, identity: Mapping[str, str]) -> Rebuild:
+        """Opens the hidden index: an unfinished one of the same identity, or an empty one.
+
+        Raises:
+            IndexBusy: another process is rebuilding.
+        """
+
+    async def has_unfinished_rebuild(self, identity: Mapping[str, str]) -> bool:
+        """Whether a rebuild of this identity was cut off; deletes what other rebuilds left behind."""
+
+    async def vector_engine(self) -> VectorEngine:
+        """What compares vectors here."""
+
+    async def check(self) -> str:
+        """Reads the whole index and says what is broken; empty when nothing is."""
+
+    async def counts(self) -> StoreCounts:
+        """How much is stored."""
+
+    async def close(self) -> None:
+        """Waits for running calls and lets go of the files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchQuery:
+    """A query, ready for `… MATCH ?`, and the pieces that later stages weigh.
+
+    `terms` are lower-case words without stop words and, for scripts without spaces, their
+    bigrams and the characters that stand alone; `phrases` what the asker put in quotes;
+    `identifiers` what looks like a name of code, a hash or an issue number, as typed; `atoms` the
+    expression's parts, of which any is enough.
+    """
+
+    expression: str
+    terms: tuple[str, ...]
+    phrases: tuple[str, ...]
+    identifiers: tuple[str, ...]
+    atoms: tuple[str, ...] = ()

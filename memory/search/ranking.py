@@ -1,0 +1,105 @@
+"""From candidates to an ordered, explained list: fusion, threshold, decay, diversity. Pure decisions.
+
+The order of these is a decision: the least score is applied before decay, so that an old exact hit can sink
+but not vanish, and neither depends on how many results were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import takewhile
+
+from nacre.memory.contracts.records import Chunk, HitExplanation
+from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
+from nacre.memory.contracts.store import Scores
+from nacre.memory.search.decay import chunk_decay
+from nacre.memory.search.diversity import mmr_order
+from nacre.memory.search.fusion import Asked, Candidates, fuse, seed_scores
+
+DIVERSE_POOL = 60
+"""How many of the best candidates diversity chooses from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """A chunk in its place, with its score and how it came about."""
+
+    chunk_id: int
+    explanation: HitExplanation
+
+
+def rank(
+    found: Candidates,
+    asked: Asked,
+    settings: HybridSettings,
+    *,
+    count: int,
+    min_score: float,
+    now: datetime,
+) -> list[Ranked]:
+    """The best `count` chunks that are good enough, with those that tie with the last, best first."""
+    fused = (seed_scores if settings.fusion == "seed" else fuse)(found, asked)
+    decays = _decays(found, settings.temporal_decay, now)
+    final = {
+        chunk_id: score * decays.get(chunk_id, 1.0) for chunk_id, score in fused.items() if score >= min_score
+    }
+    order = sorted(final, key=final.__getitem__, reverse=True)
+    last = final[order[:count][-1]] if order else 0.0
+    in_words, in_vectors = _ranks(found.words), _ranks(found.nearest)
+    return [
+        Ranked(
+            chunk_id=chunk_id,
+            explanation=HitExplanation(
+                lexical_rank=in_words.get(chunk_id),
+                lexical_score=found.words.get(chunk_id),
+                vector_rank=in_vectors.get(chunk_id),
+                cosine=found.cosines.get(chunk_id),
+                fused=fused[chunk_id],
+                decay_factor=decays.get(chunk_id, 1.0),
+                mmr_rank=None,
+                final=final[chunk_id],
+            ),
+        )
+        for chunk_id in takewhile(lambda chunk_id: final[chunk_id] >= last, order)
+    ]
+
+
+def placed(ranked: Sequence[Ranked], chunks: Mapping[int, Chunk]) -> list[Ranked]:
+    """The same in an order that does not depend on the index: of equals, by path and place in the file."""
+
+    def best_first(item: Ranked) -> tuple[float, str, int]:
+        chunk = chunks[item.chunk_id]
+        return (-item.explanation.final, chunk.path, chunk.ordinal)
+
+    return sorted(ranked, key=best_first)
+
+
+def diverse(
+    ranked: Sequence[Ranked], chunks: Mapping[int, Chunk], lambda_: float, count: int
+) -> list[Ranked]:
+    """The `count` that diversity picks first, again by score, as the published example shows them."""
+    pool = ranked[:DIVERSE_POOL]
+    texts = [chunks[item.chunk_id].text for item in pool]
+    order = mmr_order(texts, [item.explanation.final for item in pool], lambda_)
+    places = {at: place for place, at in enumerate(order[:count], start=1)}
+    return [
+        replace(item, explanation=replace(item.explanation, mmr_rank=places[at]))
+        for at, item in enumerate(pool)
+        if at in places
+    ]
+
+
+def _decays(found: Candidates, settings: TemporalDecaySettings, now: datetime) -> dict[int, float]:
+    """The factor of each chunk; empty when decay is off."""
+    if not settings.enabled:
+        return {}
+    return {
+        chunk_id: chunk_decay(place, now=now, half_life_days=settings.half_life_days)
+        for chunk_id, place in found.places.items()
+    }
+
+
+def _ranks(scores: Scores) -> dict[int, int]:
+    return {chunk_id: place for place, chunk_id in enumerate(scores, start=1)}

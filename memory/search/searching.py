@@ -1,0 +1,206 @@
+"""From a query to hits: candidates out of one moment of the index, ranked, cut to snippets. Reads only.
+
+Nothing here waits for a sync. Without a vector the words answer, with a sentence in `degraded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+
+from nacre.memory.contracts.records import Chunk, SearchHit, SearchMode, citation
+from nacre.memory.contracts.settings import QuerySettings
+from nacre.memory.contracts.store import MatchQuery, Scope, Snapshot, Vector
+from nacre.memory.files.discovery import ROOT_FILES
+from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
+from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, diverse, placed, rank
+from nacre.memory.text.evidence import Finder, TextEvidence, rarity
+from nacre.memory.text.lexical import match_query
+from nacre.memory.text.query_dates import named_days
+from nacre.memory.text.snippet import cut_snippet
+from nacre.memory.vectors.cosine_scale import stored_scale
+from nacre.memory.vectors.identity import embedder_change, stored_identity
+from nacre.memory.vectors.query_vectors import QueryVectors
+
+MAX_QUERY_CHARS = 2_000
+POOL = 60
+"""Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
+
+_WEIGHING_POOL = 11
+"""How many of the best texts by words say which words are rare, for the snippets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedderInUse:
+    """What embeds questions, and the marks of an index whose vectors can be compared with theirs."""
+
+    vectors: QueryVectors
+    identity: Mapping[str, str]
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a search asks, with every default filled in. Without an `embedder` words alone are searched."""
+
+    text: str
+    max_results: int
+    min_score: float
+    scope: Scope
+    explain: bool
+    settings: QuerySettings
+    embedder: EmbedderInUse | None
+    now: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Hits, best first, and which lists took part."""
+
+    hits: tuple[SearchHit, ...]
+    mode: SearchMode
+    degraded: str = ""
+
+
+Reading = Callable[[Callable[[Snapshot], Answer]], Awaitable[Answer]]
+"""`Store.read`, of the store that is in use."""
+
+
+async def search(read: Reading, question: Question) -> Answer:
+    """Embeds the question if it can, then searches the index in one go.
+
+    Raises:
+        IndexUnusable, IndexClosed: the store cannot be read.
+    """
+    text = " ".join(question.text.split())[:MAX_QUERY_CHARS]
+    if not text or not question.scope.sources:
+        return Answer(hits=(), mode="none")
+    embedder = question.embedder
+    vector = await embedder.vectors.vector(text) if embedder is not None else None
+    return await read(lambda snapshot: _answer(snapshot, question, text, vector))
+
+
+def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | None) -> Answer:
+    hybrid, embedder = question.settings.hybrid, question.embedder
+    days = named_days(text, question.now.date())
+    query = match_query(text, days)
+    meta = snapshot.meta()
+    degraded = _degraded(embedder, meta, vector, snapshot.dimensions())
+    if degraded:
+        vector = None
+    finder = Finder(query) if query is not None else None
+    found = _candidates(snapshot, question, query, finder, vector)
+    if days or hybrid.temporal_decay.enabled:
+        found = replace(found, places=snapshot.places(list(found.ids)))
+    asked = Asked(
+        term_count=len(finder.terms) if finder is not None else None,
+        days=days,
+        chunk_count=snapshot.chunk_count(),
+        legible=embedder.vectors.legible(text) if embedder is not None else 1.0,
+        scale=stored_scale(meta, embedder.key if embedder is not None else ""),
+        vector_weight=hybrid.vector_weight,
+        text_weight=hybrid.text_weight,
+    )
+    mmr, wanted = hybrid.mmr, question.max_results
+    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted
+    ranked = rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now)
+    chunks = snapshot.chunks([item.chunk_id for item in ranked])
+    ranked = placed(ranked, chunks)
+    if mmr.enabled:
+        ranked = diverse(ranked, chunks, mmr.lambda_, wanted)
+    return Answer(
+        hits=tuple(_hits(question, ranked[:wanted], chunks, found, finder)),
+        mode="lexical" if vector is None else "hybrid" if hybrid.enabled else "vector",
+        degraded=degraded,
+    )
+
+
+def _degraded(
+    embedder: EmbedderInUse | None, meta: Mapping[str, str], vector: Vector | None, dimensions: int | None
+) -> str:
+    """Why the vector cannot take part, as a sentence; empty when it can, or none is wanted."""
+    if embedder is None:
+        return ""
+    if change := embedder_change(stored_identity(meta), embedder.identity):
+        return f"Only words were searched, because {change} and new vectors are not made yet."
+    if vector is None:
+        return f"Only words were searched. {embedder.vectors.problem}".strip()
+    if dimensions not in (None, len(vector)):
+        return (
+            f"Only words were searched, because the embedder's vectors have {len(vector)} numbers and those "
+            f"of the index {dimensions}: its model is not the same any more."
+        )
+    return ""
+
+
+def _candidates(
+    snapshot: Snapshot,
+    question: Question,
+    query: MatchQuery | None,
+    finder: Finder | None,
+    vector: Vector | None,
+) -> Candidates:
+    hybrid, scope = question.settings.hybrid, question.scope
+    literal = hybrid.fusion == "seed"
+    pool = max(POOL, question.max_results)
+    if literal:
+        pool = min(200, max(1, question.max_results * hybrid.candidate_multiplier))
+    by_words = query is not None and (vector is None or hybrid.enabled)
+    words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
+    nearest = snapshot.nearest(vector, limit=pool, scope=scope) if vector is not None else {}
+    cosines = dict(nearest)
+    if vector is not None and not literal:
+        cosines.update(snapshot.cosines(vector, [item for item in words if item not in nearest]))
+    best = list(islice(words, EVIDENCE_POOL))
+    evidence = _evidence(snapshot, finder, best) if finder is not None else {}
+    return Candidates(words=words, nearest=nearest, cosines=cosines, evidence=evidence)
+
+
+def _evidence(snapshot: Snapshot, finder: Finder, best: Sequence[int]) -> dict[int, TextEvidence]:
+    """What the texts have of the query; among a few chunks, where bm25 tells nothing, their names too."""
+    if snapshot.chunk_count() >= FEW_CHUNKS:
+        texts = snapshot.texts(best)
+        return {item: finder.look(texts[item]) for item in best}
+    chunks = snapshot.chunks(best)
+    found = {item: finder.look(chunks[item].text) for item in best}
+    return {
+        item: replace(evidence, terms=evidence.terms | finder.look(_names(chunks[item])).terms)
+        for item, evidence in found.items()
+    }
+
+
+def _names(chunk: Chunk) -> str:
+    """File name and headings. `MEMORY.md` is called so whatever it is about."""
+    name = "" if chunk.path in ROOT_FILES else chunk.path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    return " ".join((name, *chunk.heading_path))
+
+
+def _hits(
+    question: Question,
+    ranked: Sequence[Ranked],
+    chunks: Mapping[int, Chunk],
+    found: Candidates,
+    finder: Finder | None,
+) -> list[SearchHit]:
+    looked_at = list(islice(found.evidence.values(), _WEIGHING_POOL))
+    weights = rarity(looked_at, len(finder.terms)) if finder is not None else ()
+    return [
+        _hit(chunk, item, cut_snippet(chunk.text, finder, weights), explain=question.explain)
+        for item in ranked
+        for chunk in [chunks[item.chunk_id]]
+    ]
+
+
+def _hit(chunk: Chunk, item: Ranked, snippet: str, *, explain: bool) -> SearchHit:
+    return SearchHit(
+        path=chunk.path,
+        start_line=chunk.start_line,
+        end_line=chunk.end_line,
+        score=item.explanation.final,
+        snippet=snippet,
+        source=chunk.source,
+        citation=citation(chunk.path, chunk.start_line, chunk.end_line),
+        explain=item.explanation if explain else None,
+    )

@@ -1,0 +1,190 @@
+"""The only file that imports apsw: connections, transactions, and the threads that own them.
+
+A connection lives and dies on one thread. Nothing here knows a table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+import apsw
+
+from nacre.memory.contracts.errors import IndexBusy, IndexClosed, IndexDamaged, IndexUnusable
+
+BUSY_TIMEOUT_MS = 10_000
+MMAP_BYTES = 1 << 30
+CACHE_KIB = 16_384
+PAGE_BYTES = 16_384
+"""With rows of one or two kilobytes, smaller pages would leave a quarter of the file empty."""
+
+Connection = apsw.Connection
+SqliteError = apsw.Error
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def open_connection(
+    path: Path, *, read_only: bool = False, inspect: Callable[[Connection], object] | None = None
+) -> Connection:
+    """Opens an index file in write-ahead mode, creating it unless `read_only`.
+
+    `inspect` is called before anything is changed in the file, and may raise to leave it alone.
+
+    Raises:
+        IndexUnusable: the file is not a database, is damaged at its head, or cannot be opened.
+    """
+    flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    connection = None
+    try:
+        connection = apsw.Connection(str(path), flags=flags)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        if not read_only:
+            if inspect is not None:
+                inspect(connection)
+            if not connection.pragma("page_count"):
+                # Both count only for an empty file, and must come before write-ahead mode. In a full one the
+                # second would still write, and every process would think that something changed.
+                connection.pragma("page_size", PAGE_BYTES)
+                connection.pragma("auto_vacuum", "incremental")
+            connection.pragma("journal_mode", "wal")
+        # No commit waits for the disk: a power cut may undo the last ones, but never damages the file, and
+        # what they held is still in the notes.
+        connection.pragma("synchronous", "normal")
+        connection.pragma("temp_store", "memory")
+        connection.pragma("cache_size", -CACHE_KIB)
+        connection.pragma("mmap_size", MMAP_BYTES)
+        connection.pragma("user_version")
+    except apsw.Error as error:
+        raise _translated(error, path, connection) from error
+    return connection
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """One write transaction: whole or not at all. It takes the write lock at once, so it cannot deadlock."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+@contextmanager
+def one_moment(connection: Connection) -> Iterator[None]:
+    """A read transaction: every SELECT inside sees the index as it was at the first of them."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        # SQLite itself ends the transaction after some failures.
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def quick_check(connection: Connection) -> str:
+    """Empty when the database is sound, otherwise SQLite's own words about the damage."""
+    try:
+        answer = connection.execute("PRAGMA quick_check(3)").fetchall()
+    except apsw.Error as error:
+        return str(error)
+    return "" if answer == [("ok",)] else "; ".join(str(row[0]) for row in answer)
+
+
+def give_back_space(connection: Connection) -> None:
+    """Shortens the file by its free pages."""
+    connection.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def copy_database(source: Connection, target: Connection) -> None:
+    """Replaces the content of `target` by that of `source` in one transaction; readers keep the old content
+    until it is whole, and a kill in the middle leaves the old content.
+    """
+    with target.backup("main", source, "main") as backup:
+        while not backup.done:
+            backup.step(-1)
+
+
+class ConnectionThread:
+    """A thread with its own connection. Calls run there one after the other, in the order they came."""
+
+    def __init__(self, name: str, connect: Callable[[], Connection]) -> None:
+        self._name = name
+        self._connect = connect
+        self._connection: Connection | None = None
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._closed = False
+
+    async def run(
+        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Runs `work(connection, …)` on the thread.
+
+        Raises:
+            IndexClosed: after `close()`.
+            IndexBusy: another process held the write lock for longer than the busy timeout.
+            IndexUnusable: the file is damaged, full or read-only.
+        """
+        if self._closed:
+            raise IndexClosed(f"The memory index is closed ({self._name}).")
+
+        def call() -> T:
+            try:
+                if self._connection is None:
+                    self._connection = self._connect()
+                return work(self._connection, *args, **kwargs)
+            except apsw.Error as error:
+                path = Path(self._connection.filename) if self._connection else None
+                raise _translated(error, path, self._connection) from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    async def close(self) -> None:
+        """Waits for the calls that were made, then closes the connection and ends the thread."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._drop)
+        self._executor.shutdown(wait=False)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _translated(
+    error: apsw.Error, path: Path | None, connection: Connection | None
+) -> IndexBusy | IndexUnusable:
+    where = f"The memory index {path}" if path else "The memory index"
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return IndexBusy(f"{where} is held by another process ({error}). Try again in a moment.")
+    if isinstance(error, apsw.FullError) or _has_no_room(error, connection):
+        return IndexUnusable(
+            f"{where} cannot grow: the disk is full, or a limit on files or on your part of the disk is "
+            f"reached ({error}). The notes are untouched; make room and run it again."
+        )
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
+        return IndexUnusable(
+            f"{where} cannot be written or opened ({error}). Check the folder's permissions."
+        )
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return IndexDamaged(f"{where} is damaged ({error}).")
+    return IndexUnusable(f"{where} cannot be used: {error}.")
+
+
+def _has_no_room(error: apsw.Error, connection: Connection | None) -> bool:
+    # SQLite tells a full disk from other failures, but not a quota or a limit on the size of files.
+    return (
+        isinstance(error, apsw.IOError)
+        and connection is not None
+        and connection.system_errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    )

@@ -1,0 +1,234 @@
+"""Nearest chunks by vector: a coarse pass over sign codes, then exact cosines.
+
+`VectorReader` lives on one reader thread. Its first question is answered where the vectors are stored,
+because most commands ask just one. From the second on it holds the codes in memory, and the vectors as well
+while there are few; it follows what others write by the rows' rising ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, cast
+
+from nacre.memory.contracts.store import Scope, Vector
+from nacre.memory.stores.sqlite.connection import Connection
+from nacre.memory.stores.sqlite.reads import Narrowed, narrowed
+from nacre.memory.vectors.vector_math import (
+    VectorTable,
+    code_of,
+    is_zero,
+    question_blob,
+    question_code,
+    to_blob,
+)
+
+if TYPE_CHECKING:
+    from nacre.memory.vectors.vector_math import Mask, Places
+
+RESIDENT_BYTES = 64 << 20
+"""The memory that vectors may take beside their codes: 43,000 of 384 numbers each, or 10,000 of 1,536."""
+
+EXACT_UP_TO = 1_500
+"""With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
+
+_LOAD_ROWS = 2_048
+_REMEMBERED_SCOPES = 16
+
+
+class VectorReader:
+    """Nearest chunks, over one reader connection. Not to be shared between threads.
+
+    `prepare` gives the connection the function `vec_distance_cosine`; it is called before the first question.
+    """
+
+    def __init__(
+        self,
+        prepare: Callable[[Connection], object],
+        *,
+        resident_bytes: int = RESIDENT_BYTES,
+        exact_up_to: int = EXACT_UP_TO,
+    ) -> None:
+        self._prepare: Callable[[Connection], object] | None = prepare
+        self._resident_bytes = resident_bytes
+        self._exact_up_to = exact_up_to
+        self._table = VectorTable(0, most_bytes=0)
+        self._seen = self._gone = self._last_row = 0
+        self._data_version = -1
+        self._masks: OrderedDict[Narrowed, Mask] = OrderedDict()
+        self._questions = 0
+
+    def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
+        """The chunks whose best piece has the highest cosine, best first."""
+        self._questions += 1
+        in_place = self._answers_in_place(connection)
+        blob = question_blob(vector) if in_place else to_blob(vector)
+        if is_zero(blob):
+            return {}
+        inside = narrowed(connection, scope)
+        wanted = candidates_for(len(vector), limit)
+        if in_place:
+            if _row_count(connection) <= self._exact_up_to:
+                wanted = self._exact_up_to
+            rows = _stored_coarse(connection, question_code(blob), wanted, inside)
+            return _best_pieces(_scored_in_place(connection, blob, "id", rows), limit)
+        self._follow(connection, len(vector))
+        outside = self._outside(connection, inside) if inside else None
+        if len(self._table) <= self._exact_up_to:
+            wanted = self._exact_up_to
+        places = self._table.coarse(code_of(blob), wanted, outside=outside)
+        return _best_pieces(self._scored(connection, blob, places), limit)
+
+    def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
+        """The exact cosine of each chunk's best piece."""
+        in_place = self._answers_in_place(connection)
+        blob = question_blob(vector) if in_place else to_blob(vector)
+        if is_zero(blob):
+            return {}
+        if in_place:
+            return _best_pieces(_scored_in_place(connection, blob, "chunk_id", chunk_ids), None)
+        self._follow(connection, len(vector))
+        return _best_pieces(self._scored(connection, blob, self._table.places_of(chunk_ids)), None)
+
+    def _scored(self, connection: Connection, blob: bytes, places: Places) -> Iterable[tuple[int, float]]:
+        """(chunk id, exact cosine) of the vectors at these places of the table, highest first."""
+        if self._table.whole:
+            return self._still_there(connection, self._table.cosines(blob, places))
+        keys = self._table.keys(places)
+        stored = _stored_cosines(connection, blob, [vector_id for _, _, vector_id in keys])
+        scored = [
+            (row_id, chunk_id, stored[vector_id])
+            for row_id, chunk_id, vector_id in keys
+            if vector_id in stored
+        ]
+        return self._still_there(connection, sorted(scored, key=itemgetter(2), reverse=True))
+
+    def _outside(self, connection: Connection, inside: Narrowed) -> Mask:
+        """Which places of the table are outside; remembered, since a scope is often asked for again."""
+        if inside not in self._masks:
+            rows = connection.execute(inside.members, inside.arguments)
+            self._masks[inside] = self._table.all_but([chunk_id for (chunk_id,) in rows])
+            if len(self._masks) > _REMEMBERED_SCOPES:
+                self._masks.popitem(last=False)
+        return self._masks[inside]
+
+    def _answers_in_place(self, connection: Connection) -> bool:
+        """Whether reading everything into memory would take longer than it can save."""
+        if self._prepare is not None:
+            self._prepare(connection)
+            self._prepare = None
+        # numpy, when it stands in for sqlite-vec, compares no codes
+        return self._questions <= 1 and bool(
+            connection.execute(
+                "SELECT count(*) FROM pragma_function_list WHERE name = 'vec_distance_hamming'"
+            ).get
+        )
+
+    def _still_there(
+        self, connection: Connection, scored: Sequence[tuple[int, int, float]]
+    ) -> Iterable[tuple[int, float]]:
+        """(chunk id, cosine) of the rows that nobody has deleted since they were read into memory."""
+        if not self._gone:
+            return ((chunk_id, cosine) for _, chunk_id, cosine in scored)
+        alive = {
+            row[0]
+            for row in connection.execute(
+                "SELECT id FROM chunk_vectors WHERE id IN (SELECT value FROM json_each(?))",
+                (json.dumps([row_id for row_id, _, _ in scored]),),
+            )
+        }
+        return ((chunk_id, cosine) for row_id, chunk_id, cosine in scored if row_id in alive)
+
+    def _follow(self, connection: Connection, dimensions: int) -> None:
+        """Brings the table in line with the index: reads what was added, forgets when much was deleted."""
+        version = connection.pragma("data_version")
+        if version == self._data_version and self._table.dimensions == dimensions:
+            return
+        self._masks.clear()
+        total = _row_count(connection)
+        if self._table.dimensions == dimensions:
+            self._load(connection, total)
+        if self._table.dimensions != dimensions or self._gone > self._seen // 4:
+            fits = total * 4 * dimensions <= self._resident_bytes
+            self._table = VectorTable(dimensions, most_bytes=self._resident_bytes if fits else 0)
+            self._seen = self._last_row = 0
+            self._load(connection, total)
+        self._data_version = version
+
+    def _load(self, connection: Connection, total: int) -> None:
+        """Reads the rows that are not in the table yet; `total` is how many rows there are."""
+        embedding = "embedding" if self._table.whole else "NULL"
+        while rows := self._rows_above(connection, self._last_row, embedding):
+            self._table.add([(row[0], row[1], row[2], code, row[4]) for row in rows if (code := row[3])])
+            self._last_row = rows[-1][0]
+            self._seen += len(rows)
+        self._gone = self._seen - total
+
+    def _rows_above(
+        self, connection: Connection, row_id: int, embedding: str
+    ) -> list[tuple[int, int, int, bytes | None, bytes | None]]:
+        rows = connection.execute(
+            f"SELECT chunk_vectors.id, chunk_id, vector_id, code, {embedding} FROM chunk_vectors"
+            " LEFT JOIN vectors ON vectors.id = vector_id"
+            " WHERE chunk_vectors.id > ? ORDER BY chunk_vectors.id LIMIT ?",
+            (row_id, _LOAD_ROWS),
+        )
+        return cast("list[tuple[int, int, int, bytes | None, bytes | None]]", rows.fetchall())
+
+
+def candidates_for(dimensions: int, limit: int) -> int:
+    """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
+    return max(2 * limit, 200 if dimensions >= 1024 else 300 if dimensions >= 384 else 600)
+
+
+def _row_count(connection: Connection) -> int:
+    return cast("int", connection.execute("SELECT count(*) FROM chunk_vectors").get)
+
+
+def _stored_coarse(connection: Connection, code: bytes, count: int, inside: Narrowed | None) -> list[int]:
+    """Row ids of the `count` codes nearest to `code`, among the chunks inside a scope."""
+    rows = connection.execute(
+        "SELECT id FROM chunk_vectors WHERE length(code) = ?"
+        + (f" AND +chunk_id IN ({inside.members})" if inside else "")
+        + " ORDER BY vec_distance_hamming(vec_bit(code), vec_bit(?)) LIMIT ?",
+        (len(code), *(inside.arguments if inside else ()), code, count),
+    )
+    return [row[0] for row in rows]
+
+
+def _scored_in_place(
+    connection: Connection, blob: bytes, column: str, ids: Sequence[int]
+) -> list[tuple[int, float]]:
+    """(chunk id, cosine) of the rows with these ids in `column`, highest first."""
+    rows = connection.execute(
+        "SELECT chunk_id, vector_id FROM chunk_vectors"
+        f" WHERE {column} IN (SELECT value FROM json_each(?)) ORDER BY id",
+        (json.dumps(list(ids)),),
+    )
+    keys = cast("list[tuple[int, int]]", rows.fetchall())
+    stored = _stored_cosines(connection, blob, [vector_id for _, vector_id in keys])
+    scored = [(chunk_id, stored[vector_id]) for chunk_id, vector_id in keys if vector_id in stored]
+    return sorted(scored, key=itemgetter(1), reverse=True)
+
+
+def _stored_cosines(connection: Connection, blob: bytes, vector_ids: Sequence[int]) -> dict[int, float]:
+    """The cosines of stored vectors, by their id; those of another length are left out."""
+    rows = connection.execute(
+        "SELECT id, 1 - vec_distance_cosine(embedding, ?) FROM vectors"
+        " WHERE length(embedding) = ? AND id IN (SELECT value FROM json_each(?))",
+        (blob, len(blob), json.dumps(vector_ids)),
+    )
+    return dict(rows)
+
+
+def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict[int, float]:
+    """The first, and so the best, score of each chunk, for the first `limit` chunks."""
+    best: dict[int, float] = {}
+    for chunk_id, cosine in scored:
+        if chunk_id not in best:
+            if len(best) == limit:
+                break
+            best[chunk_id] = cosine
+    return best

@@ -1,0 +1,134 @@
+"""The index's tables, as numbered migrations. Data, and the one function that applies it.
+
+The index holds nothing that the Markdown files do not say, so a file that cannot be migrated is replaced.
+A migration is one transaction; a kill in the middle leaves the previous version whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nacre.memory.contracts.errors import IndexUnusable
+from nacre.memory.stores.sqlite.connection import Connection, transaction
+from nacre.memory.text.lexical import FTS_COLUMNS, FTS_TOKENIZE
+
+_VERSION_1 = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY,
+    source TEXT NOT NULL,
+    path TEXT NOT NULL,
+    content_hash TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    inode INTEGER NOT NULL,
+    read_at_ns INTEGER NOT NULL,
+    UNIQUE (source, path)
+) STRICT;
+
+-- AUTOINCREMENT: an id is never used twice, so whoever looked one up earlier can miss it, never mistake it.
+CREATE TABLE chunks (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    file_id INTEGER NOT NULL,
+    ordinal INTEGER NOT NULL,
+    start_line INTEGER NOT NULL,
+    end_line INTEGER NOT NULL,
+    heading_path TEXT NOT NULL,
+    day TEXT,
+    content_hash TEXT NOT NULL,
+    text TEXT NOT NULL
+) STRICT;
+CREATE INDEX chunks_file ON chunks (file_id);
+CREATE INDEX chunks_day ON chunks (day) WHERE day IS NOT NULL;
+
+CREATE VIRTUAL TABLE chunks_fts USING fts5 (
+    {", ".join(FTS_COLUMNS)}, content='', contentless_delete=1, tokenize="{FTS_TOKENIZE}"
+);
+
+-- `code` holds the signs of the vector's numbers, one bit each: what the coarse pass compares.
+CREATE TABLE chunk_vectors (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    chunk_id INTEGER NOT NULL,
+    piece INTEGER NOT NULL,
+    vector_id INTEGER NOT NULL,
+    code BLOB
+) STRICT;
+CREATE UNIQUE INDEX chunk_vectors_chunk ON chunk_vectors (chunk_id, piece);
+CREATE INDEX chunk_vectors_vector ON chunk_vectors (vector_id);
+
+-- Also the embedding cache: a row that no chunk_vectors row points to is kept in case its text comes back.
+-- `embedding` is float32, little-endian, of length one; NULL says that the provider refuses this text.
+CREATE TABLE embedders (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+
+CREATE TABLE vectors (
+    id INTEGER PRIMARY KEY,
+    embedder_id INTEGER NOT NULL,
+    text_hash BLOB NOT NULL,
+    used_at INTEGER NOT NULL,
+    embedding BLOB,
+    UNIQUE (embedder_id, text_hash)
+) STRICT;
+
+CREATE TABLE failures (
+    source TEXT NOT NULL,
+    path TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    retry_at_seconds REAL NOT NULL,
+    PRIMARY KEY (source, path)
+) STRICT, WITHOUT ROWID;
+"""
+
+# How many bytes of words a transaction gathers in memory before it writes a segment. The default of one
+# megabyte would cut each batch of a first index into several, to be merged right after.
+_VERSION_2 = "INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 16777216);"
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
+"""Migration n leads from version n to n + 1. Never change one that was released: add another."""
+
+SCHEMA_VERSION = len(MIGRATIONS)
+APPLICATION_ID = 0x4E616372
+"""`PRAGMA application_id` of an index ("Nacr"), so that another program's database is not taken for one."""
+
+
+def migrate(connection: Connection, *, between: Callable[[int], None] | None = None) -> int:
+    """Brings an index to the newest version and returns how many steps that took.
+
+    `between` is called inside each migration's transaction with the version it leads to.
+
+    Raises:
+        IndexUnusable: the file was written by a newer Nacre, or is another program's database.
+    """
+    steps = 0
+    while version_of(connection) < SCHEMA_VERSION:
+        with transaction(connection):
+            version = version_of(connection)
+            if version >= SCHEMA_VERSION:
+                break
+            connection.execute(MIGRATIONS[version])
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+            if between is not None:
+                between(version + 1)
+        steps += 1
+    if (version := version_of(connection)) > SCHEMA_VERSION:
+        raise IndexUnusable(
+            f"The index has version {version}, this Nacre knows {SCHEMA_VERSION}. "
+            "Use the newer Nacre, or delete the index: it is rebuilt from the Markdown files."
+        )
+    return steps
+
+
+def version_of(connection: Connection) -> int:
+    """The version of an index; 0 for an empty file.
+
+    Raises:
+        IndexUnusable: the file is another program's database.
+    """
+    application_id = connection.pragma("application_id")
+    version = int(connection.pragma("user_version"))
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if application_id not in (0, APPLICATION_ID) or (version == 0 and tables):
+        raise IndexUnusable("The file is a database of another program.")
+    return version

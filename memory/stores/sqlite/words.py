@@ -1,0 +1,127 @@
+"""Word search in the index, with a bound on what a frequent word may cost.
+
+BM25 over every chunk that has a common word takes longer than the rest of a search, and tells least. So when
+a query would touch too many chunks, its rarest words choose the chunks, and its common words are weighed in
+those alone. What has only common words is passed over then. Small indexes never come to that.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+
+from nacre.memory.contracts.store import MatchQuery, Scope
+from nacre.memory.stores.sqlite.connection import Connection
+from nacre.memory.stores.sqlite.reads import narrowed
+from nacre.memory.text.lexical import FTS_WEIGHTS
+
+MOST_ROWS = 1_000
+"""How many rows a query's words may choose; each is scored in about half a microsecond."""
+
+ENOUGH_ROWS = 100
+"""Below this many rows common words choose as well, whatever they cost: there would be too little to rank."""
+
+MOST_WEIGHED = 50_000
+"""How many rows the words that are weighed may have together; BM25 counts 30 in a microsecond."""
+
+_REMEMBERED_ATOMS = 20_000
+_BM25 = f"bm25(chunks_fts, {', '.join(str(weight) for weight in FTS_WEIGHTS)})"
+
+
+class WordReader:
+    """BM25 over one reader connection. Not to be shared between threads."""
+
+    def __init__(self, *, most_rows: int = MOST_ROWS) -> None:
+        self._most_rows = most_rows
+        self._data_version = -1
+        self._count = 0
+        self._counted_at = 0
+        self._rows: OrderedDict[str, int] = OrderedDict()
+
+    def count(self, connection: Connection) -> int:
+        """How many chunks there are; counted again only after somebody wrote."""
+        version = connection.pragma("data_version")
+        if version != self._data_version:
+            self._count = connection.execute("SELECT count(*) FROM chunks").get
+            self._data_version = version
+        return self._count
+
+    def lexical(
+        self, connection: Connection, query: MatchQuery, limit: int, scope: Scope
+    ) -> dict[int, float]:
+        """−bm25 of the best chunks, best first."""
+        inside = narrowed(connection, scope)
+        condition = f" AND {inside.admits('chunks_fts.rowid')}" if inside else ""
+        arguments = inside.arguments if inside else ()
+        choosing, weighed = self._split(connection, query)
+        best = _best(connection, choosing, condition, arguments, limit)
+        if weighed:
+            # What both lists have is scored by all words. What has fallen out of this one is worse than all
+            # of it, and ends below the limit with the score of its choosing words as well.
+            best.update(_best(connection, f"({choosing}) AND ({weighed})", condition, arguments, limit))
+            best = dict(sorted(best.items(), key=itemgetter(1), reverse=True)[:limit])
+        if inside and weighed and len(best) < limit:
+            # A narrow scope has few chunks with the rare words: there every word may choose. The plus keeps
+            # SQLite from asking the full-text index once for each chunk inside.
+            condition = f" AND +chunks_fts.rowid IN ({inside.members})"
+            best = _best(connection, query.expression, condition, arguments, limit)
+        return best
+
+    def _split(self, connection: Connection, query: MatchQuery) -> tuple[str, str]:
+        """The expressions of the words that choose and of those that are only weighed, which may be empty."""
+        count = self.count(connection)
+        if count <= self._most_rows or len(query.atoms) < 2:
+            return query.expression, ""
+        rows = {atom: self._rows_of(connection, atom) for atom in query.atoms}
+        choosing, weighed = split_by_rarity(rows, chunk_count=count, most_rows=self._most_rows)
+        return " OR ".join(choosing), " OR ".join(weighed)
+
+    def _rows_of(self, connection: Connection, atom: str) -> int:
+        """About how many rows have an atom: remembered until the index has changed by a tenth."""
+        if abs(self._count - self._counted_at) * 10 > self._counted_at:
+            self._rows.clear()
+            self._counted_at = self._count
+        rows = self._rows.get(atom)
+        if rows is None:
+            rows = int(
+                connection.execute("SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?", (atom,)).get
+            )
+            self._rows[atom] = rows
+            if len(self._rows) > _REMEMBERED_ATOMS:
+                self._rows.popitem(last=False)
+        return rows
+
+
+def _best(
+    connection: Connection, expression: str, condition: str, arguments: Sequence[str], limit: int
+) -> dict[int, float]:
+    # `ORDER BY rank` would have FTS5 prepare a query of its own for each search, which takes longer.
+    return dict(
+        connection.execute(
+            f"SELECT chunks_fts.rowid, -{_BM25} AS score FROM chunks_fts WHERE chunks_fts MATCH ?{condition}"
+            " ORDER BY score DESC LIMIT ?",
+            (expression, *arguments, limit),
+        )
+    )
+
+
+def split_by_rarity(
+    rows: Mapping[str, int], *, chunk_count: int, most_rows: int = MOST_ROWS
+) -> tuple[list[str], list[str]]:
+    """The atoms that choose chunks and the atoms that are weighed in those; `rows` says how many have each.
+
+    Both keep the order of `rows`. BM25 gives nothing for a word that more than half of all chunks have.
+    """
+    rarest_first = sorted(rows, key=rows.__getitem__)
+    chosen = weighed = 0
+    choosing: set[str] = set()
+    weighing: set[str] = set()
+    for atom in rarest_first:
+        if not weighing and (chosen <= ENOUGH_ROWS or chosen + rows[atom] <= most_rows):
+            choosing.add(atom)
+            chosen += rows[atom]
+        elif rows[atom] <= chunk_count / 2 and weighed + rows[atom] <= MOST_WEIGHED:
+            weighing.add(atom)
+            weighed += rows[atom]
+    return [atom for atom in rows if atom in choosing], [atom for atom in rows if atom in weighing]

@@ -1,0 +1,129 @@
+"""The lexical half of a sync: changed files into the store, vanished ones out of it. Asks no embedder.
+
+Files are read and chunked on a worker thread while the batch before them is being written. A file that cannot
+be read is recorded and retried later; it never stops the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nacre.memory.contracts.records import FailedFile
+from nacre.memory.contracts.store import FileState, Store
+from nacre.memory.files.discovery import NOTHING, Discovery, FoundFile, discover
+from nacre.memory.files.file_reader import ReadBatch, filesystem_now_ns, read_batch
+from nacre.memory.sync.plan import batches, next_failure, plan_changes
+from nacre.memory.text.chunker import ChunkSizes
+
+BATCH_BYTES = 4 << 20
+BATCH_FILES = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """What is indexed and how: the workspace, extra paths, chunk sizes, and where the index lies."""
+
+    workspace: Path
+    extra_paths: tuple[str, ...]
+    sizes: ChunkSizes
+    index_path: Path
+
+
+@dataclass
+class FileOutcome:
+    """What a pass over the files did."""
+
+    indexed_files: int = 0
+    removed_files: int = 0
+    unchanged_files: int = 0
+    indexed_chunks: int = 0
+    failed: list[FailedFile] = field(default_factory=list)
+    found: Discovery = NOTHING
+    rebuilt: str = ""
+    transcripts_unknown: bool = False
+    unread_transcripts: frozenset[str] = frozenset()
+    problem: str = ""
+
+
+async def sync_files(
+    store: Store,
+    corpus: Corpus,
+    *,
+    now_seconds: float,
+    advance: Callable[[int, int], None],
+) -> FileOutcome:
+    """Brings the store's `memory` source in line with the disk. `advance(done, total)` counts files."""
+    # In this order: a file that another process adds in between must not look deleted.
+    stored = await store.file_states("memory")
+    found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
+    failed = await store.failures("memory")
+    changes = plan_changes(found, stored, failed, now_seconds=now_seconds)
+    outcome = FileOutcome(unchanged_files=changes.unchanged, found=found)
+    outcome.failed.extend(changes.waiting)
+    if "" in found.unreadable and stored:
+        outcome.problem = (
+            f"The workspace {corpus.workspace} is empty or cannot be read; what was indexed is kept. "
+            "Check that the folder or drive is there."
+        )
+    if changes.to_remove:
+        await store.remove_files("memory", changes.to_remove)
+        outcome.removed_files = sum(path in stored for path in changes.to_remove)
+    await _Pass(store, corpus, outcome, now_seconds).run(changes.to_read, stored, failed, advance)
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Pass:
+    store: Store
+    corpus: Corpus
+    outcome: FileOutcome
+    now_seconds: float
+
+    async def run(
+        self,
+        files: Sequence[FoundFile],
+        stored: Mapping[str, FileState],
+        failed: Mapping[str, FailedFile],
+        advance: Callable[[int, int], None],
+    ) -> None:
+        """Reads batch n + 1 while batch n is written."""
+        done = 0
+        writing: asyncio.Task[None] | None = None
+        read_at_ns = filesystem_now_ns(self.corpus.index_path) if files else 0
+        try:
+            for batch in batches(files, max_bytes=BATCH_BYTES, max_files=BATCH_FILES):
+                hashes = [stored[file.path].content_hash if file.path in stored else None for file in batch]
+                read = await asyncio.to_thread(
+                    read_batch, batch, hashes, sizes=self.corpus.sizes, read_at_ns=read_at_ns
+                )
+                if writing is not None:
+                    await writing
+                    advance(done, len(files))
+                writing = asyncio.create_task(self._write(read, failed), name="memory-write-batch")
+                done += len(batch)
+            if writing is not None:
+                await writing
+                advance(done, len(files))
+        finally:
+            if writing is not None and not writing.done():
+                await asyncio.wait({writing})
+
+    async def _write(self, read: ReadBatch, failed: Mapping[str, FailedFile]) -> None:
+        if read.changed:
+            await self.store.replace_files(read.changed)
+        if read.same:
+            await self.store.touch_files(read.same)
+        new = [
+            next_failure(path, problem, failed.get(path), now_seconds=self.now_seconds)
+            for path, problem in read.problems
+        ]
+        healed = [state.path for state in read.same if state.path in failed]
+        if new or healed:
+            await self.store.set_failures("memory", new, healed)
+        self.outcome.indexed_files += len(read.changed)
+        self.outcome.indexed_chunks += sum(len(file.chunks) for file in read.changed)
+        self.outcome.unchanged_files += len(read.same)
+        self.outcome.failed.extend(new)

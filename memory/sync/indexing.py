@@ -1,0 +1,189 @@
+"""One pass of bringing the index in line: which kind it must be, and the full rebuild behind the old index.
+
+Decides from the identity whether changed files are enough, vectors have to be made again, or everything. The
+published index answers throughout.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nacre.memory.batch_jobs.jobs import JOBS_ROW
+from nacre.memory.contracts.errors import IndexBusy
+from nacre.memory.contracts.records import Source
+from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.memory.contracts.store import IndexedFile, Store
+from nacre.memory.contracts.transcripts import TranscriptSource
+from nacre.memory.sync.files import Corpus, FileOutcome, sync_files
+from nacre.memory.sync.transcripts import sync_transcripts
+from nacre.memory.sync.vectors import attach_known_vectors
+from nacre.memory.text.lexical import lexical_fields
+from nacre.memory.vectors.cosine_scale import SCALE_ROW
+from nacre.memory.vectors.identity import (
+    embedder_change,
+    embedder_key,
+    stored_identity,
+    text_change,
+    wanted_identity,
+)
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.embedder import Embedder
+
+log = logging.getLogger(__name__)
+
+TIDY_AFTER_CHUNKS = 200
+CARRIED_FILES = 64
+
+Advance = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexPlan:
+    """Everything that decides what an index holds."""
+
+    corpus: Corpus
+    settings: MemorySearchSettings
+    embedder: Embedder | None
+    transcripts: TranscriptSource | None
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What an index made by this plan is marked with."""
+        return wanted_identity(self.corpus.sizes, self.embedder)
+
+    @property
+    def embedder_key(self) -> str:
+        """The name under which this plan's vectors are stored."""
+        return embedder_key(self.identity)
+
+
+async def index_files(
+    store: Store, plan: IndexPlan, *, now_seconds: float, force: bool, advance: Advance
+) -> FileOutcome:
+    """Brings words in line with the files, by a rebuild if the identity or `force` asks for one.
+
+    Raises:
+        IndexBusy, IndexUnusable: the index cannot be written now, or at all.
+    """
+    stored = stored_identity(await store.meta())
+    reason = "it was asked for" if force else text_change(stored, plan.identity)
+    if not reason and await store.has_unfinished_rebuild(plan.identity):
+        reason = "the last rebuild was cut off"
+    if reason:
+        try:
+            return await _rebuild(store, plan, reason, now_seconds=now_seconds, advance=advance)
+        except IndexBusy as error:
+            log.info("no rebuild now: %s", error)
+            outcome = await _index_changes(store, plan, now_seconds=now_seconds, advance=advance)
+            outcome.problem = outcome.problem or str(error)
+            return outcome
+    if not stored:
+        await store.set_meta(plan.identity)
+    elif change := embedder_change(stored, plan.identity):
+        log.info("vectors are made again, because %s", change)
+        await store.detach_vectors()
+        await store.set_meta(plan.identity)
+    return await _index_changes(store, plan, now_seconds=now_seconds, advance=advance)
+
+
+async def _index_changes(
+    store: Store, plan: IndexPlan, *, now_seconds: float, advance: Advance, force: bool = False
+) -> FileOutcome:
+    outcome = await sync_files(store, plan.corpus, now_seconds=now_seconds, advance=advance)
+    if outcome.indexed_chunks >= TIDY_AFTER_CHUNKS:
+        await store.tidy()
+    if "sessions" not in plan.settings.sources:
+        indexed = await store.file_states("sessions")
+        if indexed:
+            await store.remove_files("sessions", sorted(indexed))
+            outcome.removed_files += len(indexed)
+    elif plan.transcripts is None:
+        outcome.transcripts_unknown = True
+    else:
+        try:
+            transcripts = await sync_transcripts(
+                store, plan.transcripts, plan.corpus.sizes, plan.settings.sync.sessions, force=force
+            )
+        except OSError as error:
+            outcome.transcripts_unknown = True
+            outcome.problem = f"The transcripts cannot be listed ({error}); what was indexed is kept."
+        else:
+            outcome.indexed_files += transcripts.indexed_files
+            outcome.removed_files += transcripts.removed_files
+            outcome.indexed_chunks += transcripts.indexed_chunks
+            outcome.unread_transcripts = transcripts.unread
+    return outcome
+
+
+async def _rebuild(
+    store: Store, plan: IndexPlan, reason: str, *, now_seconds: float, advance: Advance
+) -> FileOutcome:
+    """Fills a hidden index, brings over what could not be looked at, and publishes it."""
+    log.info("rebuilding the memory index, because %s", reason)
+    rebuild = await store.begin_rebuild(plan.identity)
+    try:
+        hidden = rebuild.store
+        await rebuild.copy_vectors()
+        outcome = await _index_changes(hidden, plan, now_seconds=now_seconds, advance=advance, force=True)
+        if plan.embedder is not None:
+            await attach_known_vectors(hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds))
+        await hidden.tidy()
+        async with rebuild.alone():
+            # What was written since the files were read, also by other processes, which wait now.
+            await _index_changes(hidden, plan, now_seconds=now_seconds, advance=_untold)
+            await _carry_over(store, hidden, outcome)
+            if plan.embedder is not None:
+                await attach_known_vectors(
+                    hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds)
+                )
+            await hidden.set_meta(_kept_meta(await store.meta()) | plan.identity)
+            await rebuild.publish()
+    except BaseException:
+        await rebuild.leave()
+        raise
+    later = await _index_changes(store, plan, now_seconds=now_seconds, advance=_untold)
+    outcome.indexed_files += later.indexed_files
+    outcome.removed_files += later.removed_files
+    outcome.problem = outcome.problem or later.problem
+    outcome.rebuilt = reason
+    return outcome
+
+
+def _untold(_done: int, _total: int) -> None:
+    """Progress that nobody needs to hear of."""
+
+
+async def _carry_over(live: Store, hidden: Store, outcome: FileOutcome) -> None:
+    """Keeps what the old index knows of files that could not be read or listed now."""
+    failed = {failure.path for failure in outcome.failed}
+    sources: tuple[Source, ...] = ("memory", "sessions")
+    kept: list[IndexedFile] = []
+    for source in sources:
+        there = await hidden.file_states(source)
+        for path in await live.file_states(source):
+            if path in there or not _unknown_fate(source, path, failed, outcome):
+                continue
+            if (stored := await live.stored_file(source, path)) is not None:
+                state, chunks = stored
+                # They may be cut in the old way: the file is read again as soon as it can be.
+                unread = replace(state, content_hash="", size=0, inode=0, read_at_ns=0)
+                fields = [lexical_fields(chunk) for chunk in chunks]
+                kept.append(IndexedFile(state=unread, chunks=chunks, fields=fields))
+            if len(kept) == CARRIED_FILES:
+                await hidden.replace_files(kept)
+                kept = []
+    await hidden.replace_files(kept)
+
+
+def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutcome) -> bool:
+    if source == "sessions":
+        return outcome.transcripts_unknown or path in outcome.unread_transcripts
+    return path in failed or not outcome.found.may_be_deleted(path)
+
+
+def _kept_meta(meta: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in meta.items() if key.startswith(("last_sync", SCALE_ROW, JOBS_ROW))}

@@ -1,0 +1,102 @@
+"""Which files a sync has to read, and which rows it may forget. Pure decisions over two listings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nacre.memory.contracts.records import FailedFile
+from nacre.memory.contracts.store import FileState
+from nacre.memory.files.discovery import Discovery, FoundFile
+
+RACY_NS = 2_000_000_000
+"""A file changed this shortly before it was read may change again without a new time stamp (the coarsest
+file systems count in steps of two seconds), so its stat values prove nothing."""
+
+FIRST_RETRY_SECONDS = 30.0
+LONGEST_RETRY_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What a listing means for the index. `waiting` are failed files whose next try is not due."""
+
+    to_read: tuple[FoundFile, ...]
+    to_remove: tuple[str, ...]
+    unchanged: int
+    waiting: tuple[FailedFile, ...]
+
+
+def plan_changes(
+    found: Discovery,
+    stored: Mapping[str, FileState],
+    failed: Mapping[str, FailedFile],
+    *,
+    now_seconds: float,
+) -> Changes:
+    """Compares what is on disk with what is indexed."""
+    to_read: list[FoundFile] = []
+    waiting: list[FailedFile] = []
+    unchanged = 0
+    for file in found.files:
+        failure = failed.get(file.path)
+        if failure is not None and _waits(failure, now_seconds) and not _mended(file, failure):
+            waiting.append(failure)
+        elif failure is None and is_unchanged(file, stored.get(file.path)):
+            unchanged += 1
+        else:
+            to_read.append(file)
+    paths = {file.path for file in found.files}
+    gone = [path for path in stored if path not in paths and found.may_be_deleted(path)]
+    gone += [path for path in failed if path not in paths and path not in stored]
+    return Changes(to_read=tuple(to_read), to_remove=tuple(gone), unchanged=unchanged, waiting=tuple(waiting))
+
+
+def _waits(failure: FailedFile, now_seconds: float) -> bool:
+    # A longer wait than the longest was set by a clock that has been put back since.
+    return 0 < failure.retry_at_seconds - now_seconds <= LONGEST_RETRY_SECONDS
+
+
+def _mended(file: FoundFile, failure: FailedFile) -> bool:
+    """Whether the file, or what may be done with it, changed after it failed: then nobody should wait."""
+    return file.entry_changed_ns / 1e9 > failure.retry_at_seconds - _wait_seconds(failure.attempts)
+
+
+def is_unchanged(file: FoundFile, state: FileState | None) -> bool:
+    """Whether the stat values alone prove that the file is the one that was read."""
+    return (
+        state is not None
+        and file.size == state.size
+        and file.mtime_ns == state.mtime_ns
+        and file.inode == state.inode
+        and file.mtime_ns < state.read_at_ns - RACY_NS
+        and file.entry_changed_ns < state.read_at_ns
+    )
+
+
+def next_failure(path: str, problem: str, previous: FailedFile | None, *, now_seconds: float) -> FailedFile:
+    """A failure to record: each one in a row doubles the wait, up to an hour."""
+    attempts = previous.attempts + 1 if previous else 1
+    return FailedFile(
+        path=path,
+        problem=problem,
+        attempts=attempts,
+        retry_at_seconds=now_seconds + _wait_seconds(attempts),
+    )
+
+
+def _wait_seconds(attempts: int) -> float:
+    return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2.0 ** min(attempts - 1, 10))
+
+
+def batches(files: Sequence[FoundFile], *, max_bytes: int, max_files: int) -> list[list[FoundFile]]:
+    """Files in runs of bounded size, in order, so that memory and the time between commits stay bounded."""
+    runs: list[list[FoundFile]] = []
+    size = 0
+    for file in files:
+        if not runs or len(runs[-1]) >= max_files or size + file.size > max_bytes:
+            runs.append([])
+            size = 0
+        runs[-1].append(file)
+        size += file.size
+    return runs

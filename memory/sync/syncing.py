@@ -1,0 +1,285 @@
+"""Keeps one index in step: holds the store, runs passes over files and vectors, heals damage.
+
+The two kinds of pass do not wait for each other, so that a slow embedder never delays words. Which pass a
+change needs is decided in `indexing`; when it runs, here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TypeVar
+
+from nacre.memory.batch_jobs.sync import JobTally
+from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
+from nacre.memory.contracts.records import SearchMode, SyncProgress, SyncReport
+from nacre.memory.contracts.store import Store
+from nacre.memory.stores.sqlite.store import SqliteStore
+from nacre.memory.sync.files import FileOutcome
+from nacre.memory.sync.indexing import IndexPlan, index_files
+from nacre.memory.sync.recovery import open_sound_store, quarantined, replace_damaged
+from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
+from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment
+from nacre.memory.sync.vectors import VectorOutcome, embed_pending
+from nacre.memory.vectors.identity import identity_problem, stored_identity
+from nacre.memory.vectors.query_vectors import QueryVectors
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+VECTORS_AFTER_SECONDS = 1.0
+"""How long after a background pass over files the vectors follow: a one-shot command is over by then."""
+
+FIRST_PAUSE_SECONDS = 30.0
+LONGEST_PAUSE_SECONDS = 3600.0
+JOB_PAUSE_SECONDS = 60.0
+"""How long until a pass looks again at a batch job that nobody waits for."""
+
+
+class Syncing:
+    """The index of one engine and everything that changes it."""
+
+    def __init__(self, plan: IndexPlan, store: SqliteStore, now: Callable[[], datetime]) -> None:
+        self._plan = plan
+        self._store = store
+        self._now = now
+        self._files = SingleFlight("memory sync", self._index_files)
+        self._vectors = SingleFlight("memory embedding", self._embed)
+        self._healing = asyncio.Lock()
+        self._changes, self._changes_synced = 1, 0
+        self._vector_timer: asyncio.TimerHandle | None = None
+        self._keeps_vectors = False
+        self._failures = 0
+        self._files_problem = self._vector_problem = ""
+        self._jobs_tally = JobTally()
+        self._closed = False
+        self.query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
+        """What embeds questions; `None` without an embedder."""
+
+    @classmethod
+    async def open(cls, plan: IndexPlan, now: Callable[[], datetime]) -> Syncing:
+        """Opens the index, or a fresh one when it is damaged.
+
+        Raises:
+            IndexUnusable, IndexBusy: it cannot be opened.
+        """
+        return cls(plan, await open_sound_store(plan.corpus.index_path, plan.settings.store, now), now)
+
+    @property
+    def stale(self) -> bool:
+        """Whether a change is known that no pass has looked at."""
+        return self._changes_synced < self._changes
+
+    @property
+    def running_seconds(self) -> float:
+        """For how long a pass over the files has been running; 0 when none is."""
+        return self._files.running_seconds
+
+    def mark_dirty(self) -> None:
+        """Notes that a file may have changed."""
+        self._changes += 1
+
+    def start(self, reason: str) -> asyncio.Task[FileOutcome]:
+        """Starts a pass over the files in the background."""
+        task = self._files.start(reason)
+        if self._plan.embedder is not None and self._keeps_vectors:
+            task.add_done_callback(lambda _: self._embed_later(VECTORS_AFTER_SECONDS))
+        return task
+
+    async def run(self, reason: str, *, force: bool, listener: ProgressListener | None) -> SyncReport:
+        """A pass over the files and one over the vectors, and what they did."""
+        started = time.perf_counter()
+        files = await self._files.run(reason, force=force, listener=listener)
+        vectors = VectorOutcome()
+        if self._plan.embedder is not None:
+            vectors = await self._vectors.run(reason, listener=listener)
+        return SyncReport(
+            reason=reason,
+            indexed_files=files.indexed_files,
+            removed_files=files.removed_files,
+            unchanged_files=files.unchanged_files,
+            indexed_chunks=files.indexed_chunks,
+            embedded=vectors.embedded,
+            reused_vectors=vectors.reused,
+            refused_texts=vectors.refused,
+            pending_vectors=vectors.pending_chunks,
+            held_texts=vectors.held,
+            failed=tuple(files.failed),
+            skipped=files.found.skipped,
+            rebuilt=files.rebuilt,
+            problem=" ".join(part for part in (files.problem, vectors.problem) if part),
+            elapsed_seconds=time.perf_counter() - started,
+        )
+
+    async def with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """Runs `work` on the store; after damage was found, once more on the store that took its place."""
+        store = self._store
+        try:
+            return await work(store)
+        except (IndexDamaged, IndexClosed) as error:
+            if self._closed:
+                raise
+            await self._replace(store, error)
+            return await work(self._store)
+
+    async def was_indexed(self) -> bool:
+        """Whether a pass over the files was ever finished on this index."""
+        return "last_sync_at_seconds" in await self.with_store(lambda store: store.meta())
+
+    def keep_vectors_current(self) -> None:
+        """From now on vectors follow the files by themselves."""
+        self._keeps_vectors = True
+        self._embed_later(VECTORS_AFTER_SECONDS)
+
+    async def heal_if_damaged(self) -> None:
+        """Reads the index through and replaces it when it is damaged."""
+        store = self._store
+        if problem := await store.check():
+            await self._replace(store, IndexDamaged(f"The memory index is damaged ({problem})."))
+            self.start("damage")
+
+    async def moment(self, *, deep: bool, mode: SearchMode, watching: str) -> Moment:
+        """What only this object knows, for `memory status`."""
+        if deep:
+            await self.heal_if_damaged()
+        embedder = self._plan.embedder
+        engine = await self.with_store(lambda store: store.vector_engine())
+        stored = stored_identity(await self.with_store(lambda store: store.meta()))
+        return Moment(
+            provider=embedder.provider if embedder else "none",
+            model=embedder.model if embedder else "",
+            mode=mode,
+            syncing=self._files.busy or self._vectors.busy,
+            now_seconds=self._now().timestamp(),
+            vector_engine=engine.name,
+            vector_problem=engine.problem,
+            embeddings_problem=await self._probe() if deep else None,
+            identity=stored,
+            identity_problem=identity_problem(stored, self._plan.identity),
+            files_problem=self._files_problem,
+            vectors_problem=self._vector_problem,
+            quarantined=quarantined(self._plan.corpus.index_path),
+            watching=watching,
+        )
+
+    async def close(self) -> None:
+        """Stops what runs and closes the index."""
+        self._closed = True
+        if self._vector_timer is not None:
+            self._vector_timer.cancel()
+        await self._vectors.close()
+        await self._files.close()
+        if self.query_vectors is not None:
+            await self.query_vectors.close()
+        await self._store.close()
+
+    async def _index_files(self, run: SyncRun) -> FileOutcome:
+        changes, now_seconds = self._changes, self._now().timestamp()
+        advance = _advance(run, "index")
+        try:
+            outcome = await self.with_store(
+                lambda store: index_files(
+                    store, self._plan, now_seconds=now_seconds, force=run.force, advance=advance
+                )
+            )
+            self._files_problem = outcome.problem
+            await self._keep_outcome(run, outcome, now_seconds)
+        except MemoryIndexError as error:
+            self._files_problem = str(error)
+            raise
+        self._changes_synced = max(self._changes_synced, changes)
+        return outcome
+
+    async def _keep_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
+        """Writes down when and how the pass ended, unless a search only saw that nothing changed."""
+        meta = await self._store.meta()
+        is_known = "last_sync_at_seconds" in meta and meta.get("last_sync_problem") == outcome.problem
+        if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
+            return
+        await self._store.set_meta(
+            {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
+        )
+
+    async def _embed(self, run: SyncRun) -> VectorOutcome:
+        embedder = self._plan.embedder
+        if embedder is None:
+            return VectorOutcome()
+        now_seconds, cache = int(self._now().timestamp()), self._plan.settings.cache
+        outcome = await self.with_store(
+            lambda store: embed_pending(
+                store,
+                embedder,
+                self._plan.embedder_key,
+                now_seconds=now_seconds,
+                advance=_advance(run, "embed"),
+                tally=self._jobs_tally,
+            )
+        )
+        await self._store.evict(keep_unused=cache.max_entries if cache.enabled else 0)
+        self._vector_problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
+        if (await self._store.meta()).get(VECTORS_PROBLEM_ROW, "") != self._vector_problem:
+            await self._store.set_meta({VECTORS_PROBLEM_ROW: self._vector_problem})
+        self._failures = self._failures + 1 if outcome.problem else 0
+        if outcome.problem:
+            log.warning("Embedding stopped: %s Words are searched meanwhile.", outcome.problem)
+            self._embed_later(min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1)))
+        elif outcome.held:
+            self._embed_later(JOB_PAUSE_SECONDS)
+        return outcome
+
+    def _embed_later(self, seconds: float) -> None:
+        if self._closed or not self._keeps_vectors or self._plan.embedder is None:
+            return
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if self._vector_timer is not None:
+            if self._failures and self._vector_timer.when() > loop.time():
+                # A pause after a failure is not cut short by the next change of a file.
+                return
+            self._vector_timer.cancel()
+        self._vector_timer = loop.call_at(at, self._vectors.start, "vectors")
+
+    async def _probe(self) -> str:
+        if self._plan.embedder is None:
+            return ""
+        try:
+            await self._plan.embedder.embed_query("ping")
+        except EmbeddingFailed as error:
+            return str(error)
+        return ""
+
+    async def _replace(self, broken: SqliteStore, error: MemoryIndexError) -> None:
+        """Puts a fresh index in the place of a damaged one, once for all who ran into it."""
+        async with self._healing:
+            if self._store is not broken:
+                return
+            if not isinstance(error, IndexDamaged):
+                raise error
+            await broken.close()
+            path, settings = self._plan.corpus.index_path, self._plan.settings.store
+            self._store = await replace_damaged(path, settings, self._now)
+            self._changes += 1
+
+
+def _advance(run: SyncRun, stage: str) -> Callable[[int, int], None]:
+    started = time.perf_counter()
+
+    def advance(done: int, total: int) -> None:
+        elapsed = time.perf_counter() - started
+        left = elapsed / done * (total - done) if done else None
+        run.tell(
+            SyncProgress(
+                stage="embed" if stage == "embed" else "index",
+                completed=done,
+                total=total,
+                elapsed_seconds=elapsed,
+                eta_seconds=left,
+            )
+        )
+
+    return advance

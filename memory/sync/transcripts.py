@@ -1,0 +1,138 @@
+"""The source `sessions`: transcripts that the runtime hands in as text. Opens no transcript file itself.
+
+A transcript is indexed when it has grown by enough, or when its session is over; it is forgotten when its
+session is deleted. Line numbers of chunks point into the transcript file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nacre.memory.contracts.settings import SessionSyncSettings
+from nacre.memory.contracts.store import FileState, IndexedFile, Store
+from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptSource, TranscriptText
+from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
+from nacre.memory.text.lexical import lexical_fields
+
+log = logging.getLogger(__name__)
+
+PREFIX = "sessions/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranscriptOutcome:
+    """What a pass over the transcripts did; `unread` are stored paths that were listed but not readable."""
+
+    indexed_files: int
+    removed_files: int
+    indexed_chunks: int
+    unread: frozenset[str]
+
+
+async def sync_transcripts(
+    store: Store,
+    source: TranscriptSource,
+    sizes: ChunkSizes,
+    settings: SessionSyncSettings,
+    *,
+    force: bool,
+) -> TranscriptOutcome:
+    """Brings the store's `sessions` in line; one that cannot be read stays as it was indexed.
+
+    Raises:
+        OSError: the transcripts cannot be listed.
+    """
+    infos = await source.transcripts()
+    stored = await store.file_states("sessions")
+    gone = deleted_transcripts(infos, stored)
+    if gone:
+        await store.remove_files("sessions", gone)
+    files = chunks = 0
+    unread: set[str] = set()
+    for info in infos:
+        state = stored.get(PREFIX + info.name)
+        if not force and not is_due(info, state, settings):
+            continue
+        text = await _text(source, info.name)
+        if text is None:
+            unread.add(PREFIX + info.name)
+            continue
+        file = indexed_transcript(info, text, sizes)
+        if state is not None and state.content_hash == file.state.content_hash:
+            await store.touch_files([file.state])
+            continue
+        await store.replace_files([file])
+        files += 1
+        chunks += len(file.chunks)
+    return TranscriptOutcome(
+        indexed_files=files, removed_files=len(gone), indexed_chunks=chunks, unread=frozenset(unread)
+    )
+
+
+async def _text(source: TranscriptSource, name: str) -> TranscriptText | None:
+    try:
+        return await source.text(name)
+    except OSError as error:
+        log.warning("the transcript %s cannot be read and stays as it was indexed: %s", name, error)
+        return None
+
+
+def deleted_transcripts(infos: Sequence[TranscriptInfo], stored: Iterable[str]) -> list[str]:
+    """Stored paths of transcripts that are no longer listed."""
+    return sorted(set(stored) - {PREFIX + info.name for info in infos})
+
+
+def due_and_waiting(
+    infos: Sequence[TranscriptInfo], stored: Mapping[str, FileState], settings: SessionSyncSettings
+) -> tuple[int, int]:
+    """How many transcripts the next pass reads, and how many have changed by too little for that."""
+    known = [(info, stored.get(PREFIX + info.name)) for info in infos]
+    due = sum(is_due(info, state, settings) for info, state in known)
+    return due, sum(_growth(info, state) != (0, 0) for info, state in known) - due
+
+
+def is_due(info: TranscriptInfo, state: FileState | None, settings: SessionSyncSettings) -> bool:
+    """Whether a transcript has changed by enough since it was indexed."""
+    new_bytes, new_messages = _growth(info, state)
+    if new_bytes == 0 and new_messages == 0:
+        return False
+    if info.ended or new_bytes < 0:
+        return True
+    return new_bytes >= settings.delta_bytes or new_messages >= settings.delta_messages
+
+
+def _growth(info: TranscriptInfo, state: FileState | None) -> tuple[int, int]:
+    """Bytes and messages since the transcript was indexed."""
+    if state is None:
+        return info.size_bytes, info.messages
+    return info.size_bytes - state.size, info.messages - state.inode
+
+
+def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkSizes) -> IndexedFile:
+    """Chunks of a transcript with line numbers of its file. `state.inode` holds the number of messages."""
+    lines = [storable(line) for line in text.lines]
+    document = Document(source="sessions", path=PREFIX + info.name, lines=lines, day=None)
+    chunks = [
+        replace(
+            chunk,
+            start_line=text.line_numbers[chunk.start_line - 1],
+            end_line=text.line_numbers[chunk.end_line - 1],
+            date=text.days[chunk.start_line - 1],
+            heading_path=(),
+        )
+        for chunk in chunk_document(document, sizes)
+    ]
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    state = FileState(
+        source="sessions",
+        path=PREFIX + info.name,
+        content_hash=digest,
+        size=info.size_bytes,
+        mtime_ns=info.modified_ns,
+        inode=info.messages,
+        read_at_ns=info.modified_ns,
+    )
+    return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])

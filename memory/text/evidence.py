@@ -1,0 +1,158 @@
+"""Which words of a query stand on which lines of a text: ranking weighs it, a snippet is cut around it.
+
+Full-text search says that a chunk fits; this says where. Words are compared by their stem, folded for case
+and accents; identifiers and quoted phrases as they stand. Pure, and quick enough for the whole pool.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from nacre.memory.contracts.store import MatchQuery
+from nacre.memory.text.lexical import HEX, inflected_stem, normalise
+
+_SUFFIXES = (
+    *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),
+    *("er", "ed", "es", "ly", "s", "y", "e"),
+)
+_MIN_STEM = 3
+_HASH_CHARS = 7
+_COMBINING = re.compile("[\u0300-\u036f]+")
+_FOLDABLE = re.compile("[\u00aa-\u024f\u0300-\u036f\u0370-\u052f\u1e00-\u1fff\ufb00-\ufb06\uff00-\uffef]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextEvidence:
+    """The query's terms in one text, by their numbers: `terms` in all of it, `lines` for each line with any.
+
+    Lines count from 0. `exact` says that an identifier or a quoted phrase of the query stands in the text.
+    """
+
+    terms: frozenset[int]
+    lines: Mapping[int, frozenset[int]]
+    exact: bool
+
+
+class Finder:
+    """Looks for one query's terms in many texts, at each text once.
+
+    Plain string search: patterns took ten times as long.
+    """
+
+    def __init__(self, query: MatchQuery) -> None:
+        self.terms = tuple(dict.fromkeys(filter(None, (stem(fold(term)) for term in query.terms))))
+        self._names = [
+            _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
+            for name in filter(None, map(fold, (*query.identifiers, *query.phrases)))
+        ]
+        self._looked_at: dict[str, TextEvidence] = {}
+
+    def look(self, text: str) -> TextEvidence:
+        """The evidence in `text`."""
+        found = self._looked_at.get(text)
+        if found is None:
+            found = self._looked_at[text] = self._look(fold(text))
+        return found
+
+    def _look(self, folded: str) -> TextEvidence:
+        lines: dict[int, set[int]] = {}
+        for number, term in enumerate(self.terms):
+            whole_words = term.isascii()
+            line = last = 0
+            at = folded.find(term)
+            while at >= 0:
+                if not whole_words or _is_form_of(folded, at, term):
+                    line += folded.count("\n", last, at)
+                    last = at
+                    lines.setdefault(line, set()).add(number)
+                at = folded.find(term, at + len(term))
+        return TextEvidence(
+            terms=frozenset().union(*lines.values()),
+            lines={line: frozenset(found) for line, found in lines.items()},
+            exact=any(name.stands_in(folded) for name in self._names),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Name:
+    """An identifier or phrase, folded. Of a commit hash it is the beginning, because logs shorten them."""
+
+    text: str
+    whole: bool
+
+    def stands_in(self, folded: str) -> bool:
+        for at in _positions(folded, self.text):
+            end = at + len(self.text)
+            if not _letter_at(folded, at - 1) and not (self.whole and _letter_at(folded, end)):
+                return True
+        return False
+
+
+def _positions(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + len(part))
+
+
+def _is_form_of(text: str, at: int, term: str) -> bool:
+    """Whether the word at `at` is `term` with an ending. Short stems must be nearly the whole word."""
+    if at and text[at - 1].isalnum():
+        return False
+    end = at + len(term)
+    longest_ending = 2 if len(term) <= 4 else 5
+    behind = text[end : end + longest_ending + 1]
+    return len(behind) <= longest_ending or not behind.isalnum()
+
+
+def _letter_at(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and text[at].isalnum()
+
+
+def fold(text: str) -> str:
+    """Lower case, without accents; lines stay lines."""
+    if text.isascii() or not _FOLDABLE.search(text):
+        return text.lower()
+    decomposed = unicodedata.normalize("NFD", normalise(text).lower())
+    return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
+
+
+def stem(word: str) -> str:
+    """A word without its commonest English ending, or cut as the index cuts it; short words as they are."""
+    if not word.isascii():
+        return inflected_stem(word)
+    if len(word) <= _MIN_STEM:
+        return word
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= _MIN_STEM:
+            return word[: -len(suffix)]
+    return word
+
+
+def rarity(evidence: Collection[TextEvidence], term_count: int) -> list[float]:
+    """How much each term tells about these texts, as a share of the whole query.
+
+    High for what few of them have, as in BM25's idf; all of them sum to 1.
+    """
+    counts = [0] * term_count
+    for item in evidence:
+        for at in item.terms:
+            counts[at] += 1
+    total = len(evidence)
+    weights = [math.log(1 + (total + 0.5) / (count + 0.5)) for count in counts]
+    whole = sum(weights)
+    return [weight / whole for weight in weights]
+
+
+def share(terms: Iterable[int], weights: Sequence[float]) -> float:
+    """The part of a query, 0…1, that these terms carry; `weights` is its `rarity`."""
+    return sum(map(weights.__getitem__, terms))
+
+
+def best_line_share(evidence: TextEvidence, weights: Sequence[float]) -> float:
+    """The share of the line that has most of the query."""
+    return max((share(line, weights) for line in evidence.lines.values()), default=0.0)

@@ -1,0 +1,229 @@
+"""What the full-text index stores for a chunk, and what it is asked for a query.
+
+Both sides live here because they must agree: words as FTS5 cuts them, parts of identifiers,
+character n-grams for scripts without spaces. Pure text in, text out; never touches SQLite.
+
+FTS5 itself folds case and accents and stems English (`FTS_TOKENIZE`); this file adds what it
+cannot do. Whole identifiers are kept as tokens that start with `WHOLE`, a private-use character,
+so that `#12` can be told from the number 12.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from nacre.memory.contracts.store import MatchQuery
+from nacre.memory.text.character_grams import RUN, index_grams, query_grams
+from nacre.memory.text.date_words import DAY_WORDS
+from nacre.memory.text.stop_words import stop_words_for
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.records import Chunk
+    from nacre.memory.text.query_dates import DayRange
+
+LEXICAL_VERSION = "2"
+"""Part of the index's identity: raise it when `lexical_fields` gives other texts for the same chunk."""
+
+# Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
+FTS_TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+FTS_COLUMNS: tuple[str, ...] = ("text", "title", "parts")
+FTS_WEIGHTS: tuple[float, ...] = (1.0, 1.0, 0.5)
+
+WHOLE = "\ue000"
+MAX_TERMS = 96
+_STEM_LETTERS = 5
+
+# Letters and digits, with the vowel signs and accents that Python's \w leaves out.
+_LETTER = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])"
+_WORD = re.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)?")
+_CODE_WORD = re.compile(r"[#@$]?\w+(?:(?:[-./:@\\]|::|->)\w+)*")
+_JOINT = re.compile(r"(?<=\w)(?:[-_./:\\@]|->)(?=\w)")
+_ISSUE = re.compile(r"#(?<![\w&]#)(\d+)\b")
+HEX = re.compile(r"(?=[0-9a-f]*\d)(?=[0-9]*[a-f])[0-9a-f]{6,40}", re.IGNORECASE)
+_TOKEN = re.compile(r"\w+")
+_INNER_CASE = re.compile(r"\b[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*\b|\b[A-Za-z]{2,}[0-9]+[A-Za-z0-9]*\b")
+_ASCII_WORDS = (string.ascii_letters + string.digits).encode()
+# Which words are compound shows in a text's shape: one sign for each kind of character.
+_CASES = bytes.maketrans(_ASCII_WORDS, b"a" * 26 + b"A" * 26 + b"a" * 10)
+_KINDS = bytes.maketrans(_ASCII_WORDS, b"a" * 52 + b"1" * 10)
+_COMPOUND = re.compile("[a-z0-9][A-Z]|[A-Za-z]{2}[0-9]|[A-Za-z]-[A-Za-z]{2}")
+_CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_HYPHENED = re.compile(r"\b([A-Za-z]{1,12})-([A-Za-z]{2,12})\b(?!-)")
+_LONG_INFLECTED = re.compile(r"[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u10a0-\u10ff]{6,}")
+_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|`([^`]+)`')
+_GREEK = [*map(chr, range(0x370, 0x400)), *map(chr, range(0x1F00, 0x2000))]
+_FOLDS = str.maketrans(
+    {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}
+    # FTS5 takes accents off Latin letters alone; capitals in Greek are written without them.
+    | {letter: unicodedata.normalize("NFD", letter)[0] for letter in _GREEK}
+    | {"ς": "σ", "ё": "е", "Ё": "Е"}
+)
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+
+
+def normalise(text: str) -> str:
+    """Compatibility forms (full-width letters, ligatures) folded, letters without an accent form replaced."""
+    if text.isascii():
+        return text
+    return unicodedata.normalize("NFKC", text).translate(_FOLDS)
+
+
+def lexical_fields(chunk: Chunk) -> tuple[str, ...]:
+    """The texts of one chunk's row, in the order of `FTS_COLUMNS`."""
+    text = normalise(chunk.text)
+    title = normalise(" ".join(_title_pieces(chunk)))
+    return text, title, " ".join(_index_parts(f"{title}\n{text}"))
+
+
+def _title_pieces(chunk: Chunk) -> Iterator[str]:
+    stem = chunk.path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    yield stem
+    yield from chunk.heading_path
+    if (day := chunk.date) is not None:
+        yield f"{day.isoformat()} {_WEEKDAYS[day.weekday()]} {_MONTHS[day.month - 1]}"
+
+
+def _index_parts(text: str) -> Iterator[str]:
+    """Extra tokens: whole issue numbers, inner words of identifiers, joined hyphens, n-grams, cut stems."""
+    if "#" in text:
+        for number in _ISSUE.findall(text):
+            yield WHOLE + number
+    for piece in _compound_pieces(text):
+        for word in _TOKEN.findall(piece):
+            if _INNER_CASE.fullmatch(word):
+                yield from _case_parts(word)
+        if "-" in piece:
+            for left, right in _HYPHENED.findall(piece):
+                yield left + right
+    if text.isascii():
+        return
+    yield from index_grams(text)
+    for word in _LONG_INFLECTED.findall(text.lower()):
+        yield WHOLE + inflected_stem(word)
+
+
+def _compound_pieces(text: str) -> Iterator[str]:
+    """The pieces between blanks with a capital, a digit or a hyphen inside of a word.
+
+    Most text has few, and its shape shows that for a tenth of what the patterns cost.
+    """
+    ascii_bytes = text.encode("ascii", "replace")
+    kinds = ascii_bytes.translate(_KINDS)
+    if b"aa1" in kinds or b"a-aa" in kinds or b"aA" in ascii_bytes.translate(_CASES):
+        yield from filter(_COMPOUND.search, text.split())
+
+
+def inflected_stem(word: str) -> str:
+    """The beginning of a long word in a script whose languages inflect its end; other words as they are."""
+    return word[:_STEM_LETTERS] if _LONG_INFLECTED.fullmatch(word) else word
+
+
+def _case_parts(word: str) -> Iterator[str]:
+    for part in _CASE_PART.findall(word):
+        if len(part) > 1 and not part.isdigit():
+            yield part
+
+
+def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
+    """What to ask the index for `text`, any of the terms being enough; `None` when nothing can match.
+
+    Chunks of the named `days` match too. The expression is legal FTS5 for every input: each term is a quoted
+    string without control characters or lone surrogates.
+    """
+    text = normalise("".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C"))
+    quoted = ("".join(groups).strip() for groups in _QUOTED.findall(text))
+    phrases = _unique(phrase for phrase in quoted if len(_WORD.findall(phrase)) > 1)
+    names = _unique(word for word in _CODE_WORD.findall(text) if _is_compound(word))
+    words = _plain_words(text)
+    grams = _unique(query_grams(text))
+    stems = [WHOLE + inflected_stem(word) for word in _LONG_INFLECTED.findall(text.lower())]
+    atoms = _unique(
+        [
+            *(f"title : {_quote(day)}" for day in _day_phrases(days)),
+            *map(_quote, phrases),
+            *(atom for name in names for atom in _name_atoms(name)),
+            *map(_quote, words),
+            *(f"parts : {_quote(part)}" for part in (*grams, *stems)),
+        ]
+    )
+    if not atoms:
+        return None
+    return MatchQuery(
+        expression=" OR ".join(atoms[:MAX_TERMS]),
+        atoms=tuple(atoms[:MAX_TERMS]),
+        terms=_unique([*(word for word in words if word not in DAY_WORDS), *_telling(grams)]),
+        phrases=phrases,
+        identifiers=_unique(name for name in names if _is_identifier(name)),
+    )
+
+
+def _telling(grams: Sequence[str]) -> Iterator[str]:
+    """Pairs, and the characters in no pair, such as 猫 alone: nothing else says what was asked."""
+    paired = {char for gram in grams if len(gram) > 1 for char in gram}
+    yield from (gram for gram in grams if len(gram) > 1 or gram not in paired)
+
+
+def _day_phrases(days: Sequence[DayRange]) -> Iterator[str]:
+    """ISO dates as titles have them: each day of a week, the month of a month, the year of a year."""
+    for span in days:
+        if span.days <= 7:
+            yield from ((span.first + timedelta(days=at)).isoformat() for at in range(span.days))
+        else:
+            yield span.first.isoformat()[: 7 if span.days <= 31 else 4]
+
+
+def _plain_words(text: str) -> tuple[str, ...]:
+    """Words outside the n-gram scripts, lower-case; stop words only when there is nothing else."""
+    found = [word.lower() for word in _WORD.findall(RUN.sub(" ", text))]
+    found = [re.sub(r"['’]s$", "", word) for word in found]
+    pieces = [piece for word in found for piece in re.split(r"['’]", word) if piece]
+    stop_words = stop_words_for(pieces)
+    return _unique(piece for piece in pieces if piece not in stop_words) or _unique(pieces)
+
+
+def _is_compound(word: str) -> bool:
+    """Words that the tokenizer would cut: hyphenated, dotted, with inner capitals, hashes, issue numbers."""
+    if word.startswith("#"):
+        return word[1:].isdigit()
+    return bool(HEX.fullmatch(word) or _INNER_CASE.fullmatch(word) or _JOINT.search(word))
+
+
+def _is_identifier(word: str) -> bool:
+    """Names that nobody writes by accident; not "self-care", "and/or" or "e.g"."""
+    if word.startswith("#") or HEX.fullmatch(word) or _INNER_CASE.fullmatch(word):
+        return True
+    if any(char.isdigit() for char in word) and any(char.isalpha() for char in word):
+        return True
+    return bool(re.search(r"_|::|->|@|\w\w\.\w\w", word)) or len(_JOINT.findall(word)) > 1
+
+
+def _name_atoms(identifier: str) -> Iterator[str]:
+    if identifier.startswith("#"):
+        yield f"parts : {_quote(WHOLE + identifier[1:])}"
+        return
+    if HEX.fullmatch(identifier):
+        yield f"{_quote(identifier)} *"
+        yield from (_quote(identifier[:cut]) for cut in (7, 8, 10, 12) if cut < len(identifier))
+        return
+    if len(_WORD.findall(identifier.replace("_", " "))) > 1:
+        yield _quote(identifier)
+    if hyphened := _HYPHENED.fullmatch(identifier):
+        yield _quote("".join(hyphened.groups()))
+    yield from (_quote(part.lower()) for part in _case_parts(identifier) if part != identifier)
+
+
+def _quote(term: str) -> str:
+    return '"' + term.replace('"', " ") + '"'
+
+
+def _unique(items: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))

@@ -1,0 +1,70 @@
+"""What an index was made with, and what it means when that differs from what is wanted now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from nacre.memory.text.chunker import ChunkSizes
+from nacre.memory.text.lexical import FTS_COLUMNS, FTS_TOKENIZE, LEXICAL_VERSION
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.embedder import Embedder
+
+_TEXT_KEYS = ("chunking", "lexical")
+_VECTOR_KEYS = ("provider", "model", "endpoint")
+_EMBEDDER_KEYS = (*_VECTOR_KEYS, "pieces")
+_PREFIX = "identity."
+
+
+def wanted_identity(sizes: ChunkSizes, embedder: Embedder | None) -> dict[str, str]:
+    """The identity of an index made with these settings, as rows of `meta`."""
+    return {
+        f"{_PREFIX}chunking": sizes.identity(),
+        f"{_PREFIX}lexical": f"{LEXICAL_VERSION}:{FTS_TOKENIZE}:{','.join(FTS_COLUMNS)}",
+        f"{_PREFIX}provider": embedder.provider if embedder else "none",
+        f"{_PREFIX}model": embedder.model if embedder else "",
+        f"{_PREFIX}endpoint": embedder.fingerprint if embedder else "",
+        f"{_PREFIX}pieces": str(embedder.piece_tokens) if embedder else "",
+    }
+
+
+def stored_identity(meta: Mapping[str, str]) -> dict[str, str]:
+    """The identity rows among all rows of `meta`; empty for a new index."""
+    return {key: value for key, value in meta.items() if key.startswith(_PREFIX)}
+
+
+def embedder_key(identity: Mapping[str, str]) -> str:
+    """The name under which vectors of this identity's embedder are stored."""
+    return "\n".join(identity.get(_PREFIX + key, "") for key in _VECTOR_KEYS)
+
+
+def text_change(stored: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """Why the chunks and words must be made again, as a clause; empty when they need not."""
+    return _differences(stored, wanted, _TEXT_KEYS)
+
+
+def embedder_change(stored: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """Why the vectors must be made again, as a clause; empty when they need not."""
+    return _differences(stored, wanted, _EMBEDDER_KEYS)
+
+
+def identity_problem(stored: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """What the next sync will do about the identity, as a sentence; empty when it fits."""
+    if not stored:
+        return ""
+    if reason := text_change(stored, wanted):
+        return f"The next sync rebuilds the index, because {reason}; until then the old one answers."
+    if reason := embedder_change(stored, wanted):
+        return f"The next sync makes new vectors, because {reason}; until then words alone are searched."
+    return ""
+
+
+def _differences(stored: Mapping[str, str], wanted: Mapping[str, str], names: tuple[str, ...]) -> str:
+    if not stored:
+        return ""
+    return " and ".join(
+        f"{name} changed from {stored.get(_PREFIX + name, '')!r} to {wanted[_PREFIX + name]!r}"
+        for name in names
+        if stored.get(_PREFIX + name) != wanted[_PREFIX + name]
+    )

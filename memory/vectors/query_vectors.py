@@ -1,0 +1,91 @@
+"""The vector of a question, within a time limit. A dead or slow embedder costs one search a wait, not all.
+
+After a failure the embedder is left alone for a while; the searches in between say so and use words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from nacre.memory.contracts.embedder import EmbeddingFailed
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.embedder import Embedder
+
+TIMEOUT_SECONDS = 2.5
+REST_SECONDS = 60.0
+REMEMBERED = 128
+
+
+class QueryVectors:
+    """Embeds questions for one embedder."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._embedder = embedder
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._known: OrderedDict[tuple[str, ...], Sequence[float]] = OrderedDict()
+        self._asked: dict[tuple[str, ...], asyncio.Task[Sequence[float]]] = {}
+        self._rest_until = 0.0
+        self.problem = ""
+        """Why the last question got no vector, as a sentence; empty when it got one."""
+
+    async def vector(self, text: str) -> Sequence[float] | None:
+        """The vector of `text`, or `None`, with the reason in `problem`."""
+        # An embedder may hand over to a fallback, whose vectors are others.
+        key = (self._embedder.provider, self._embedder.model, self._embedder.fingerprint, text)
+        if key in self._known:
+            self._known.move_to_end(key)
+            return self._known[key]
+        if self._clock() < self._rest_until:
+            return None
+        task = self._asked.get(key)
+        if task is None:
+            task = asyncio.create_task(self._ask(key, text), name="memory-query-vector")
+            self._asked[key] = task
+        done, _ = await asyncio.wait({task}, timeout=self._timeout_seconds)
+        if not done:
+            # The answer is still welcome: the same question may come again.
+            self._fail(f"The embedder did not answer within {self._timeout_seconds:g} s.")
+            return None
+        vector = task.result()
+        return vector if len(vector) else None
+
+    def legible(self, text: str) -> float:
+        """The share of `text` in scripts that the embedder can read."""
+        return self._embedder.reads(text)
+
+    async def close(self) -> None:
+        """Gives up on answers that are still on their way."""
+        tasks = list(self._asked.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _ask(self, key: tuple[str, ...], text: str) -> Sequence[float]:
+        try:
+            vector = await self._embedder.embed_query(text)
+        except EmbeddingFailed as error:
+            self._fail(str(error))
+            return ()
+        finally:
+            self._asked.pop(key, None)
+        self._known[key] = vector
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        self.problem, self._rest_until = "", 0.0
+        return vector
+
+    def _fail(self, problem: str) -> None:
+        self.problem = problem
+        self._rest_until = self._clock() + REST_SECONDS

@@ -1,0 +1,166 @@
+"""The composition root: from a config to an agent's parts. The only file that knows them all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from nacre.memory.contracts.errors import IndexUnusable
+from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.workspace import WorkspaceReport, ensure_workspace
+from nacre.runtime.agent.open_models import open_chosen, open_models, side_model
+from nacre.runtime.commands.chosen_models import ChosenModels
+from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
+from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
+from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.endings.hooks import Hooks
+from nacre.runtime.endings.lifecycle import Lifecycle
+from nacre.runtime.endings.session_memory import SessionMemory
+from nacre.runtime.endings.upkeep import Upkeep
+from nacre.runtime.lanes.journals import Journals
+from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.models.offline.model import OfflineModel
+from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
+from nacre.runtime.recall.open_memory import open_memory, unindexed_notes
+from nacre.runtime.recall.unindexed import UnindexedNotes
+from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.open_index import open_index
+from nacre.runtime.turn.parts import TurnParts
+from nacre.sessions.disk.endings import EndingFolder
+
+LANE_WAIT_SECONDS = 600.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentParts:
+    """Everything that an open agent holds."""
+
+    agent_id: str
+    turn: TurnParts
+    chosen: ChosenModels
+    lanes: Lanes
+    hooks: Hooks
+    lifecycle: Lifecycle
+    upkeep: Upkeep
+    notices: tuple[str, ...]
+
+
+async def assemble(
+    config: Config, *, model: ChatModel | None, clock: Clock | None, new_id: NewId, watch: bool
+) -> AgentParts:
+    """Builds an agent's parts, making folders that do not exist yet.
+
+    Raises:
+        ConfigError: a setting cannot be used.
+        OSError: a folder cannot be made.
+    """
+    settings = config.settings
+    now = clock or system_clock(owner_zone(settings.agent.user_timezone or None))
+    config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
+    name = model.name if model else config.model_name
+    # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
+    count_tokens = counted_once(count_tokens_for(name) if name else estimate_tokens)
+    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
+    models = open_models(
+        config, model, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
+    )
+    compaction = settings.agent.compaction
+    memory, unindexed = await _memory(config, now)
+    if memory is not None and watch:
+        await memory.start_watching()
+    turn = TurnParts(
+        settings=settings,
+        models=models,
+        summary_model=side_model(config, compaction.model, now),
+        flush_model=side_model(config, compaction.memory_flush.model, now),
+        offline=offline,
+        memory=memory,
+        unindexed=unindexed,
+        index=open_index(config, now),
+        journals=Journals(workspace=config.workspace, now=now, new_id=new_id),
+        workspace=config.workspace,
+        lock_dir=config.state_dir / "locks",
+        now=now,
+        new_id=new_id,
+        count_tokens=count_tokens,
+    )
+    lanes = Lanes(config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    hooks = _hooks(turn)
+    endings = EndingFolder(config.state_dir / "agents" / AGENT_ID / "endings", now=now)
+    return AgentParts(
+        agent_id=AGENT_ID,
+        turn=turn,
+        chosen=open_chosen(
+            config, models, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
+        ),
+        lanes=lanes,
+        hooks=hooks,
+        lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
+        notices=(
+            *config.notices,
+            *_notices(workspace),
+            *_memory_notices(unindexed),
+            *_window_notices(models.first.budget),
+        ),
+        upkeep=Upkeep(turn.index, settings.session, now=now),
+    )
+
+
+async def disassemble(parts: AgentParts) -> None:
+    """Releases what `assemble` opened."""
+    try:
+        if parts.turn.memory is not None:
+            await parts.turn.memory.close()
+    finally:
+        turn = parts.turn
+        for model in (turn.models, turn.summary_model, turn.flush_model):
+            if model is not None:
+                await model.aclose()
+        await parts.chosen.aclose()
+
+
+async def _memory(config: Config, now: Clock) -> tuple[MemoryEngine | None, UnindexedNotes | None]:
+    """The engine, or what is left of memory when its index cannot be opened: people can talk without it."""
+    try:
+        return await open_memory(config, now), None
+    except IndexUnusable as error:
+        log.warning("memory search is not available: %s", error)
+        return None, unindexed_notes(config, str(error))
+
+
+def _memory_notices(unindexed: UnindexedNotes | None) -> tuple[str, ...]:
+    if unindexed is None:
+        return ()
+    return (f"Memory cannot be searched until the next start. {unindexed.problem}",)
+
+
+def _hooks(turn: TurnParts) -> Hooks:
+    hooks, internal = Hooks(), turn.settings.hooks.internal
+    if internal.enabled and internal.entries.session_memory.enabled:
+        handler = SessionMemory(
+            workspace=turn.workspace,
+            lock_dir=turn.lock_dir,
+            messages=internal.entries.session_memory.messages,
+            model=turn.model,
+            on_notes=turn.on_notes,
+        )
+        hooks.on("session_end", handler)
+    return hooks
+
+
+def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:
+    return (workspace.notice,) if workspace.notice else ()
+
+
+def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
+    if budget.window_tokens >= TIGHT_WINDOW_TOKENS:
+        return ()
+    return (
+        f"The context window has only {budget.window_tokens} tokens (from {budget.window_source}); "
+        f"history is compacted above {budget.compact_at}.",
+    )

@@ -1,0 +1,146 @@
+"""From settings to the models that may be asked, each with its window."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from nacre.runtime.commands.chosen_models import ChosenModels
+from nacre.runtime.commands.model_words import KnownModels
+from nacre.runtime.contracts.budget import ContextBudget, resolve_budget
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.models.cooldown_file import CooldownFile
+from nacre.runtime.models.failover import Candidate, ModelChain
+from nacre.runtime.models.litellm.loading import price_map_entry
+from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.settings import AgentSettings
+
+STALL_SECONDS = 60.0
+"""A stream that has begun and then says nothing for so long is given up."""
+
+
+def open_models(
+    config: Config,
+    given: ChatModel | None,
+    *,
+    offline: ChatModel,
+    now: Clock,
+    sleep: Callable[[float], Awaitable[None]],
+    count_tokens: Callable[[str], int],
+) -> ModelChain:
+    """The model of the config with its fallbacks, a given one alone, or else the offline responder.
+
+    Raises:
+        ConfigError: a model's window is too small to work in.
+    """
+    models: Sequence[ChatModel] = (given or offline,)
+    if given is None and config.model_name:
+        models = [litellm_model(config, name, now) for name in model_names(config)]
+    return ModelChain(
+        [
+            Candidate(model=model, budget=_budget(config.settings.agent, model, is_fallback=place > 0))
+            for place, model in enumerate(models)
+        ],
+        cooldowns=CooldownFile(config.state_dir / "agents" / AGENT_ID / "model-cooldowns.json", now=now),
+        now=now,
+        sleep=sleep,
+        count_tokens=count_tokens,
+    )
+
+
+def open_chosen(
+    config: Config,
+    default: ModelChain,
+    *,
+    offline: ChatModel,
+    now: Clock,
+    sleep: Callable[[float], Awaitable[None]],
+    count_tokens: Callable[[str], int],
+) -> ChosenModels:
+    """What may be chosen for a chat: what the settings name, and every model of litellm's price map."""
+    agent = config.settings.agent
+    own = [default.first.model.name, *model_names(config), agent.model.primary.strip(), *agent.models]
+    names = [name for name in dict.fromkeys((*own, offline.name)) if "/" in name]
+    # The offline responder's provider has this one model, so `offline/online` is no name.
+    providers = [name.partition("/")[0] for name in names if name != offline.name]
+    providers += config.settings.models.providers
+
+    def open_chain(name: str) -> ModelChain:
+        given = offline if name == offline.name else None
+        return open_models(
+            replace(config, model_name=name),
+            given,
+            offline=offline,
+            now=now,
+            sleep=sleep,
+            count_tokens=count_tokens,
+        )
+
+    aliases = {entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()}
+    return ChosenModels(
+        default,
+        known=KnownModels(
+            names=names,
+            aliases=aliases,
+            providers=list(dict.fromkeys(providers)),
+        ),
+        open_chain=open_chain,
+        is_model=lambda name: bool(price_map_entry(name)),
+    )
+
+
+def model_names(config: Config) -> tuple[str, ...]:
+    """Who is asked, in order: the wanted model, the fallbacks, and last the settings' own model.
+
+    Without fallbacks nobody else is asked: whoever names one model for a run means that one.
+    """
+    choice = config.settings.agent.model
+    names = [name.strip() for name in choice.fallbacks if name.strip()]
+    own = [choice.primary.strip()] if names and choice.primary.strip() else []
+    return tuple(dict.fromkeys([config.model_name, *names, *own]))
+
+
+def side_model(config: Config, name: str, now: Clock) -> ChatModel | None:
+    """A model for one kind of call, or `None` where the session's models make it."""
+    return litellm_model(config, name.strip(), now) if name.strip() else None
+
+
+def litellm_model(config: Config, name: str, now: Clock) -> ChatModel:
+    """A model by its litellm name, with the address, key and time-out of the settings."""
+    timeout_seconds = config.settings.agent.model_timeout_seconds
+    provider = config.settings.models.providers.get(name.partition("/")[0])
+    return LiteLLMModel(
+        name,
+        context_window_tokens=None,
+        api_base=provider.base_url or None if provider else None,
+        api_key=provider.api_key or None if provider else None,
+        request_timeout_seconds=timeout_seconds,
+        stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
+        now_ms=lambda: epoch_ms(now()),
+    )
+
+
+def _budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:
+    """The owner's window wins over the model's own; a fallback's own is kept where it is the smaller."""
+    compaction = agent.compaction
+    configured_tokens, own_tokens = agent.context_tokens, model.context_window_tokens
+    if is_fallback and configured_tokens and own_tokens:
+        configured_tokens = min(configured_tokens, own_tokens)
+    try:
+        return resolve_budget(
+            configured_window_tokens=configured_tokens,
+            model_window_tokens=own_tokens,
+            reserve_tokens=compaction.reserve_tokens,
+            reserve_floor_tokens=compaction.reserve_tokens_floor,
+            soft_threshold_tokens=compaction.memory_flush.soft_threshold_tokens,
+            keep_recent_tokens=compaction.keep_recent_tokens,
+            flush_enabled=compaction.memory_flush.enabled,
+            compaction_enabled=compaction.enabled,
+        )
+    except ConfigError as error:
+        if not is_fallback:
+            raise
+        raise ConfigError(f"The fallback model {model.name!r} cannot be used. {error}") from error

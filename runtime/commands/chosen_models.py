@@ -1,0 +1,77 @@
+"""The models that the owner chose for single chats (`/new openai/gpt-5-mini`), opened when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from nacre.runtime.commands.model_words import KnownModels, NamedModel, named_model
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.events import Emit, Warned
+from nacre.runtime.models.failover import ModelChain
+from nacre.runtime.turn.parts import TurnParts
+from nacre.sessions.index.overrides import model_override
+from nacre.sessions.index.record import SessionRecord
+
+log = logging.getLogger(__name__)
+
+
+class ChosenModels:
+    """What may be chosen, and the chains of models that were.
+
+    `open_chain` makes a chain that begins with a named model; `is_model` says whether a name that the
+    settings do not know is one, and may read a file.
+    """
+
+    def __init__(
+        self,
+        default: ModelChain,
+        *,
+        known: KnownModels,
+        open_chain: Callable[[str], ModelChain],
+        is_model: Callable[[str], bool],
+    ) -> None:
+        self._default = default
+        self._known = known
+        self._open_chain = open_chain
+        self._is_model = is_model
+        self._chains: dict[str, ModelChain] = {}
+
+    @property
+    def default_name(self) -> str:
+        """The model of every chat for which none was chosen."""
+        return self._default.first.model.name
+
+    async def named(self, text: str) -> NamedModel | None:
+        """The model that a text begins with; the settings' own has an empty name."""
+        found = named_model(text, self._known)
+        if found is None or (not found.is_sure and not await asyncio.to_thread(self._is_model, found.name)):
+            return None
+        return replace(found, name="") if found.name == self.default_name else found
+
+    def parts_for(self, record: SessionRecord, parts: TurnParts, emit: Emit) -> TurnParts:
+        """`parts` with the model of this session first; the others stay behind it for when it fails."""
+        name = model_override(record)
+        chain = self._default
+        if name and "/" not in name:
+            name = f"{self.default_name.partition('/')[0]}/{name}"
+        if name and name != self.default_name:
+            try:
+                chain = self._chain(name)
+            except ConfigError as error:
+                text = f"{name} was chosen for this chat and cannot be used: {error} /new default ends that."
+                emit(Warned(message=text))
+        return parts if parts.models is chain else replace(parts, models=chain)
+
+    async def aclose(self) -> None:
+        """Closes the models that were opened."""
+        for chain in self._chains.values():
+            await chain.aclose()
+
+    def _chain(self, name: str) -> ModelChain:
+        if name not in self._chains:
+            log.info("opening the model %s, which was chosen for a chat", name)
+            self._chains[name] = self._open_chain(name)
+        return self._chains[name]

@@ -1,0 +1,53 @@
+"""The clock and the owner's time zone: the only file that asks the machine what time it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from typing import TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from nacre.runtime.contracts.errors import ConfigError
+
+Clock: TypeAlias = Callable[[], datetime]
+"""Gives the present moment as an aware datetime in the owner's time zone."""
+
+
+def system_clock(zone: tzinfo) -> Clock:
+    """A clock that reads the machine's time and shows it in `zone`."""
+
+    def now() -> datetime:
+        return datetime.now(zone)
+
+    return now
+
+
+def owner_zone(setting: str | None) -> tzinfo:
+    """The zone that decides which day it is: the setting's IANA name, else the system's, else UTC.
+
+    Raises:
+        ConfigError: `setting` is not a zone that this machine knows.
+    """
+    if setting:
+        try:
+            return ZoneInfo(setting)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ConfigError(
+                f"userTimezone is {setting!r}, which is no IANA time zone here. "
+                "Write one like 'Europe/Berlin', or leave it out to use the system's."
+            ) from error
+    return _system_zone()
+
+
+def _system_zone() -> tzinfo:
+    import tzlocal
+
+    try:
+        return tzlocal.get_localzone()
+    except (ZoneInfoNotFoundError, ValueError, OSError, LookupError):
+        return UTC
+
+
+def epoch_ms(moment: datetime) -> int:
+    """Milliseconds since the epoch."""
+    return int(moment.timestamp() * 1000)

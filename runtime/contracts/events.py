@@ -1,0 +1,161 @@
+"""What a turn tells while it runs, in the order it happens. Frozen values; a public contract.
+
+A turn yields any number of the kinds before `ReplyReady` and ends with exactly one of `ReplyReady`,
+`Silence` or `TurnFailed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.contracts.inbound import Reply
+from nacre.sessions.contracts.freshness import ResetCause
+
+CompactionReason: TypeAlias = Literal["threshold", "overflow", "manual"]
+FlushStatus: TypeAlias = Literal["written", "nothing", "fallback", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextStreamed:
+    """The next characters of the answer; a silent reply never appears here, not even in part."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolStarted:
+    """A tool call begins."""
+
+    call_id: str
+    tool_name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolEnded:
+    """A tool call ended; `summary` is one short line for a person."""
+
+    call_id: str
+    tool_name: str
+    is_error: bool
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlushEnded:
+    """The silent turn before a compaction is over.
+
+    `written`: the model appended notes to `path`. `nothing`: nothing worth keeping was found.
+    `fallback`: the model could not be asked and an extract was written instead. `failed`: there is
+    no note, because nobody could be asked or the file could not be written. `problem` says what
+    went wrong, also where something else helped.
+    """
+
+    status: FlushStatus
+    path: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionEnded:
+    """Old history was replaced, in the model's view, by a summary; or it was not, and why.
+
+    `tokens_after` is an estimate. `transcript` names the file in which every word still stands.
+    `problem` is empty on success; otherwise the history stays whole. `has_failed` tells a summary
+    that could not be had from a history that is too short for one.
+    """
+
+    reason: CompactionReason
+    tokens_before: int
+    tokens_after: int
+    transcript: str
+    problem: str = ""
+    has_failed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionReset:
+    """The session was over by itself before this message, which is the first of a fresh one.
+
+    `previous_session_id` is the one that is over: its transcript stays, and it can be gone back to.
+    """
+
+    reason: ResetCause
+    session_id: str
+    previous_session_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRetried:
+    """A model call failed in a way that passes; it is asked again after `delay_seconds`."""
+
+    attempt: int
+    delay_seconds: float
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerDiscarded:
+    """The text streamed since the last tool call is void: the answer broke off and comes anew, whole."""
+
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FallbackAnswered:
+    """Another model than the first answered; `problem` says what is the matter with the first."""
+
+    model_name: str
+    first_model_name: str
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warned:
+    """Something the owner should know that did not stop the turn, as one sentence."""
+
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplyReady:
+    """The turn's answer, whole."""
+
+    reply: Reply
+
+
+@dataclass(frozen=True, kw_only=True)
+class Silence:
+    """The turn ended and nothing is to be delivered."""
+
+    session_key: str
+    session_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnFailed:
+    """The turn could not be answered; everything said so far is on disk."""
+
+    error: AgentError
+
+
+Event: TypeAlias = (
+    TextStreamed
+    | ToolStarted
+    | ToolEnded
+    | FlushEnded
+    | CompactionEnded
+    | SessionReset
+    | ModelRetried
+    | AnswerDiscarded
+    | FallbackAnswered
+    | Warned
+    | ReplyReady
+    | Silence
+    | TurnFailed
+)
+
+Emit: TypeAlias = Callable[[Event], None]

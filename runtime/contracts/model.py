@@ -1,0 +1,119 @@
+"""The model door: what the runtime asks of any model, and what it gets back.
+
+The contract of `ChatModel.stream`, which the litellm edge, the offline responder and the scripted
+test double all keep (`tests/runtime/models/model_contract.py` checks each of them):
+
+- It yields zero or more `TextDelta` and then exactly one `AssistantMessage`, which is the last item.
+  The deltas joined are the text blocks of that message joined.
+- The message carries every tool call, complete, with ids that are unique within the message and
+  never empty. Arguments that were not a JSON object stand in `ToolCall.invalid_arguments`.
+- `stop_reason` is `toolUse` when there are calls, `length` when the output limit cut the answer,
+  `stop` otherwise. `error` and `aborted` are written by the runtime, not by a model.
+- `usage` is what the provider counted, or `None`; nobody guesses here.
+- It raises only `ModelError` and its kinds. After an exception nothing more is yielded.
+- Closing the iterator or cancelling the task ends the request at once; no work goes on behind it.
+- It keeps no state between calls: what it must know is in the request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from nacre.sessions.contracts.messages import AssistantMessage, Message
+
+Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolSpec:
+    """A tool as the model sees it; `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemPrompt:
+    """The system prompt in two parts, so that a provider can cache the first.
+
+    `stable` stays byte for byte the same while the workspace files and tools do; `changing` holds
+    what moves with the day or the chat.
+    """
+
+    stable: str
+    changing: str = ""
+
+    def joined(self) -> str:
+        """Both parts as one text, stable part first."""
+        return "\n\n".join(part for part in (self.stable, self.changing) if part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """One model call.
+
+    `purpose` says why it is made: a turn of the conversation, a silent flush, a summary for a
+    compaction, or a name for a conversation that is over. Real models may ignore it: the messages say
+    everything. `max_output_tokens` bounds the answer; `None` leaves it to the model.
+    """
+
+    system: SystemPrompt
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_output_tokens: int | None = None
+    purpose: Purpose = "turn"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextDelta:
+    """The next few characters of the answer."""
+
+    text: str
+
+
+@runtime_checkable
+class ChatModel(Protocol):
+    """Any model that can hold a conversation. See the module's docstring for the contract."""
+
+    @property
+    def name(self) -> str:
+        """`provider/model`, as status and transcripts show it."""
+        ...
+
+    @property
+    def context_window_tokens(self) -> int | None:
+        """The window in tokens, or `None` when the model does not know its own."""
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
+        """Answers one request; see the module's docstring."""
+        ...
+
+    async def aclose(self) -> None:
+        """Releases connections; further calls are an error."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerRestarted:
+    """The text of this answer so far is void: the model failed, and the answer comes anew."""
+
+    problem: str
+
+
+Answering: TypeAlias = TextDelta | AnswerRestarted | AssistantMessage
+"""What comes of asking: a model's answer, which may begin again."""
+
+Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[Answering]]
+
+
+def overhead_tokens(
+    system: SystemPrompt, tools: Sequence[ToolSpec], count_tokens: Callable[[str], int]
+) -> int:
+    """Tokens that every request carries besides the transcript: system prompt and tool schemas."""
+    schemas = json.dumps([[tool.name, tool.description, dict(tool.parameters)] for tool in tools])
+    return count_tokens(system.joined()) + count_tokens(schemas)

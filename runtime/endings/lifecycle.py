@@ -1,0 +1,228 @@
+"""How sessions end: when it is time, and what is still done for one that is over.
+
+An ending has one path, whatever its cause: it is written down (`sessions.endings`), the key gets a
+fresh session, notes are saved, the reply goes out, and then the hooks run. What a crash leaves undone
+is done by the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.contracts.events import Emit, SessionReset
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.endings.hooks import Hooks
+from nacre.runtime.endings.session_end import SessionEnded, ended_session, save_notes
+from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.lanes.open_session import OpenSession, open_session
+from nacre.runtime.lanes.routing import Route
+from nacre.runtime.turn.parts import TurnParts
+from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.freshness import (
+    NextReset,
+    ResetCause,
+    ResetPolicy,
+    due_reset,
+    next_reset,
+    session_type,
+)
+from nacre.sessions.contracts.keys import key_kind
+from nacre.sessions.disk.endings import EndedSession, EndingFolder, EndReason
+from nacre.sessions.disk.lines import timestamp_ms
+from nacre.sessions.entries.entries import MessageEntry
+
+log = logging.getLogger(__name__)
+
+MAX_ATTEMPTS = 3
+"""How many starts try to finish an ending whose hooks fail."""
+CLOSE_SECONDS = 30.0
+"""Longest that closing waits for hooks; what is not done then is left to the next start."""
+ENDINGS_LANE = "endings"
+
+_LATEST_MS = 8_000_000_000_000
+"""A time stamp behind the year 2223 is a damaged one."""
+
+
+class Lifecycle:
+    """The endings of one agent's sessions."""
+
+    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: EndingFolder, hooks: Hooks) -> None:
+        self._parts = parts
+        self._lanes = lanes
+        self._endings = endings
+        self._hooks = hooks
+        self._due: dict[str, list[EndedSession]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def reset_due(self, session: OpenSession, inbound: Inbound) -> ResetCause | None:
+        """Why the session is over before this message, or `None` while it goes on."""
+        policy = self._policy(session, inbound)
+        if policy is None or not session.has_messages:
+            return None
+        return due_reset(policy, **_times(session), now=self._parts.now())
+
+    def next_reset(self, session: OpenSession, inbound: Inbound) -> NextReset | None:
+        """When the session will be over if nothing is said until then."""
+        policy = self._policy(session, inbound)
+        if policy is None or not session.has_messages:
+            return None
+        return next_reset(policy, **_times(session), now=self._parts.now())
+
+    async def begin_next(
+        self, session: OpenSession, where: Route, reason: EndReason, *, channel: str, emit: Emit
+    ) -> OpenSession:
+        """Ends a session and gives the fresh one of its key; `finish` does the rest.
+
+        Raises:
+            SessionError: the disk refused; the session goes on.
+        """
+        ended = EndedSession(
+            key=session.key,
+            session_id=session.session_id,
+            transcript=session.journal.path.name,
+            reason=reason,
+            ended_at_ms=session.now_ms(),
+            channel=channel,
+        )
+        await self._endings.put(ended)
+        # Before the key changes hands: should that be broken off, `finish` looks whether it did.
+        self._due.setdefault(session.key, []).append(ended)
+        parts = self._parts
+        fresh = await open_session(
+            where, index=parts.index, journals=parts.journals, now=parts.now, new_id=parts.new_id, fresh=True
+        )
+        log.info("session %s of %s is over (%s)", ended.session_id, ended.key, reason)
+        if reason in ("daily", "idle"):
+            emit(
+                SessionReset(
+                    reason=reason, session_id=fresh.session_id, previous_session_id=session.session_id
+                )
+            )
+        return fresh
+
+    def finish(self, session_key: str) -> None:
+        """Finishes, in the background, what a turn of this key ended; called while it holds the lane."""
+        due = self._due.pop(session_key, [])
+        if due:
+            self._start(self._finish_all(due))
+
+    def finish_left_over(self) -> None:
+        """Finishes, in the background, what an earlier run was killed in; called once, at the start."""
+        self._start(self._finish_left_over())
+
+    async def close(self) -> None:
+        """Waits for what is being finished, `CLOSE_SECONDS` at most. No turn may run any more."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    def _policy(self, session: OpenSession, inbound: Inbound) -> ResetPolicy | None:
+        settings = self._parts.settings.session
+        kind = session_type(
+            key_kind(session.key, main_key=settings.main_key),
+            is_direct=session.policy.chat_kind == "direct",
+            has_thread=bool(inbound.thread_id.strip()),
+        )
+        return None if kind is None else settings.reset_policy(kind, inbound.channel)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish_all(self, due: Sequence[EndedSession]) -> None:
+        for ended in due:
+            try:
+                async with self._lanes.enter(ENDINGS_LANE, on_wait=log.info):
+                    if await self._is_over(ended) and await self._endings.has(ended):
+                        await self._finish(ended)
+            except (AgentError, SessionError, OSError) as error:
+                log.warning("the ending of session %s is left to the next start: %s", ended.session_id, error)
+            except Exception:
+                # A bug must neither vanish in a task nor keep the others from being finished.
+                log.exception("the ending of session %s is left to the next start", ended.session_id)
+
+    async def _finish_left_over(self) -> None:
+        try:
+            left = await self._endings.all()
+        except SessionError as error:
+            log.warning("what earlier sessions left to do cannot be read: %s", error)
+            return
+        for ended in left:
+            try:
+                # Whoever is in a turn of the session may be just about to end it.
+                async with self._lanes.enter(ended.key, on_wait=log.info, wait_seconds=0.0):
+                    over = await self._is_over(ended)
+            except (AgentError, SessionError, OSError) as error:
+                log.info("the ending of session %s waits: %s", ended.session_id, error)
+                continue
+            if over:
+                await self._finish_all([ended])
+
+    async def _is_over(self, ended: EndedSession) -> bool:
+        """Whether a session that was to end did: a failure may have come first, or the owner went back."""
+        record = await self._parts.index.get(ended.key)
+        if record is None or record.session_id != ended.session_id:
+            return True
+        await self._endings.remove(ended)
+        return False
+
+    async def _finish(self, ended: EndedSession) -> None:
+        parts = self._parts
+        session = await ended_session(ended, index=parts.index, journals=parts.journals, now=parts.now)
+        if session is None:
+            log.warning("the transcript %s is gone, so its session ends without notes", ended.transcript)
+            await self._endings.remove(ended)
+            return
+        await save_notes(session, channel=ended.channel, parts=parts, emit=lambda _event: None)
+        problems = await self._hooks.trigger(
+            SessionEnded(
+                reason=ended.reason,
+                session_key=ended.key,
+                session_id=ended.session_id,
+                transcript=session.journal.path,
+                entries=session.branch,
+                is_private=session.policy.is_private,
+                channel=ended.channel,
+                ended_at=datetime.fromtimestamp(ended.ended_at_ms / 1000, parts.now().tzinfo),
+            )
+        )
+        tried = replace(ended, attempts=ended.attempts + 1)
+        if problems and tried.attempts < MAX_ATTEMPTS:
+            await self._endings.put(tried)
+        else:
+            await self._endings.remove(ended)
+
+
+def started_at(session: OpenSession) -> datetime:
+    """When the session began, as the index or else its transcript's header says."""
+    return _moment(session.record.session_started_at_ms or timestamp_ms(session.journal.header.timestamp))
+
+
+def last_said_at(session: OpenSession) -> datetime:
+    """When anybody last said something; a session without a word counts from its beginning.
+
+    The transcript is asked, not only the index: flushes, settings and listings touch the index too, and
+    an answer that took an hour must not count as an hour of silence.
+    """
+    newest = next((entry for entry in reversed(session.branch) if isinstance(entry, MessageEntry)), None)
+    said_ms = timestamp_ms(newest.timestamp) if newest is not None else 0
+    told_ms = session.record.last_interaction_at_ms or 0
+    return max(_moment(said_ms), _moment(told_ms), started_at(session))
+
+
+def _times(session: OpenSession) -> dict[str, datetime]:
+    return {"started_at": started_at(session), "last_said_at": last_said_at(session)}
+
+
+def _moment(at_ms: int) -> datetime:
+    return datetime.fromtimestamp((at_ms if 0 < at_ms < _LATEST_MS else 0) / 1000, UTC)

@@ -1,0 +1,152 @@
+"""The session-memory hook: a session that is over leaves its last words as a note of its own.
+
+Only of private sessions: what others said in a group does not go among the owner's notes. The note is
+written once for each ending, also when a crash makes the hook run twice, and no file is overwritten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nacre.memory.workspace.files import change_file, list_folder, read_bytes
+from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.prompts import render
+from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
+from nacre.runtime.endings.session_end import SessionEnded
+from nacre.runtime.endings.session_note import (
+    NoteFacts,
+    conversation_text,
+    last_moment,
+    last_quotes,
+    note_mark,
+    note_name,
+    note_start,
+    note_text,
+    slug_of,
+)
+from nacre.runtime.models.model_contract import held_to_contract
+from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
+
+log = logging.getLogger(__name__)
+
+SLUG_SECONDS = 15.0
+SLUG_CHARS = 2_000
+"""How much of the conversation the model reads to name it."""
+SLUG_TOKENS = 1_000
+"""Room for the thinking of models that think before they name."""
+
+MOST_NAMES = 100
+"""How many notes of one day may have one name."""
+
+_HEAD_BYTES = 4_096
+
+
+class _NameTaken(Exception):
+    """There is a file of this name already."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionMemory:
+    """A handler for `session_end`. `messages` is how many of them a note keeps.
+
+    `model` names the conversation, for `slug_seconds` at most; `on_notes` gets the path of the note.
+    """
+
+    workspace: Path
+    lock_dir: Path
+    messages: int
+    model: ChatModel
+    on_notes: Callable[[str], None]
+    slug_seconds: float = SLUG_SECONDS
+
+    async def __call__(self, event: SessionEnded) -> None:
+        """Writes the note, unless there is nothing to keep.
+
+        Raises:
+            OSError: the workspace is gone or the disk refused; nothing was written.
+            nacre.memory.PathOutsideRoot: the folder of notes leads out of the workspace.
+            nacre.memory.workspace.files.FileBusy: another process holds the file.
+        """
+        quotes = last_quotes(event.entries, self.messages) if event.is_private else ()
+        if not quotes:
+            log.info("session %s leaves no note", event.session_id)
+            return
+        if not self.workspace.is_dir():
+            raise FileNotFoundError(f"the workspace folder {self.workspace.name!r} is gone")
+        facts = NoteFacts(
+            session_key=event.session_key,
+            session_id=event.session_id,
+            channel=event.channel,
+            reason=event.reason,
+            ended_at=event.ended_at,
+        )
+        moment = last_moment(quotes, otherwise=event.ended_at)
+        if await self._is_written(note_start(moment), note_mark(facts)):
+            return
+        slug = await self._slug(conversation_text(quotes), event)
+        data = note_text(facts, quotes, moment=moment).encode("utf-8", "replace")
+        names = [note_name(moment, slug, number=number) for number in range(1, MOST_NAMES + 1)]
+        for name in names:
+            if await self._written(name, data):
+                self.on_notes(name)
+                return
+        raise FileExistsError(f"{names[0]} and {MOST_NAMES - 1} further names for the note are taken")
+
+    async def _is_written(self, start: str, mark: str) -> bool:
+        """Whether one of the notes whose path has this start carries the mark."""
+        folder, _, prefix = start.rpartition("/")
+        try:
+            entries = await list_folder(self.workspace, folder, beginnings=(prefix,))
+        except FileNotFoundError:
+            return False
+        for entry in entries:
+            if not entry.name.endswith(".md") or entry.is_folder:
+                continue
+            # What cannot be read, such as a link that leads out of the workspace, is no note of ours.
+            with suppress(OSError, PathOutsideRoot):
+                head = await read_bytes(self.workspace, f"{folder}/{entry.name}", max_bytes=_HEAD_BYTES)
+                if mark in head.data.decode("utf-8", "replace"):
+                    return True
+        return False
+
+    async def _written(self, path: str, data: bytes) -> bool:
+        """Makes the file; `False` when something is there already, be it a folder or a link."""
+
+        def made(old: bytes | None) -> bytes:
+            if old is not None:
+                raise _NameTaken
+            return data
+
+        try:
+            await change_file(self.workspace, path, made, lock_dir=self.lock_dir)
+        except (_NameTaken, IsADirectoryError, PathOutsideRoot):
+            return False
+        return True
+
+    async def _slug(self, conversation: str, event: SessionEnded) -> str:
+        """A name by the model, or `""` when it gives none in time."""
+        request = ModelRequest(
+            system=SystemPrompt(stable=render("session_slug_system")),
+            messages=(
+                user_message(
+                    render("session_slug", conversation=conversation[:SLUG_CHARS]),
+                    timestamp_ms=int(event.ended_at.timestamp() * 1000),
+                ),
+            ),
+            max_output_tokens=SLUG_TOKENS,
+            purpose="slug",
+        )
+        try:
+            async with asyncio.timeout(self.slug_seconds):
+                async for item in held_to_contract(self.model.stream(request), model_name=self.model.name):
+                    if isinstance(item, AssistantMessage):
+                        return slug_of(message_text(item))
+        except (ModelError, TimeoutError) as error:
+            log.info("session %s is named by its time: %s", event.session_id, error or "no name in time")
+        return ""

@@ -1,0 +1,83 @@
+"""One turn at a time in a session, whichever task or process asks.
+
+Inside the process an asyncio lock, first come, first served; between processes a kernel lock, which
+a killed process cannot leave behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from nacre.runtime.contracts.errors import SessionInUse
+
+POLL_SECONDS = 0.05
+NOTICE_AFTER_SECONDS = 2.0
+
+
+class Lanes:
+    """The lanes of one agent. `directory` holds the lock files; `sleep` waits between tries."""
+
+    def __init__(
+        self, directory: Path, *, sleep: Callable[[float], Awaitable[None]], wait_seconds: float
+    ) -> None:
+        self._directory = directory
+        self._sleep = sleep
+        self._wait_seconds = wait_seconds
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._waiting: dict[str, int] = {}
+
+    @asynccontextmanager
+    async def enter(
+        self, session_key: str, *, on_wait: Callable[[str], None], wait_seconds: float | None = None
+    ) -> AsyncIterator[None]:
+        """Holds the session's lane. `on_wait` gets one sentence when another process keeps it busy.
+
+        `wait_seconds` is how long to wait for another process, unless it is as long as usual.
+
+        Raises:
+            SessionInUse: another process kept the lane for longer than this agent waits.
+        """
+        lock = self._locks.setdefault(session_key, asyncio.Lock())
+        self._waiting[session_key] = self._waiting.get(session_key, 0) + 1
+        try:
+            longest = self._wait_seconds if wait_seconds is None else wait_seconds
+            async with lock, self._across_processes(session_key, on_wait, longest):
+                yield
+        finally:
+            self._waiting[session_key] -= 1
+            if not self._waiting[session_key]:
+                del self._waiting[session_key], self._locks[session_key]
+
+    @asynccontextmanager
+    async def _across_processes(
+        self, session_key: str, on_wait: Callable[[str], None], wait_seconds: float
+    ) -> AsyncIterator[None]:
+        from filelock import FileLock, Timeout
+
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        name = hashlib.sha256(session_key.encode()).hexdigest()[:24]
+        lock = FileLock(self._directory / f"{name}.lane", thread_local=False)
+        waited_seconds = 0.0
+        while True:
+            try:
+                lock.acquire(blocking=False)
+                break
+            except Timeout:
+                if waited_seconds >= wait_seconds:
+                    raise SessionInUse(
+                        f"Another process has been in a turn of session {session_key!r} for over "
+                        f"{wait_seconds:.0f} seconds. "
+                        "Try again when it is done, or use another session."
+                    ) from None
+                await self._sleep(POLL_SECONDS)
+                before, waited_seconds = waited_seconds, waited_seconds + POLL_SECONDS
+                if before < NOTICE_AFTER_SECONDS <= waited_seconds:
+                    on_wait(f"Waiting: another process is in a turn of session {session_key!r}.")
+        try:
+            yield
+        finally:
+            lock.release()

@@ -1,0 +1,86 @@
+"""Which session a message belongs to, and what that session may see. Pure decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nacre.runtime.contracts.errors import PrivacyError
+from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.settings.settings import SessionSettings
+from nacre.sessions.contracts.keys import GLOBAL_KEY, SessionRoute, canonical_key, is_private_key, route_key
+from nacre.sessions.index.origin import Origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """A session's key, the policy that holds in it, and where its message came from."""
+
+    key: str
+    policy: ChatPolicy
+    origin: Origin
+
+
+def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Route:
+    """The session of a message. A key that the message names wins over the derived one.
+
+    Raises:
+        PrivacyError: a message that is not the owner's, or not from a direct chat, names a private
+            session: what was said there must not reach it.
+        nacre.sessions.SessionKeyInvalid: the named key cannot be a key.
+    """
+    key = _key(inbound, agent_id=agent_id, settings=settings)
+    private_key = is_private_key(key, main_key=settings.main_key)
+    policy = ChatPolicy(
+        chat_kind=inbound.chat_kind if inbound.chat_kind in CHAT_KINDS else "group",
+        is_owner=_is_owner(inbound),
+        session_key_is_private=private_key,
+    )
+    # The one session of all that the owner says is nobody else's either.
+    owners_alone = private_key or key == GLOBAL_KEY
+    allowed = policy.is_private if private_key else policy.is_owner
+    if inbound.session_key and owners_alone and not allowed:
+        raise PrivacyError(
+            f"A {inbound.chat_kind} message"
+            f"{'' if policy.is_owner else ' that is not the owner’s'} named the private session {key!r}. "
+            "Leave session_key empty, or name a group session."
+        )
+    return Route(key=key, policy=policy, origin=_origin(inbound, policy))
+
+
+def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
+    if inbound.session_key:
+        return canonical_key(inbound.session_key, agent_id=agent_id, main_key=settings.main_key)
+    return route_key(
+        SessionRoute(
+            agent_id=agent_id,
+            chat_kind=inbound.chat_kind,
+            channel=inbound.channel,
+            account=inbound.account,
+            chat_id=inbound.chat_id,
+            thread_id=inbound.thread_id,
+            sender_id=inbound.sender_id,
+            is_owner=_is_owner(inbound),
+            scope=settings.scope,
+            dm_scope=settings.dm_scope,
+            main_key=settings.main_key,
+            identity_links=settings.identity_links,
+        )
+    )
+
+
+def _origin(inbound: Inbound, policy: ChatPolicy) -> Origin:
+    return Origin(
+        chat_kind=policy.chat_kind,
+        channel=inbound.channel,
+        account=inbound.account,
+        chat_id=inbound.chat_id,
+        thread_id=inbound.thread_id,
+        sender_id=inbound.sender_id,
+        chat_name=inbound.chat_name,
+    )
+
+
+def _is_owner(inbound: Inbound) -> bool:
+    # A bridge that hands in the text "false" must not make everybody the owner.
+    return inbound.is_owner is True

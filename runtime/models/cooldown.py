@@ -1,0 +1,164 @@
+"""How long a model that failed is left alone. Pure: failures and moments in, moments out.
+
+Numbers are OpenClaw's: 1, 5, 25, then 60 minutes for failures in a row, and 5 hours doubling to 24 for
+an account without credit. A day without a failure, or an answer, makes it all forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+from nacre.runtime.contracts.errors import (
+    BadModelReply,
+    ContextOverflow,
+    ModelAuthError,
+    ModelError,
+    ModelTimedOut,
+    ModelUnavailable,
+    NoCredit,
+    RateLimited,
+    RequestRefused,
+)
+
+FIRST_SECONDS = 60
+FACTOR = 5
+MAX_SECONDS = 60 * 60
+BILLING_FIRST_SECONDS = 5 * 60 * 60
+BILLING_MAX_SECONDS = 24 * 60 * 60
+FORGOTTEN_AFTER_SECONDS = 24 * 60 * 60
+
+FailureReason: TypeAlias = Literal["rate_limit", "timeout", "unavailable", "auth", "billing", "format"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cooldown:
+    """What is known of failures in a row: their number, the last one's reason and moment, and the end."""
+
+    failures: int
+    reason: FailureReason
+    failed_at_ms: int
+    until_ms: int
+
+
+def failure_reason(error: ModelError) -> FailureReason | None:
+    """Why another model may do better; `None` when the failure is not the model's affair.
+
+    A request that is too long is compacted, a text or image that was refused is the person's to change,
+    and an error of no particular kind is ours.
+    """
+    match error:
+        case ContextOverflow() | RequestRefused():
+            return None
+        case RateLimited():
+            return "rate_limit"
+        case ModelTimedOut():
+            return "timeout"
+        case ModelUnavailable():
+            return "unavailable"
+        case NoCredit():
+            return "billing"
+        case ModelAuthError():
+            return "auth"
+        case BadModelReply():
+            return "format"
+        case _:
+            return None
+
+
+def cooldown_key(model_name: str, reason: FailureReason) -> str:
+    """Whom a failure is held against: the provider's account for a key or credit, else the model."""
+    provider, slash, _ = model_name.partition("/")
+    return f"{provider}/*" if slash and reason in ("auth", "billing") else model_name
+
+
+def after_failure(
+    previous: Cooldown | None,
+    reason: FailureReason,
+    *,
+    asked_at_ms: int,
+    now_ms: int,
+    retry_after_seconds: float | None = None,
+) -> Cooldown | None:
+    """The cool-down after one more failure; `None` when nothing is cooled down.
+
+    A malformed request says nothing about the model: one broken session must not take it from all the
+    others. A request that was under way before the last failure is part of that failure: ten sessions that
+    hit one limit together count once. `retry_after_seconds` is the provider's own wish.
+    """
+    if reason == "format":
+        return None
+    if previous is not None and is_forgotten(previous, now_ms=now_ms):
+        previous = None
+    if previous is not None and asked_at_ms < previous.failed_at_ms:
+        return previous
+    failures = 1 if previous is None else previous.failures + 1
+    seconds = max(_seconds(failures, reason), retry_after_seconds or 0.0)
+    return Cooldown(
+        failures=failures, reason=reason, failed_at_ms=now_ms, until_ms=now_ms + round(seconds * 1000)
+    )
+
+
+def is_forgotten(cooldown: Cooldown, *, now_ms: int) -> bool:
+    """Whether so long has passed without a failure that it counts no more, or the clock went back."""
+    age_ms = now_ms - cooldown.failed_at_ms
+    return age_ms < 0 or (age_ms >= FORGOTTEN_AFTER_SECONDS * 1000 and now_ms >= cooldown.until_ms)
+
+
+def cooling(cooldowns: Mapping[str, Cooldown], model_name: str, *, now_ms: int) -> Cooldown | None:
+    """What keeps a model cool at this moment, of its own and its provider's the longer one."""
+    keys = (model_name, cooldown_key(model_name, "auth"))
+    found = [
+        cooldown
+        for key in keys
+        if (cooldown := cooldowns.get(key)) is not None
+        and cooldown.until_ms > now_ms
+        and not is_forgotten(cooldown, now_ms=now_ms)
+    ]
+    return max(found, key=lambda cooldown: cooldown.until_ms, default=None)
+
+
+def asking_order(names: Sequence[str], cooldowns: Mapping[str, Cooldown], *, now_ms: int) -> tuple[str, ...]:
+    """The models that are free, in their order, then those cooling down, the soonest free one first.
+
+    A cooling model stays in the list: when everything else has failed too, the person's words are worth
+    one more try.
+    """
+
+    def place(name: str) -> int:
+        cooldown = cooling(cooldowns, name, now_ms=now_ms)
+        return cooldown.until_ms if cooldown else 0
+
+    return tuple(sorted(names, key=place))
+
+
+def to_json(cooldown: Cooldown) -> dict[str, Any]:
+    """One cool-down as it is stored."""
+    return {
+        "failures": cooldown.failures,
+        "reason": cooldown.reason,
+        "failedAtMs": cooldown.failed_at_ms,
+        "untilMs": cooldown.until_ms,
+    }
+
+
+def from_json(raw: object) -> Cooldown | None:
+    """Reads one stored cool-down; `None` when its shape is not ours."""
+    if not isinstance(raw, Mapping) or raw.get("reason") not in get_args(FailureReason):
+        return None
+    numbers = [raw.get(name) for name in ("failures", "failedAtMs", "untilMs")]
+    if not all(isinstance(number, int) and number > 0 for number in numbers):
+        return None
+    return Cooldown(
+        failures=raw["failures"],
+        reason=raw["reason"],
+        failed_at_ms=raw["failedAtMs"],
+        until_ms=raw["untilMs"],
+    )
+
+
+def _seconds(failures: int, reason: FailureReason) -> float:
+    if reason == "billing":
+        return min(BILLING_FIRST_SECONDS * 2.0 ** min(failures - 1, 10), BILLING_MAX_SECONDS)
+    return min(FIRST_SECONDS * float(FACTOR) ** min(failures - 1, 10), MAX_SECONDS)

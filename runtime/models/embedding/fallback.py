@@ -1,0 +1,116 @@
+"""Two embedders as one: the first until it fails to embed documents, then the second for good.
+
+A question never makes the switch, so that a search is never answered with the wrong kind of vector. The
+vectors of the two cannot be compared: provider, model and fingerprint change with the switch, and the
+index makes its vectors again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakSet
+
+from nacre.memory.batch_jobs.jobs import EmbeddingJobs, jobs_of
+from nacre.memory.contracts.embedder import BudgetUsedUp, Embedder, EmbeddingFailed, TextRefused
+
+log = logging.getLogger(__name__)
+
+
+class FallbackEmbedder:
+    """`first`, and after its first failure `second`. `on_switch` is called once, at the switch."""
+
+    def __init__(self, first: Embedder, second: Embedder) -> None:
+        self._first = first
+        self._second = second
+        self._active = first
+        self._askers: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self.on_switch: Callable[[], None] = lambda: None
+        self.reason = ""
+        """Why the second makes the vectors, as a sentence; empty while the first does."""
+
+    @property
+    def provider(self) -> str:
+        """The provider that is asked now."""
+        return self._active.provider
+
+    @property
+    def model(self) -> str:
+        """Its model."""
+        return self._active.model
+
+    @property
+    def fingerprint(self) -> str:
+        """Its fingerprint."""
+        return self._active.fingerprint
+
+    @property
+    def batch_texts(self) -> int:
+        """The most texts for one call."""
+        return self._active.batch_texts
+
+    @property
+    def max_input_tokens(self) -> int:
+        """The longest text that the model reads."""
+        return self._active.max_input_tokens
+
+    @property
+    def piece_tokens(self) -> int | None:
+        """The length that one vector stands for best."""
+        return self._active.piece_tokens
+
+    @property
+    def jobs(self) -> EmbeddingJobs | None:
+        """Its batch jobs, if it has any."""
+        return jobs_of(self._active)
+
+    def reads(self, text: str) -> float:
+        """The share of `text` in scripts that the model was trained on."""
+        return self._active.reads(text)
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        """The vector of a question.
+
+        Raises:
+            EmbeddingFailed: no vector could be had; the other embedder is not asked.
+        """
+        return await self._active.embed_query(text)
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector for each text, in order.
+
+        Raises:
+            TextRefused: one of the texts is not taken.
+            BudgetUsedUp: the day's tokens are; the other embedder is not asked.
+            EmbeddingFailed: no vectors could be had; if it was the first's failure, the next pass over the
+                index asks the second.
+        """
+        task = asyncio.current_task()
+        if self._active is self._first:
+            if task is not None:
+                self._askers.add(task)
+            return await self._ask_first(texts)
+        # A task that has asked the first stores what it gets as the first's.
+        if task in self._askers:
+            raise EmbeddingFailed(self.reason)
+        return await self._active.embed_documents(texts)
+
+    async def close(self) -> None:
+        """Closes both."""
+        await self._first.close()
+        await self._second.close()
+
+    async def _ask_first(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        try:
+            return await self._first.embed_documents(texts)
+        except (TextRefused, BudgetUsedUp):
+            raise
+        except EmbeddingFailed as error:
+            if self._active is self._first:
+                self.reason = f"{error} {self._second.provider} makes the embeddings instead."
+                self._active = self._second
+                log.warning("%s", self.reason)
+                self.on_switch()
+            raise EmbeddingFailed(self.reason) from error

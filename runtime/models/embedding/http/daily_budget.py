@@ -1,0 +1,83 @@
+"""How many tokens a day may go to an embedding provider, counted in one small file for all processes.
+
+A settings mistake or a folder of a million lines should cost a day's budget, not a month's. Questions are
+counted and never stopped: they are a few tokens each, and somebody waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+
+from nacre.memory.contracts.embedder import BudgetUsedUp
+from nacre.runtime.contracts.clock import Clock
+from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.disk.durable import locked, read_plain, replace_file, set_aside
+
+log = logging.getLogger(__name__)
+
+
+class EmbeddingBudget:
+    """The day's tokens. `path` is the counter's file, `now` tells the day in the owner's time zone."""
+
+    def __init__(self, path: Path, *, daily_tokens: int, now: Clock) -> None:
+        self._path = path
+        self._daily_tokens = daily_tokens
+        self._now = now
+
+    async def allow(self, tokens: int) -> None:
+        """Lets documents of about so many `tokens` through.
+
+        Raises:
+            BudgetUsedUp: they would go beyond the day's budget.
+        """
+        used_tokens = await asyncio.to_thread(self._used)
+        if used_tokens + tokens > self._daily_tokens:
+            raise BudgetUsedUp(
+                f"The budget of {self._daily_tokens:,} tokens a day for embeddings is used up "
+                f"({used_tokens:,} today). The rest follows tomorrow; words are searched meanwhile. "
+                "memorySearch.remote.dailyTokens is the limit."
+            )
+
+    async def spend(self, tokens: int) -> None:
+        """Counts tokens that were sent."""
+        await asyncio.to_thread(self._spend, tokens)
+
+    def _used(self) -> int:
+        try:
+            found = read_plain(self._path)
+        except SessionError as error:
+            log.warning("the count of embedded tokens cannot be read: %s", error)
+            return 0
+        return self._count(found[0]) if found is not None else 0
+
+    def _spend(self, tokens: int) -> None:
+        try:
+            with locked(self._path):
+                found = read_plain(self._path)
+                if found is not None and _counted(found[0]) is None:
+                    set_aside(self._path, found[0], now=self._now)
+                used_tokens = self._count(found[0]) if found is not None else 0
+                day = {"date": self._today(), "tokens": used_tokens + tokens}
+                replace_file(self._path, json.dumps(day).encode())
+        except SessionError as error:
+            # what was embedded is worth more than its count
+            log.warning("%d embedded tokens were not counted: %s", tokens, error)
+
+    def _count(self, data: bytes) -> int:
+        date, tokens = _counted(data) or ("", 0)
+        return tokens if date == self._today() else 0
+
+    def _today(self) -> str:
+        return self._now().date().isoformat()
+
+
+def _counted(data: bytes) -> tuple[str, int] | None:
+    """The day and its tokens; `None` for what is no count."""
+    try:
+        value = json.loads(data)
+        return str(value["date"]), int(value["tokens"])
+    except (ValueError, KeyError, TypeError):
+        return None

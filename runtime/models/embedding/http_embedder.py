@@ -1,0 +1,218 @@
+"""A remote embedding model over HTTP, as the memory room's `Embedder`.
+
+Requests go out one at a time for each call, bounded in tokens and in time; what fails in passing is asked
+again, and a provider that keeps failing is left alone for a while. Failures become `EmbeddingFailed` with a
+sentence and without a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from nacre.memory.batch_jobs.jobs import JobRules
+from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.vectors.batches import batches, estimated_tokens
+from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
+from nacre.runtime.models.embedding.http.circuit_breaker import CircuitBreaker
+from nacre.runtime.models.embedding.http.connection import EmbeddingConnection
+from nacre.runtime.models.embedding.http.endpoint import (
+    EmbeddingEndpoint,
+    fingerprint_of,
+    without_credentials,
+)
+from nacre.runtime.models.embedding.http.wire import (
+    Purpose,
+    request_for,
+    tokens_of,
+    vectors_of,
+)
+from nacre.runtime.models.embedding.jobs.jobs import jobs_at
+from nacre.runtime.models.retry import call_with_retries
+
+if TYPE_CHECKING:
+    from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
+
+BATCH_TEXTS = 20
+"""Chunks of the usual 400 tokens that fill one request."""
+
+QUERY_SECONDS = 10.0
+REQUEST_SECONDS = 60.0
+TOTAL_SECONDS = 300.0
+"""The longest that one call may take, with all that is asked again."""
+
+WHOLE_CHUNK_TOKENS = 2_000
+"""A model that reads this much takes any chunk whole; a shorter one gets pieces of half its length."""
+
+_REFUSED = (
+    "too many tokens",
+    "too large to process",
+    "fit into the model",
+    "exceeding max",
+    "maximum context",
+    "maximum input",
+    "input is too long",
+    "content_policy",
+    "content policy",
+)
+"""Words of providers about a text that they will not take, beside those for a full context window."""
+
+
+class HttpEmbedder:
+    """The embedder at an endpoint.
+
+    `sleep` waits between retries; `now_seconds` is the time of day. `budget` counts tokens, and stops
+    documents, not questions, when a day's are used up. `job_rules` switches batch jobs on.
+    """
+
+    batch_texts = BATCH_TEXTS
+
+    def __init__(
+        self,
+        endpoint: EmbeddingEndpoint,
+        *,
+        now_seconds: Callable[[], float],
+        budget: EmbeddingBudget | None = None,
+        job_rules: JobRules | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        query_seconds: float = QUERY_SECONDS,
+        request_seconds: float = REQUEST_SECONDS,
+        total_seconds: float = TOTAL_SECONDS,
+    ) -> None:
+        self._endpoint = endpoint
+        self._budget = budget
+        self._sleep = sleep
+        self._query_seconds = query_seconds
+        self._request_seconds = request_seconds
+        self._total_seconds = total_seconds
+        self._circuit = CircuitBreaker(now_seconds)
+        self._connection = EmbeddingConnection(endpoint, now_seconds)
+        self.jobs = (
+            None
+            if job_rules is None
+            else jobs_at(endpoint, self._connection, job_rules, budget=budget, sleep=sleep)
+        )
+        """The provider's batch jobs; `None` when they are switched off, or it has none."""
+
+    @property
+    def provider(self) -> str:
+        """The provider's name in the settings."""
+        return self._endpoint.provider
+
+    @property
+    def model(self) -> str:
+        """The model's name at the provider."""
+        return self._endpoint.model
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of address, model and those headers that are no secret; another key does not change it."""
+        return fingerprint_of(self._endpoint)
+
+    @property
+    def max_input_tokens(self) -> int:
+        """The longest text that the model reads."""
+        return self._endpoint.max_input_tokens
+
+    @property
+    def piece_tokens(self) -> int | None:
+        """`None` for whole chunks, or the length of pieces for a model that reads less than a chunk."""
+        limit = self._endpoint.max_input_tokens
+        return None if limit >= WHOLE_CHUNK_TOKENS else limit // 2
+
+    def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
+        """1: nothing is known against any script."""
+        return 1.0
+
+    async def embed_query(self, text: str) -> Sequence[float]:
+        """The vector of a question; asked once, within ten seconds, because somebody waits.
+
+        Raises:
+            EmbeddingFailed: no vector could be had.
+        """
+        # every character counts as a token: a question cut short is better than one refused
+        texts = [text[: self._endpoint.max_input_tokens]]
+        try:
+            vectors = await self._asked(texts, "query", self._query_seconds)
+        except ModelError as error:
+            raise self._failure(error) from error
+        self._circuit.succeeded()
+        return vectors[0]
+
+    async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector for each text, in order; what fails in passing is asked again up to three times.
+
+        Raises:
+            TextRefused: a text is too long, or not allowed, or gets no usable vector.
+            EmbeddingFailed: no vectors could be had, the provider is being left alone after several failures,
+                or the day's tokens are used up.
+        """
+        if rest_seconds := self._circuit.resting_seconds():
+            raise EmbeddingFailed(
+                f"{self._circuit.problem} After several failures it is left alone for "
+                f"{rest_seconds:.0f} more seconds."
+            )
+        try:
+            async with asyncio.timeout(self._total_seconds):
+                vectors = [
+                    vector
+                    for part in batches(texts, most_texts=len(texts))
+                    for vector in await self._part(texts[part])
+                ]
+        except TimeoutError as error:
+            failure = EmbeddingFailed(
+                f"The model {self._endpoint.name!r} made no embeddings of {len(texts)} texts within "
+                f"{self._total_seconds:g} seconds."
+            )
+            self._circuit.failed(str(failure))
+            raise failure from error
+        self._circuit.succeeded()
+        return vectors
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._connection.close()
+
+    async def _part(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        async def ask() -> Sequence[Sequence[float]]:
+            return await self._asked(texts, "document", self._request_seconds)
+
+        if self._budget is not None:
+            await self._budget.allow(sum(map(estimated_tokens, texts)))
+        try:
+            return await call_with_retries(ask, sleep=self._sleep)
+        except ModelError as error:
+            failure = self._failure(error)
+            if not isinstance(failure, TextRefused):
+                self._circuit.failed(str(failure))
+            raise failure from error
+
+    async def _asked(
+        self, texts: Sequence[str], purpose: Purpose, seconds: float
+    ) -> Sequence[Sequence[float]]:
+        """One request. Raises `ModelError` or `EmbeddingFailed`."""
+        request = request_for(self._endpoint, texts, purpose, self._connection.key())
+        content = await self._connection.send(
+            "POST", request.url, request.headers, seconds=seconds, json=request.body
+        )
+        try:
+            answer = json.loads(content)
+        except ValueError as error:
+            raise BadModelReply(
+                f"{without_credentials(request.url)} answered, but not with JSON, when the model "
+                f"{self._endpoint.name!r} was asked for embeddings. Check that the address is right."
+            ) from error
+        vectors = vectors_of(answer, len(texts), self._endpoint)
+        if self._budget is not None:
+            await self._budget.spend(tokens_of(answer, texts))
+        return vectors
+
+    def _failure(self, error: ModelError) -> EmbeddingFailed:
+        said = error.detail.lower()
+        if isinstance(error, ContextOverflow) or any(words in said for words in _REFUSED):
+            return TextRefused(
+                f"The embedding model {self._endpoint.name!r} does not take a text of this length or kind."
+            )
+        return EmbeddingFailed(str(error))

@@ -1,0 +1,229 @@
+"""Which model is asked: the first that is free, and the next when one fails in a way that others may not.
+
+A stopped turn and a request that is too long never lead to another model: the one is the person's wish,
+the other is helped by compaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from nacre.runtime.contracts.budget import ContextBudget
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.errors import AllModelsFailed, ContextOverflow, ModelError
+from nacre.runtime.contracts.events import Event, FallbackAnswered, ModelRetried
+from nacre.runtime.contracts.model import (
+    Answering,
+    AnswerRestarted,
+    Ask,
+    ChatModel,
+    ModelRequest,
+    overhead_tokens,
+)
+from nacre.runtime.models.cooldown import FailureReason, asking_order, cooling, failure_reason
+from nacre.runtime.models.cooldown_file import CooldownFile
+from nacre.runtime.models.retry import MAX_RETRIES, stream_with_retries
+from nacre.sessions.contracts.messages import AssistantMessage
+from nacre.sessions.view.tokens import estimate_message_tokens
+
+log = logging.getLogger(__name__)
+
+RETRIES_BEFORE_FALLBACK = 1
+"""A hiccup is waited for; whatever lasts longer is left to the next model."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A model that may be asked, and the window that it has."""
+
+    model: ChatModel
+    budget: ContextBudget
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    name: str
+    reason: FailureReason
+    error: ModelError
+
+
+class ModelChain:
+    """The models of an agent, the first one foremost.
+
+    Raises:
+        ValueError: there is no candidate, or two have the same name.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        cooldowns: CooldownFile,
+        now: Clock,
+        sleep: Callable[[float], Awaitable[None]],
+        count_tokens: Callable[[str], int],
+    ) -> None:
+        self._candidates = {candidate.model.name: candidate for candidate in candidates}
+        if not candidates or len(self._candidates) != len(candidates):
+            raise ValueError(f"models must differ, got {[item.model.name for item in candidates]}")
+        self._cooldowns = cooldowns
+        self._now = now
+        self._sleep = sleep
+        self._count_tokens = count_tokens
+
+    @property
+    def first(self) -> Candidate:
+        """The model that the owner chose."""
+        return next(iter(self._candidates.values()))
+
+    async def current(self) -> Candidate:
+        """The model that the next request goes to."""
+        return (await self._order())[0]
+
+    def window_tokens_of(self, answer: AssistantMessage) -> int:
+        """The window of the model that gave an answer; the first one's for a model that is not here."""
+        candidate = self._candidates.get(f"{answer.provider}/{answer.model}", self.first)
+        return candidate.budget.window_tokens
+
+    def budget_of(self, window_tokens: int) -> ContextBudget:
+        """The budget of the model with such a window; the first one's where there is none."""
+        budgets = [candidate.budget for candidate in self._candidates.values()]
+        return next((budget for budget in budgets if budget.window_tokens == window_tokens), budgets[0])
+
+    async def aclose(self) -> None:
+        """Closes every model."""
+        for candidate in self._candidates.values():
+            await candidate.model.aclose()
+
+    def ask(self, emit: Callable[[Event], None]) -> Ask:
+        """Asks the models in their order; retries and a fallback that answered are told through `emit`."""
+        told: set[str] = set()
+
+        def tell(event: FallbackAnswered) -> None:
+            if event.model_name not in told:
+                told.add(event.model_name)
+                emit(event)
+
+        return lambda request: self._answers(request, emit, tell)
+
+    def ask_alone(self, model: ChatModel, emit: Callable[[Event], None]) -> Ask:
+        """Asks one model that is not of the chain, with its retries."""
+        return lambda request: self._one(model, request, emit, is_last=True)
+
+    async def _order(self) -> tuple[Candidate, ...]:
+        if len(self._candidates) == 1:
+            return (self.first,)
+        cooldowns = await self._cooldowns.read()
+        names = asking_order(tuple(self._candidates), cooldowns, now_ms=epoch_ms(self._now()))
+        return tuple(self._candidates[name] for name in names)
+
+    async def _answers(
+        self,
+        request: ModelRequest,
+        emit: Callable[[Event], None],
+        tell: Callable[[FallbackAnswered], None],
+    ) -> AsyncIterator[Answering]:
+        failed: list[_Attempt] = []
+        order = await self._order()
+        for candidate in order:
+            model = candidate.model
+            asked_at_ms = epoch_ms(self._now())
+            if failed:
+                await self._refuse_small_window(candidate, request, after=failed[-1])
+                yield AnswerRestarted(problem=str(failed[-1].error))
+            try:
+                async with aclosing(
+                    self._one(model, request, emit, is_last=candidate is order[-1])
+                ) as answers:
+                    async for item in answers:
+                        if isinstance(item, AssistantMessage):
+                            await self._answered(model.name, request, failed, tell)
+                        yield item
+            except ModelError as error:
+                failed.append(await self._failed(model.name, error, asked_at_ms))
+            else:
+                return
+        raise _failure(failed)
+
+    def _one(
+        self, model: ChatModel, request: ModelRequest, emit: Callable[[Event], None], *, is_last: bool
+    ) -> AsyncGenerator[Answering, None]:
+        return stream_with_retries(
+            model,
+            request,
+            sleep=self._sleep,
+            on_retry=lambda attempt, delay_seconds, problem: emit(
+                ModelRetried(attempt=attempt, delay_seconds=delay_seconds, problem=problem)
+            ),
+            max_retries=MAX_RETRIES if is_last else RETRIES_BEFORE_FALLBACK,
+            retries_time_outs=is_last,
+        )
+
+    async def _failed(self, name: str, error: ModelError, asked_at_ms: int) -> _Attempt:
+        reason = failure_reason(error)
+        if reason is None:
+            raise error
+        if len(self._candidates) > 1:
+            log.warning("%s failed (%s): %s", name, reason, error)
+            await self._cooldowns.failed(name, error, asked_at_ms=asked_at_ms)
+        return _Attempt(name=name, reason=reason, error=error)
+
+    async def _answered(
+        self,
+        name: str,
+        request: ModelRequest,
+        failed: Sequence[_Attempt],
+        tell: Callable[[FallbackAnswered], None],
+    ) -> None:
+        if len(self._candidates) == 1:
+            return
+        first_name = self.first.model.name
+        if name != first_name and request.purpose == "turn":
+            own = [attempt for attempt in failed if attempt.name == first_name]
+            problem = str(own[0].error) if own else await self._why_cooling(first_name)
+            tell(FallbackAnswered(model_name=name, first_model_name=first_name, problem=problem))
+        await self._cooldowns.answered(name)
+
+    async def _why_cooling(self, name: str) -> str:
+        cooldown = cooling(await self._cooldowns.read(), name, now_ms=epoch_ms(self._now()))
+        if cooldown is None:
+            return f"{name} was left alone after a failure."
+        minutes = -(-(cooldown.until_ms - epoch_ms(self._now())) // 60_000)
+        return f"{name} failed ({cooldown.reason}) and is left alone for another {minutes} min."
+
+    async def _refuse_small_window(
+        self, candidate: Candidate, request: ModelRequest, *, after: _Attempt
+    ) -> None:
+        """A request kept for a large window is compacted first, before a smaller model would refuse it."""
+        budget = candidate.budget
+        if budget.window_tokens >= self._candidates[after.name].budget.window_tokens:
+            return
+        tokens = await asyncio.to_thread(_request_tokens, request, self._count_tokens)
+        if tokens <= budget.compact_at:
+            return
+        raise ContextOverflow(
+            f"{after.error} The next model, {candidate.model.name!r}, has a window of "
+            f"{budget.window_tokens} tokens, too small for the conversation with {tokens}.",
+            window_tokens=budget.window_tokens,
+        )
+
+
+def _request_tokens(request: ModelRequest, count_tokens: Callable[[str], int]) -> int:
+    return overhead_tokens(request.system, request.tools, count_tokens) + sum(
+        estimate_message_tokens(message, count_tokens) for message in request.messages
+    )
+
+
+def _failure(failed: Sequence[_Attempt]) -> ModelError:
+    """One attempt's own error, or one that names them all."""
+    if len(failed) == 1:
+        return failed[0].error
+    told = " | ".join(f"{attempt.name}: {attempt.error} ({attempt.reason})" for attempt in failed)
+    return AllModelsFailed(
+        f"All models failed ({len(failed)}): {told}",
+        detail="\n".join(attempt.error.detail for attempt in failed if attempt.error.detail),
+    )

@@ -1,0 +1,271 @@
+"""What a provider's failure means for us. Pure: exceptions are told by their class names and fields.
+
+Looks at texts that came from the provider as an error, never at what a user or a model said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nacre.runtime.contracts.errors import (
+    BadModelReply,
+    ContextOverflow,
+    ModelAuthError,
+    ModelError,
+    ModelTimedOut,
+    ModelUnavailable,
+    NoCredit,
+    RateLimited,
+    RequestRefused,
+)
+from nacre.runtime.models.litellm.retry_after import retry_after_seconds
+
+MAX_DETAIL_CHARS = 2_000
+
+_KEY_VARIABLES = {
+    "": "OPENAI_API_KEY",
+    "together_ai": "TOGETHERAI_API_KEY",
+    "vertex_ai": "GOOGLE_APPLICATION_CREDENTIALS",
+    "bedrock": "AWS_ACCESS_KEY_ID",
+    "huggingface": "HF_TOKEN",
+    "voyage": "VOYAGE_API_KEY",
+}
+_LOOKS_LIKE_A_KEY = re.compile(
+    r"(?i:bearer)\s+\S+|\b(?:sk|pk|rk|gsk|xai|hf|pplx|r8|nvapi|fw)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}"
+)
+
+# The forms in which providers say that a request does not fit, and what only looks like it.
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|context[ _]window[ _]exceeded|request_too_large|context overflow"
+    r"|context length exceeded|(?:maximum|max) context length|context[_ ]length is only"
+    r"|exceeds?(?: the)?(?: model(?:'s)?)? (?:maximum )?context (?:window|size|length)"
+    r"|exceeds the available context size|(?:greater|larger|longer) than the context length"
+    r"|prompt is too long|input is too long for requested model|prompt too long"
+    r"|request exceeds the maximum size|request size exceeds.{0,80}context window"
+    r"|input token count.{0,60}exceeds|maximum prompt length|reduce the length of the messages"
+    r"|exceeds the (?:model's )?(?:limit|maximum) of [\d,]+ tokens|too large for model with [\d,]+ maximum"
+    r"|exceeded model token limit|input length.{0,40}exceeds?.{0,40}context"
+    r"|too many (?:input )?tokens in (?:the )?(?:request|prompt|input)|token limit exceeded"
+    r"|context window exceeds limit|prompt contains [\d,]+ tokens.{0,40}too large",
+    re.IGNORECASE | re.DOTALL,
+)
+_NOT_OVERFLOW = re.compile(r"context window (?:is )?too small|rate limit|per minute|throttl", re.IGNORECASE)
+_NO_CREDIT = re.compile(
+    r"insufficient[_ ]quota|exceeded your current quota|credit balance is too low|payment required"
+    r"|billing (?:hard limit|details)|out of credits|insufficient (?:credits|balance|funds)",
+    re.IGNORECASE,
+)
+_NO_KEY = re.compile(
+    r"(?:incorrect|invalid|missing|no|expired|unknown) (?:\w+ ){0,2}api[ _-]?key"
+    r"|api[_ ]key.{0,40}(?:not (?:set|found|valid|provided)|is required|must be set)"
+    r"|(?:missing|unable to locate) credentials|default credentials were not found",
+    re.IGNORECASE,
+)
+_BUSY = re.compile(r"overloaded|too many requests|rate[ _]limit|resource[_ ]exhausted", re.IGNORECASE)
+_NO_CONNECTION = re.compile(
+    r"connection error\.|connection refused|connection attempts failed|cannot connect to host"
+    r"|connect call failed|name or service not known|nodename nor servname|getaddrinfo failed"
+    r"|temporary failure in name resolution|network is unreachable|no route to host",
+    re.IGNORECASE,
+)
+_BAD_IMAGE = re.compile(
+    r"image(?:'s|s)? (?:dimensions?|size|width|height)\b.{0,60}(?:exceed|too (?:large|big|small)|max)"
+    r"|image (?:exceeds|is too (?:large|big))|(?:could not|unable to|cannot) process (?:the )?image"
+    r"|(?:invalid|unsupported) image",
+    re.IGNORECASE,
+)
+_NO_PROVIDER = re.compile(r"LLM Provider NOT provided", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallFacts:
+    """What a sentence about a failed call needs: the model, where it was asked, and what must not be told."""
+
+    model_name: str
+    api_base: str | None
+    secrets: tuple[str, ...]
+    now_seconds: float
+
+
+def classify(error: BaseException, facts: CallFacts) -> ModelError:
+    """The `ModelError` for any exception that a litellm call raised; `detail` is its text without keys."""
+    if isinstance(error, ModelError):
+        return error
+    causes = list(_causes(error))
+    kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
+    text = "\n".join(dict.fromkeys(str(cause) for cause in causes))
+    detail = redacted(text, facts.secrets)[:MAX_DETAIL_CHARS]
+    status = _status(causes)
+    name = facts.model_name
+    if _BAD_IMAGE.search(text):
+        return RequestRefused(
+            f"The provider of the model {name!r} cannot take an image of the conversation. "
+            "Send a smaller one, as PNG or JPEG; /new begins a session without it.",
+            detail=detail,
+        )
+    if is_overflow(text, kinds=kinds, status=status):
+        return ContextOverflow(
+            f"The conversation no longer fits the context window of the model {name!r}. "
+            "It has to be compacted, or continued with a model that has a larger window.",
+            detail=detail,
+        )
+    if status == 402 or "PaymentRequiredError" in kinds or _NO_CREDIT.search(text):
+        return NoCredit(
+            f"The account for the model {name!r} has no credit left. "
+            "Add credit at the provider, or choose another model.",
+            detail=detail,
+        )
+    if (
+        status in (401, 403)
+        or kinds & {"AuthenticationError", "PermissionDeniedError"}
+        or _NO_KEY.search(text)
+    ):
+        return _auth_error(facts, detail, status)
+    if status == 429 or "RateLimitError" in kinds:
+        return _rate_limited(facts, detail, retry_after_seconds(causes, text, facts.now_seconds))
+    if kinds & {"Timeout", "APITimeoutError", "TimeoutError", "TimeoutException"} or status == 408:
+        return ModelTimedOut(
+            f"The model {name!r} did not answer in time. "
+            "Ask again, or raise the request time-out in the settings.",
+            detail=detail,
+        )
+    if status is None or status >= 500 or status == 409 or "APIConnectionError" in kinds:
+        return _unavailable(facts, detail, kinds, status, text)
+    return _bad_reply(facts, detail, kinds, status, text)
+
+
+def is_overflow(
+    text: str, *, kinds: set[str] | frozenset[str] = frozenset(), status: int | None = None
+) -> bool:
+    """Whether a provider's error text, class names or status say that the request was too large."""
+    if "ContextWindowExceededError" in kinds:
+        return True
+    if status in (401, 402, 403) or _NOT_OVERFLOW.search(text):
+        return False
+    if _OVERFLOW.search(text):
+        return True
+    return status == 413
+
+
+def silent_overflow(*, model_name: str, prompt_tokens: int, window_tokens: int) -> ContextOverflow:
+    """The error for a provider that answered although it had to cut the request to its window."""
+    return ContextOverflow(
+        f"The model {model_name!r} was sent {prompt_tokens} tokens, more than its context window of "
+        f"{window_tokens}, so it saw only a part. The conversation has to be compacted."
+    )
+
+
+def stalled(*, model_name: str, seconds: float) -> ModelTimedOut:
+    """The error for a stream that stays open and says nothing."""
+    return ModelTimedOut(
+        f"The model {model_name!r} sent nothing for {seconds:g} seconds in the middle of its answer. "
+        "Ask again."
+    )
+
+
+def key_variable(model_name: str) -> str:
+    """The environment variable that holds the key for `provider/model`."""
+    provider, _, model = model_name.partition("/")
+    provider = provider.lower() if model else ("anthropic" if provider.startswith("claude") else "")
+    return _KEY_VARIABLES.get(provider, re.sub(r"\W", "_", provider).upper() + "_API_KEY")
+
+
+def redacted(text: str, secrets: tuple[str, ...]) -> str:
+    """`text` without the given secrets and without anything that looks like a key."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "[key]")
+    return _LOOKS_LIKE_A_KEY.sub("[key]", text)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The exception, what litellm wrapped in it, and what raised it."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        current = waiting.pop(0)
+        if not isinstance(current, BaseException) or id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        waiting += [getattr(current, "original_exception", None), current.__cause__]
+
+
+def _status(causes: list[BaseException]) -> int | None:
+    # the innermost is what the provider said; wrappers replace the status by their own
+    for cause in reversed(causes):
+        status = getattr(cause, "status_code", None)
+        if isinstance(status, int):
+            return status
+    return None
+
+
+def _auth_error(facts: CallFacts, detail: str, status: int | None) -> ModelAuthError:
+    said = f" (HTTP {status})" if status in (401, 403) else ""
+    return ModelAuthError(
+        f"The key for the model {facts.model_name!r} is missing or was refused{said}. "
+        f"Set the environment variable {key_variable(facts.model_name)} to a valid key.",
+        detail=detail,
+    )
+
+
+def _rate_limited(facts: CallFacts, detail: str, wait: float | None) -> RateLimited:
+    when = "Wait a moment and ask again." if wait is None else f"It asks to wait {wait:g} seconds."
+    return RateLimited(
+        f"The provider of the model {facts.model_name!r} limits how often it may be asked. {when}",
+        detail=detail,
+        retry_after_seconds=wait,
+    )
+
+
+def _unavailable(
+    facts: CallFacts, detail: str, kinds: set[str], status: int | None, text: str
+) -> ModelUnavailable:
+    if _NO_CONNECTION.search(text):
+        where = f" at {facts.api_base}" if facts.api_base else ""
+        return ModelUnavailable(
+            f"The model {facts.model_name!r} cannot be reached{where}. "
+            "Check the network, and that the server is running and its address is right.",
+            detail=detail,
+        )
+    if _BUSY.search(text):
+        return ModelUnavailable(
+            f"The provider of the model {facts.model_name!r} is overloaded. Ask again in a while.",
+            detail=detail,
+        )
+    said = (
+        f" (HTTP {status})"
+        if status is not None and status >= 500 and "APIConnectionError" not in kinds
+        else ""
+    )
+    return ModelUnavailable(
+        f"The model {facts.model_name!r} failed on the provider's side, or the line broke{said}. "
+        "Ask again in a while.",
+        detail=detail,
+    )
+
+
+def _bad_reply(
+    facts: CallFacts, detail: str, kinds: set[str], status: int | None, text: str
+) -> BadModelReply:
+    name = facts.model_name
+    if "ContentPolicyViolationError" in kinds:
+        return RequestRefused(
+            f"The provider's content policy refused the request to {name!r}. Put it in other words.",
+            detail=detail,
+        )
+    if _NO_PROVIDER.search(text):
+        message = (
+            f"The model name {name!r} does not begin with a provider that is known. "
+            "Write it as provider/model, e.g. 'openai/gpt-4o' or 'ollama/llama3'."
+        )
+    elif status == 404 or "NotFoundError" in kinds:
+        message = f"The provider does not know the model {name!r}. Check its name in the settings."
+    else:
+        message = (
+            f"The provider refused the request to the model {name!r} as malformed (HTTP {status}). "
+            "The log holds its answer; another model may accept it."
+        )
+    return BadModelReply(message, detail=detail)

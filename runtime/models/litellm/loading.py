@@ -1,0 +1,175 @@
+"""Brings litellm in: late, off the event loop, quiet, and never over the network; and takes its clients down.
+
+The only file that imports litellm, sets environment variables for it, or looks at those it reads by
+itself. It never makes a model call.
+A program that imported litellm before us keeps the settings that it gave it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import json
+import logging
+import os
+import sys
+import warnings
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nacre.runtime.contracts.errors import ConfigError
+
+_ENVIRONMENT = {
+    # its own price map instead of one fetched from the network on import
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    # otherwise it loads a `.env` from the working directory, wherever the owner happens to stand
+    "LITELLM_MODE": "PRODUCTION",
+    # its aiohttp sessions, made on import, warn when a loop ends before they do; httpx closes with its client
+    "DISABLE_AIOHTTP_TRANSPORT": "True",
+}
+_LOGGERS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Proxy.stdout", "LiteLLM Router")
+_PYDANTIC_ABOUT_LITELLM = (r".*`ReadOnly` qualifier", r".*conflict with protected namespace")
+_PRICE_MAP = "model_prices_and_context_window_backup.json"
+
+# How many models are open on each event loop. litellm keeps one cache of HTTP clients for the whole
+# process; the count tells when those of a loop have no user left and may be closed.
+_open_models: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
+
+
+async def load_litellm() -> Any:
+    """The litellm module, imported in a thread on first use (it takes seconds).
+
+    Raises:
+        ConfigError: litellm is not installed or cannot be imported.
+    """
+    return sys.modules.get("litellm") if _is_loaded() else await asyncio.to_thread(_import_litellm)
+
+
+def quiet_arguments(module: Any) -> dict[str, Any]:
+    """Arguments for `acompletion` that keep it to one request; silences warnings about litellm's own code.
+
+    Releases around 1.106 import their MCP gateway, which needs a package that does not come with them,
+    whenever a request has tools; the argument that skips it is passed only where it is known, because
+    other releases would send it on to the provider.
+    """
+    _silence_warnings()
+    arguments: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
+    if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
+        arguments["_skip_mcp_handler"] = True
+    return arguments
+
+
+def package_folder() -> Path | None:
+    """Where litellm is installed, found without importing it; `None` when it is not."""
+    try:
+        spec = importlib.util.find_spec("litellm")
+    except (ImportError, ValueError):
+        return None
+    places = list(spec.submodule_search_locations or []) if spec is not None else []
+    return Path(places[0]) if places else None
+
+
+def is_set(variable: str) -> bool:
+    """Whether an environment variable that litellm reads by itself has a value."""
+    return bool(os.environ.get(variable))
+
+
+def key_in_environment(*variables: str) -> str | None:
+    """The provider's key in the first of these variables that has a value."""
+    return next((value for name in variables if (value := os.environ.get(name, "").strip())), None)
+
+
+def price_map_entry(model_name: str) -> Mapping[str, Any]:
+    """What litellm's own price map says about `provider/model`: window, prices, abilities; empty if nothing.
+
+    The file is read where it lies in the package, without importing it (about 50 ms).
+    """
+    folder = package_folder()
+    if folder is None:
+        return {}
+    try:
+        entries = json.loads((folder / _PRICE_MAP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    provider, _, model = model_name.partition("/")
+    entry = entries.get(model_name)
+    if entry is None and model:
+        entry = entries.get(model)
+        # the bare name may be another provider's model of the same name, with another window
+        if isinstance(entry, dict) and not str(entry.get("litellm_provider", "")).startswith(provider):
+            entry = None
+    return entry if isinstance(entry, dict) else {}
+
+
+def retain_clients() -> None:
+    """Counts one more model on the running event loop."""
+    loop = asyncio.get_running_loop()
+    _open_models[loop] = _open_models.get(loop, 0) + 1
+
+
+async def release_clients() -> None:
+    """Counts one model less on the running loop; after the last one the loop's HTTP clients are closed."""
+    loop = asyncio.get_running_loop()
+    left = _open_models.get(loop, 0) - 1
+    if left > 0:
+        _open_models[loop] = left
+        return
+    _open_models.pop(loop, None)
+    cache = getattr(sys.modules.get("litellm"), "in_memory_llm_clients_cache", None)
+    clients: dict[str, Any] = getattr(cache, "cache_dict", {})
+    for key in [key for key in clients if key.endswith(f"-{id(loop)}")]:
+        await _close(clients.pop(key))
+
+
+def _is_loaded() -> bool:
+    module = sys.modules.get("litellm")
+    # a module that another thread is still importing is in `sys.modules` too, but half made
+    return module is not None and not getattr(module.__spec__, "_initializing", False)
+
+
+def _import_litellm() -> Any:
+    theirs = "litellm" in sys.modules
+    if not theirs and "LITELLM_LOG" not in os.environ:
+        for name in _LOGGERS:
+            # it logs failures that we raise anyway, with parts of the request in them
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        module = importlib.import_module("litellm")
+    except ImportError as error:
+        raise ConfigError(
+            f"litellm, which talks to model providers, cannot be imported ({error}). "
+            "Install Nacre again, or choose the model 'offline'."
+        ) from error
+    if not theirs:
+        _tame(module)
+    return module
+
+
+def _tame(module: Any) -> None:
+    module.telemetry = False
+    module.suppress_debug_info = True
+    # a history with tool calls is refused by some providers when a request (a summary) offers no tools
+    module.modify_params = True
+
+
+def _silence_warnings() -> None:
+    # litellm silences what pydantic says about its classes once, on import; a filter set since (warnings as
+    # errors in a test suite, for one) would turn its habits into failed requests
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\.")
+    for message in _PYDANTIC_ABOUT_LITELLM:
+        warnings.filterwarnings("ignore", message=message, category=UserWarning, module=r"pydantic\.")
+
+
+async def _close(client: Any) -> None:
+    close = getattr(client, "close", None)
+    with contextlib.suppress(OSError, RuntimeError):  # it may be broken or closed already: that is the aim
+        result = close() if callable(close) else None
+        if inspect.isawaitable(result):
+            await result

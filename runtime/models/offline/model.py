@@ -1,0 +1,121 @@
+"""The offline responder as a model: streams what `nacre.runtime.models.offline` decides. No key, no network.
+
+It keeps the contract of `ChatModel` and no state: every answer is read off its request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from nacre.runtime.contracts.model import ModelRequest, TextDelta
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    StopReason,
+    Text,
+    ToolCall,
+    Usage,
+    message_text,
+)
+
+if TYPE_CHECKING:
+    from nacre.runtime.models.offline.words.answer import Answer
+
+PROVIDER = "offline"
+MODEL = "extractive"
+CONTEXT_WINDOW_TOKENS = 32_000
+
+_PIECE = re.compile(r"\S{1,24}\s{0,24}|\s{1,24}")
+
+
+class OfflineModel:
+    """Answers without a language model: remembers, quotes, takes notes and summarises by extraction.
+
+    `now_ms` gives milliseconds since the epoch, `new_id` the ids of tool calls; `count_tokens`
+    counts what is reported as usage and bounds summaries.
+    """
+
+    def __init__(
+        self, now_ms: Callable[[], int], new_id: Callable[[], str], count_tokens: Callable[[str], int]
+    ) -> None:
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self._count_tokens = count_tokens
+
+    @property
+    def name(self) -> str:
+        """`offline/extractive`."""
+        return f"{PROVIDER}/{MODEL}"
+
+    @property
+    def context_window_tokens(self) -> int:
+        """The window that the budget works with; nothing here is limited by it."""
+        return CONTEXT_WINDOW_TOKENS
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
+        """Streams the answer in pieces of about a word, then the whole message."""
+        # Patterns for a dozen languages: whoever talks to a real model never needs them.
+        from nacre.runtime.models.offline.responder import respond
+
+        now_ms = self._now_ms()
+        day = datetime.fromtimestamp(now_ms / 1000, tz=UTC).date()
+        answer = respond(request, clock_date=day, count_tokens=self._count_tokens)
+        text = self._within(answer.text, request.max_output_tokens)
+        for piece in _PIECE.finditer(text):
+            yield TextDelta(text=piece.group())
+        yield self._message(request, answer, text, now_ms)
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+    def _message(self, request: ModelRequest, answer: Answer, text: str, now_ms: int) -> AssistantMessage:
+        calls = tuple(
+            ToolCall(id=f"call_{self._new_id()}_{place}", name=call.tool_name, arguments=call.arguments)
+            for place, call in enumerate(answer.calls)
+        )
+        stop_reason: StopReason = "toolUse" if calls else "length" if text != answer.text else "stop"
+        written = "\n".join([*([text] if text else []), *(_call_text(call) for call in calls)])
+        return AssistantMessage(
+            content=(*((Text(text=text),) if text else ()), *calls),
+            api=PROVIDER,
+            provider=PROVIDER,
+            model=MODEL,
+            usage=Usage(
+                input_tokens=self._count_tokens(_request_text(request)),
+                output_tokens=self._count_tokens(written),
+            ),
+            stop_reason=stop_reason,
+            timestamp_ms=now_ms,
+        )
+
+    def _within(self, text: str, max_output_tokens: int | None) -> str:
+        """The longest beginning of the text that the output limit allows."""
+        if max_output_tokens is None or self._count_tokens(text) <= max_output_tokens:
+            return text
+        fits, too_long = 0, len(text)
+        while too_long - fits > 1:
+            middle = (fits + too_long) // 2
+            if self._count_tokens(text[:middle]) <= max_output_tokens:
+                fits = middle
+            else:
+                too_long = middle
+        return text[:fits]
+
+
+def _request_text(request: ModelRequest) -> str:
+    parts = [request.system.joined()]
+    for tool in request.tools:
+        schema = json.dumps(dict(tool.parameters), ensure_ascii=False, default=str)
+        parts.append(f"{tool.name}\n{tool.description}\n{schema}")
+    for message in request.messages:
+        parts.append(message_text(message))
+        if isinstance(message, AssistantMessage):
+            parts.extend(_call_text(call) for call in message.tool_calls)
+    return "\n".join(parts)
+
+
+def _call_text(call: ToolCall) -> str:
+    return f"{call.name} {json.dumps(dict(call.arguments), ensure_ascii=False, default=str)}"

@@ -1,0 +1,135 @@
+"""Asks a model again when it failed in a way that passes. Pure policy around a call; `sleep` is handed in.
+
+Rate limits and unavailability are tried again. An answer that broke off in its middle is asked for anew
+as a whole; `AnswerRestarted` says so, because nothing of it may be said twice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+
+from nacre.runtime.contracts.errors import ModelError, ModelTimedOut, ModelUnavailable, RateLimited
+from nacre.runtime.contracts.model import Answering, AnswerRestarted, ChatModel, ModelRequest
+from nacre.runtime.models.model_contract import held_to_contract
+
+FIRST_DELAY_SECONDS = 2.0
+MAX_DELAY_SECONDS = 60.0
+MAX_RETRIES = 3
+_JITTER = 0.25
+
+T = TypeVar("T")
+
+
+async def stream_with_retries(
+    model: ChatModel,
+    request: ModelRequest,
+    *,
+    sleep: Callable[[float], Awaitable[None]],
+    on_retry: Callable[[int, float, str], None],
+    max_retries: int = MAX_RETRIES,
+    retries_time_outs: bool = True,
+) -> AsyncGenerator[Answering, None]:
+    """`model.stream(request)`, held to its contract and repeated while it fails in passing.
+
+    The delay is 2 s, doubled each time, plus up to a quarter at random, or the provider's `Retry-After`
+    where it is longer. A time-out is tried again once at most, and not at all without
+    `retries_time_outs`: it has cost its time already. `on_retry(attempt, delay_seconds, problem)` is told
+    before each wait.
+
+    Raises:
+        ModelError: the last failure. A provider that asks to wait for more than 60 s fails at once, and
+            so does everything that asking again does not mend.
+    """
+    is_begun = False
+    problem = ""
+
+    def tell(state: RetryCallState) -> None:
+        nonlocal problem
+        problem = str(_failure(state))
+        delay_seconds = state.next_action.sleep if state.next_action is not None else 0.0
+        on_retry(state.attempt_number, delay_seconds, problem)
+
+    attempts = AsyncRetrying(
+        sleep=sleep,
+        stop=stop_after_attempt(max_retries + 1),
+        wait=_delay_seconds,
+        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
+        before_sleep=tell,
+        reraise=True,
+    )
+    try:
+        async for attempt in attempts:
+            with attempt:
+                if is_begun:
+                    yield AnswerRestarted(problem=problem)
+                    is_begun = False
+                items = held_to_contract(model.stream(request), model_name=model.name)
+                try:
+                    async for item in items:
+                        is_begun = True
+                        yield item
+                finally:
+                    if isinstance(items, AsyncGenerator):  # one that was left early ends its request now
+                        await items.aclose()
+    except RateLimited as error:
+        if _wish(error) <= MAX_DELAY_SECONDS:
+            raise
+        raise _too_long(error) from error
+
+
+async def call_with_retries(
+    call: Callable[[], Awaitable[T]],
+    *,
+    sleep: Callable[[float], Awaitable[None]],
+    max_retries: int = MAX_RETRIES,
+) -> T:
+    """What `call` gives, repeated like `stream_with_retries` for a call that answers at once.
+
+    Raises:
+        ModelError: the last failure; at once where asking again does not mend it or the wait is too long.
+    """
+    attempts = AsyncRetrying(
+        sleep=sleep,
+        stop=stop_after_attempt(max_retries + 1),
+        wait=_delay_seconds,
+        retry=retry_if_exception(_passes),
+        reraise=True,
+    )
+    return await attempts(call)
+
+
+def _passes_in(state: RetryCallState, *, retries_time_outs: bool) -> bool:
+    error = _failure(state)
+    if isinstance(error, ModelTimedOut) and (state.attempt_number > 1 or not retries_time_outs):
+        return False
+    return error is not None and _passes(error)
+
+
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, RateLimited | ModelUnavailable) and _wish(error) <= MAX_DELAY_SECONDS
+
+
+def _delay_seconds(state: RetryCallState) -> float:
+    delay = FIRST_DELAY_SECONDS * 2.0 ** (state.attempt_number - 1) * (1 + _JITTER * random.random())
+    return max(min(delay, MAX_DELAY_SECONDS), _wish(_failure(state)))
+
+
+def _failure(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome is not None else None
+
+
+def _wish(error: BaseException | None) -> float:
+    return (error.retry_after_seconds or 0.0) if isinstance(error, RateLimited) else 0.0
+
+
+def _too_long(error: RateLimited) -> ModelError:
+    return RateLimited(
+        f"{error} That is longer than the {MAX_DELAY_SECONDS:g} seconds that a turn waits: "
+        f"ask again in {_wish(error):.0f} seconds, or use another model.",
+        detail=error.detail,
+        retry_after_seconds=error.retry_after_seconds,
+    )

@@ -1,0 +1,172 @@
+"""`memory_search` and `memory_get`: the model's two ways into the notes. Results are JSON text.
+
+Shapes: the memory seed's (`results[] {path, startLine, endLine, score, snippet, source}`, `{path,
+text}`). A search never fails a turn: what is wrong comes back as `disabled` with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Annotated, Any, Literal, Protocol
+
+from pydantic import BeforeValidator, Field
+
+from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Source
+from nacre.runtime.recall.hit_json import hit_json
+from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
+
+
+def _number_or_none(value: object) -> object:
+    """Models write numbers as text, and sometimes as words; what is no number is ignored."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return None
+    return value
+
+
+Whole = Annotated[int | None, BeforeValidator(lambda value: _floored(_number_or_none(value)))]
+Score = Annotated[float | None, BeforeValidator(_number_or_none)]
+
+
+def _floored(value: object) -> object:
+    return int(value) if isinstance(value, float) and value == value and abs(value) < 2**53 else value
+
+
+class SearchArguments(ToolArguments):
+    """Arguments of `memory_search`."""
+
+    query: str = Field(description="What to look for: words, a name, an id, a question.")
+    max_results: Whole = Field(default=None, alias="maxResults", description="Most results, 6 unless told.")
+    min_score: Score = Field(default=None, alias="minScore", description="Least score, 0 to 1.")
+    after: date | None = Field(default=None, description="Only notes of this day or later, YYYY-MM-DD.")
+    before: date | None = Field(default=None, description="Only notes of this day or earlier, YYYY-MM-DD.")
+    source: Literal["memory", "sessions"] | None = Field(default=None, description="Only this source.")
+
+
+class GetArguments(ToolArguments):
+    """Arguments of `memory_get`."""
+
+    path: str = Field(description="Path from a search result, such as memory/2026-01-20.md.")
+    from_line: Whole = Field(default=None, alias="from", description="First line, from 1.")
+    lines: Whole = Field(default=None, description="How many lines.")
+
+
+class Notes(Protocol):
+    """What the tools need of memory: the engine, or what is left without its index.
+
+    Both raise `MemoryIndexError`.
+    """
+
+    async def search(
+        self,
+        query: str,
+        /,
+        *,
+        max_results: int | None = None,
+        min_score: float | None = None,
+        after: date | None = None,
+        before: date | None = None,
+        sources: Sequence[Source] | None = None,
+    ) -> SearchReport:
+        """The places that fit `query` best."""
+
+    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
+        """Lines of a memory file."""
+
+
+def memory_tools(notes: Notes, *, cites: bool) -> tuple[Tool, ...]:
+    """The two tools over the notes; `cites` adds a `Source:` line to each snippet."""
+    return (
+        Tool(
+            name="memory_search",
+            description=(
+                "Search MEMORY.md and memory/*.md. Use it before answering about past work, decisions, "
+                "dates, people, preferences or todos."
+            ),
+            arguments=SearchArguments,
+            run=lambda arguments: _search(notes, arguments, cites=cites),
+        ),
+        Tool(
+            name="memory_get",
+            description="Read lines of a memory file that a search found. Missing files give empty text.",
+            arguments=GetArguments,
+            run=lambda arguments: _get(notes, arguments),
+        ),
+    )
+
+
+async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool) -> ToolOutput:
+    if not arguments.query.strip():
+        raise ToolFailed("query required: say in a few words what to look for.")
+    try:
+        report = await notes.search(
+            arguments.query,
+            max_results=arguments.max_results,
+            min_score=arguments.min_score,
+            after=arguments.after,
+            before=arguments.before,
+            sources=None if arguments.source is None else (arguments.source,),
+        )
+    except MemoryIndexError as error:
+        return _disabled({"results": []}, error)
+    found = len(report.hits)
+    return ToolOutput(
+        text=json.dumps(search_result(report, cites=cites), ensure_ascii=False, indent=1),
+        summary=f"{found} {'passage' if found == 1 else 'passages'} for {arguments.query.strip()[:60]!r}",
+    )
+
+
+async def _get(notes: Notes, arguments: GetArguments) -> ToolOutput:
+    if not arguments.path.strip():
+        raise ToolFailed("path required: name a file from a search result.")
+    try:
+        excerpt = await notes.read(arguments.path, from_line=arguments.from_line, lines=arguments.lines)
+    except MemoryIndexError as error:
+        return _disabled({"path": arguments.path, "text": ""}, error)
+    result: dict[str, Any] = {"path": excerpt.path, "text": excerpt.text}
+    if excerpt.text:
+        result |= {
+            "startLine": excerpt.start_line,
+            "endLine": excerpt.end_line,
+            "totalLines": excerpt.total_lines,
+        }
+    if excerpt.truncated:
+        result["truncated"] = True
+    return ToolOutput(
+        text=json.dumps(result, ensure_ascii=False, indent=1),
+        summary=f"{excerpt.path}, nothing there yet" if excerpt.missing else excerpt.path,
+    )
+
+
+def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
+    """A report in the shape that the model, scripts and `--json` get."""
+    result: dict[str, Any] = {
+        "results": [_hit(hit, cites=cites) for hit in report.hits],
+        "provider": report.provider,
+        "model": report.model or None,
+        "mode": report.mode,
+        "citations": "on" if cites else "off",
+    }
+    if report.degraded:
+        result["degraded"] = report.degraded
+    if report.stale:
+        result["stale"] = True
+    return result
+
+
+def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
+    entry = hit_json(hit)
+    if cites:
+        entry["citation"] = hit.citation
+        entry["snippet"] = f"{hit.snippet.strip()}\n\nSource: {hit.citation}"
+    return entry
+
+
+def _disabled(empty: Mapping[str, Any], error: MemoryIndexError) -> ToolOutput:
+    text = json.dumps({**empty, "disabled": True, "error": str(error)}, ensure_ascii=False)
+    return ToolOutput(text=text, summary=str(error)[:120])

@@ -1,0 +1,163 @@
+"""Which embedder the settings ask for: decisions and thin construction. Loads nothing and asks nobody.
+
+Without a provider it is the model that arrives with the install, so that search by meaning needs neither
+key nor network. A provider that is named is used or failed, never replaced in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacre.memory.batch_jobs.jobs import JobRules
+from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.settings import LocalSettings, MemorySearchSettings, at_home
+from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.models.embedding.fallback import FallbackEmbedder
+from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
+from nacre.runtime.models.embedding.providers import endpoint_for
+from nacre.runtime.models.litellm.loading import key_in_environment
+from nacre.runtime.settings.settings import ProviderSettings
+
+if TYPE_CHECKING:
+    from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
+
+LOCAL = ("", "local", "gguf")
+DEFAULT_GGUF = "hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf"
+"""What `gguf` is without a `local.modelPath` (seed 001, "Local mode")."""
+
+AUTO_ORDER = ("openai", "gemini", "voyage", "mistral")
+"""Which provider `auto` takes: the first with a key (seed 001, "Vector memory search")."""
+
+
+def embedder_for(
+    settings: MemorySearchSettings,
+    providers: Mapping[str, ProviderSettings],
+    *,
+    now_seconds: Callable[[], float],
+    home: Path,
+    models_folder: Path,
+    budget: EmbeddingBudget | None = None,
+    local: Callable[[], Embedder] = MiniLmEmbedder,
+) -> Embedder | None:
+    """The embedder that `memorySearch` asks for; `None` for the provider `none`.
+
+    `providers` is `models.providers`. `memorySearch.remote` and `model` are the first provider's alone; a
+    fallback has its own model, and its address and key from `models.providers`. `budget` counts the tokens
+    that go to remote providers. Models are downloaded into `models_folder` unless the settings name another.
+    `local` makes the embedder of the model that comes with Nacre.
+
+    Raises:
+        ConfigError: a provider is not known and has no address, or has no model.
+    """
+
+    def made(name: str, settings: MemorySearchSettings) -> Embedder | None:
+        if name == "none":
+            return None
+        if name in LOCAL:
+            return _local(name, settings.local, home, models_folder, local)
+        if name == "sentence-transformers":
+            return _sentence_transformer(settings.model)
+        # a command that searches with the local model has no use for the rest
+        from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
+
+        return HttpEmbedder(
+            endpoint_for(name, settings, providers),
+            now_seconds=now_seconds,
+            budget=budget,
+            job_rules=_job_rules(settings),
+        )
+
+    name = provider_name(settings, providers, home)
+    first = made(name, settings)
+    if first is None or settings.fallback.strip().lower() in ("", "none"):
+        return first
+    second_settings = settings.model_copy(
+        update={
+            "provider": settings.fallback,
+            "remote": None,
+            "local": LocalSettings(),
+            "model": None,
+            "output_dimensionality": None,
+        }
+    )
+    fallback = provider_name(second_settings, providers, home) or "none"
+    if fallback == "none" or (fallback == name and name not in LOCAL):
+        return first
+    second = made(fallback, second_settings)
+    if second is None or second.fingerprint == first.fingerprint:
+        return first
+    return FallbackEmbedder(first, second)
+
+
+def provider_name(
+    settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings], home: Path
+) -> str:
+    """The provider that `memorySearch.provider` means, in small letters.
+
+    `auto`, and no name beside settings in `memorySearch.remote`, take a `local.modelPath` that is a file,
+    then the first of `AUTO_ORDER` that has a key in the settings or the environment, else the local model.
+    No name and no such settings is the local model, whatever keys there are for other things.
+    """
+    name = (settings.provider or "").strip().lower()
+    if name not in ("", "auto"):
+        return name
+    if _is_file(settings.local.model_path, home):
+        return "local"
+    if not name and settings.remote is None:
+        return name
+    return next(
+        (each for each in AUTO_ORDER if _has_key(endpoint_for(each, settings, providers), settings)), "local"
+    )
+
+
+def _local(
+    name: str, settings: LocalSettings, home: Path, models_folder: Path, shipped: Callable[[], Embedder]
+) -> Embedder:
+    source = (settings.model_path or "").strip() or (DEFAULT_GGUF if name == "gguf" else "")
+    if not source or (not name and not _is_file(source, home)):
+        return shipped()
+    # a command that searches with the model that comes with Nacre has no use for these
+    from nacre.memory.embedders.gguf import FileOnDisk, GgufEmbedder
+    from nacre.runtime.models.embedding.download import RemoteModelFile
+
+    if not source.startswith(("hf:", "https://", "http://")):
+        return GgufEmbedder(FileOnDisk(Path(at_home(source, home))))
+    folder = Path(at_home(settings.model_cache_dir, home)) if settings.model_cache_dir else models_folder
+    return GgufEmbedder(RemoteModelFile(source, folder))
+
+
+def _sentence_transformer(model: str | None) -> Embedder:
+    from nacre.memory.embedders.sentence_transformer import SentenceTransformerEmbedder
+
+    if not model or not model.strip():
+        raise ConfigError(
+            "memorySearch.model is missing: the provider 'sentence-transformers' has no usual model. "
+            "Name one, or the folder of one."
+        )
+    return SentenceTransformerEmbedder(model.strip())
+
+
+def _job_rules(settings: MemorySearchSettings) -> JobRules | None:
+    batch = settings.remote.batch if settings.remote is not None else None
+    if batch is None or not batch.enabled:
+        return None
+    return JobRules(
+        wait=batch.wait,
+        concurrency=batch.concurrency,
+        poll_seconds=batch.poll_interval_ms / 1000,
+        timeout_seconds=batch.timeout_minutes * 60,
+    )
+
+
+def _is_file(model_path: str | None, home: Path) -> bool:
+    return bool(model_path) and Path(at_home(model_path or "", home)).is_file()
+
+
+def _has_key(endpoint: EmbeddingEndpoint, settings: MemorySearchSettings) -> bool:
+    if endpoint.api_key or key_in_environment(*endpoint.key_variables):
+        return True
+    # whoever writes an address for embeddings wants it asked, with a key or without
+    return bool(settings.remote and (settings.remote.base_url or settings.remote.headers))

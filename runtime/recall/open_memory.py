@@ -1,0 +1,93 @@
+"""From settings to an open memory engine, for an agent and for commands that need no agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from nacre.memory.contracts.settings import at_home, index_path
+from nacre.memory.embedders.minilm import MiniLmEmbedder
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.recall.open_embedder import embedder_for
+from nacre.runtime.recall.unindexed import UnindexedNotes
+from nacre.runtime.settings.config import AGENT_ID, Config
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.contracts.transcripts import TranscriptSource
+    from nacre.memory.engine import MemoryEngine
+    from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
+
+
+async def open_memory(
+    config: Config, now: Clock, *, local: Callable[[], Embedder] = MiniLmEmbedder
+) -> MemoryEngine | None:
+    """The engine over this agent's notes, or `None` when memory search is switched off.
+
+    `local` makes the embedder that arrives with the install, should the settings ask for it.
+
+    Raises:
+        ConfigError: the settings ask for an embedder that there cannot be.
+        MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
+    """
+    settings = config.settings.agent.memory_search
+    if not settings.enabled:
+        return None
+    embedder = embedder_for(
+        settings,
+        config.settings.models.providers,
+        now_seconds=lambda: now().timestamp(),
+        home=config.home,
+        models_folder=config.state_dir / "models",
+        budget=_budget(config, now),
+        local=local,
+    )
+    # while a question is being embedded in a process of its own
+    from nacre.runtime.recall.memory import AgentMemory
+
+    try:
+        return await AgentMemory.open(
+            workspace=config.workspace,
+            index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
+            settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
+            embedder=embedder,
+            now=now,
+            transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
+        )
+    except BaseException:
+        if embedder is not None:
+            await embedder.close()
+        raise
+
+
+def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:
+    """The same notes without their index, which `problem` keeps away."""
+    return UnindexedNotes(workspace=config.workspace, extra_paths=_extra_paths(config), problem=problem)
+
+
+def _extra_paths(config: Config) -> tuple[str, ...]:
+    return tuple(at_home(path, config.home) for path in config.settings.agent.memory_search.extra_paths)
+
+
+def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:
+    remote = config.settings.agent.memory_search.remote
+    if remote is None or remote.daily_tokens is None:
+        return None
+    from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
+
+    path = config.state_dir / "memory" / "embedding-tokens.json"
+    return EmbeddingBudget(path, daily_tokens=remote.daily_tokens, now=now)
+
+
+def _transcripts(config: Config, now: Clock) -> TranscriptSource:
+    # past conversations are opt-in; a search in the notes alone does not wait for these imports
+    from nacre.runtime.recall.transcript_source import SessionTranscripts
+    from nacre.runtime.settings.open_index import open_index
+
+    return SessionTranscripts(
+        config.sessions_file.parent,
+        open_index(config, now),
+        agent_id=AGENT_ID,
+        main_key=config.settings.session.main_key,
+        now=now,
+    )

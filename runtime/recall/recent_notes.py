@@ -1,0 +1,126 @@
+"""What a private session is reminded of when it begins: logs and notes of the last days, quoted as data.
+
+Room goes to the logs first, today's before older ones, then to the newest of the notes that sessions
+left (`memory/DATE-slug.md`). The model reads all of them in the order of their days.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from nacre.memory.workspace.files import FolderEntry, list_folder
+from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, daily_log_path, read_context_file
+from nacre.prompts import quoted, render
+from nacre.runtime.settings.startup import StartupContextSettings
+
+log = logging.getLogger(__name__)
+
+NOTES_A_DAY = 4
+"""Of one day's notes the last changed are read."""
+NOTE_CHARS = 1_200
+"""Most of one note: a reminder, which `memory_get` reads whole."""
+LABEL_CHARS = 120
+
+_NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reminder:
+    """A log or a note that may be read. `modified_ns` is 0 for a log, which comes before its day's notes."""
+
+    path: str
+    day: date
+    max_chars: int
+    modified_ns: int = 0
+
+
+async def recalled_notes(
+    workspace: Path, *, now: datetime, limits: StartupContextSettings, log_chars: int
+) -> str | None:
+    """Logs and notes of the last days as a model reads them, or `None` when they say nothing.
+
+    `log_chars` is the most of one log; `now` carries the owner's zone.
+
+    Raises:
+        OSError: the folder of notes cannot be listed.
+    """
+    days = recalled_days(now, limits.daily_memory_days)
+    left_chars = limits.max_total_chars
+    texts: list[tuple[Reminder, str]] = []
+    left_out: list[str] = []
+    for reminder in reminders(days, await _entries(workspace, days), log_chars=log_chars):
+        file = await read_context_file(
+            workspace, reminder.path, max_chars=min(reminder.max_chars, left_chars)
+        )
+        if file.missing or not (file.text.strip() or file.truncated):
+            continue
+        if left_chars < MIN_USEFUL_CHARS or file.injected_chars > left_chars:
+            left_out.append(label(reminder.path))
+            continue
+        left_chars -= file.injected_chars
+        texts.append((reminder, file.text))
+    if not texts and not left_out:
+        return None
+    texts.sort(key=lambda item: (item[0].day, item[0].modified_ns, item[0].path))
+    blocks = [render("recall_file", path=label(reminder.path), text=quoted(text)) for reminder, text in texts]
+    if left_out:
+        blocks.append(render("recall_left_out", paths=", ".join(left_out)))
+    return render("recall", files="\n\n".join(blocks))
+
+
+def recalled_days(now: datetime, count: int) -> tuple[date, ...]:
+    """The last `count` days of the owner's calendar, the newest first.
+
+    In the evening west of Greenwich the day that has begun there comes before them: programs that
+    date their notes by it wrote the newest ones.
+    """
+    today = now.date()
+    ahead = now.astimezone(UTC).date()
+    days = tuple(today - timedelta(days=back) for back in range(count))
+    return (ahead, *days) if ahead > today else days
+
+
+def reminders(
+    days: Sequence[date], entries: Iterable[FolderEntry], *, log_chars: int
+) -> tuple[Reminder, ...]:
+    """What may be read of the folder of notes, in the order in which room is given."""
+    files = [entry for entry in entries if not entry.is_folder]
+    names = {entry.name for entry in files}
+    logs = [Reminder(path=daily_log_path(day), day=day, max_chars=log_chars) for day in days]
+    present = [reminder for reminder in logs if Path(reminder.path).name in names]
+    notes = [note for day in days for note in _notes(day, files)]
+    return (*present, *notes)
+
+
+def label(path: str) -> str:
+    """A path as it stands beside quoted notes: one line, without anything that cannot be seen."""
+    plain = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in path)
+    return plain if len(plain) <= LABEL_CHARS else f"{plain[:LABEL_CHARS]}…"
+
+
+def _notes(day: date, files: Sequence[FolderEntry]) -> list[Reminder]:
+    """The last changed notes of a day, the newest first."""
+    notes = [file for file in files if (name := _NOTE.fullmatch(file.name)) and name[1] == day.isoformat()]
+    notes.sort(key=lambda file: (file.modified_ns, file.name), reverse=True)
+    return [
+        Reminder(
+            path=f"memory/{file.name}", day=day, max_chars=NOTE_CHARS, modified_ns=max(file.modified_ns, 1)
+        )
+        for file in notes[:NOTES_A_DAY]
+    ]
+
+
+async def _entries(workspace: Path, days: Sequence[date]) -> tuple[FolderEntry, ...]:
+    try:
+        return await list_folder(workspace, "memory", beginnings=tuple(day.isoformat() for day in days))
+    except FileNotFoundError:
+        return ()
+    except PathOutsideRoot as error:
+        log.warning("the folder of notes is not read into the context: %s", error)
+        return ()

@@ -1,0 +1,111 @@
+"""What a transcript says, as text to search: who said what on which line of the file, and when. Pure.
+
+Words of people and answers of the assistant only: no tool calls and results, no thinking, no recalled
+notes, no flushes, summaries or commands, nothing that was never delivered; and no keys or passwords.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, tzinfo
+
+from nacre.memory.contracts.transcripts import TranscriptText
+from nacre.runtime.contracts.commands import parse_command
+from nacre.runtime.contracts.silence import without_token
+from nacre.runtime.lanes.open_session import SESSION_ENTRY
+from nacre.sessions.contracts.keys import canonical_key
+from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
+from nacre.sessions.disk.lines import split_lines, timestamp_ms
+from nacre.sessions.entries.entries import CustomEntry, Entry, MessageEntry, entry_from_json
+
+OWNER = "User"
+ANYBODY = "Somebody"
+"""Who speaks where it cannot be told that it is the owner: in groups, and in chats of others."""
+
+REDACTED = "[redacted]"
+
+_SECRETS = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
+    r"|\b(?:sk|pk|rk|gsk|xai|hf|pplx|r8|nvapi|fw|npm|glpat|gh[opsur]|github_pat|xox[abeprs]|xapp|whsec|tvly)"
+    r"[-_](?=[\w.-]*\d)[\w.-]{12,}"
+    r"|\bAIza[\w-]{20,}|\bAKIA[A-Z0-9]{16}\b|\bya29\.[\w-]{20,}"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,}"
+    r"|\b\d{8,10}:[\w-]{35}(?![\w-])"
+    r"|(?i:(?<=\bbearer )[\w.~+/=-]{8,})"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
+)
+_ASSIGNED = re.compile(
+    r"(?i:((?:api[_-]?key|access[_-]?key|token|secret|password|passwd)[\"']?\s*[:=]\s*[\"']?))"
+    r"(?!\[redacted\])[^\s\"',;]{6,}"
+)
+
+
+def transcript_text(data: bytes, *, key: str, agent_id: str, main_key: str, zone: tzinfo) -> TranscriptText:
+    """The lines of a transcript file, one message each, with their places in the file and days in `zone`.
+
+    `key` is the session's key, empty when it is not known; what the file says of itself goes first.
+    """
+    speaker = OWNER if is_owners_key(key, agent_id=agent_id, main_key=main_key) else ANYBODY
+    lines: list[str] = []
+    numbers: list[int] = []
+    days: list[date | None] = []
+    number, place = 1, 0
+    for line in split_lines(data):
+        number += data.count(b"\n", place, line.start)
+        place = line.start
+        if line.value is None:
+            continue
+        entry = entry_from_json(line.value)
+        if isinstance(entry, CustomEntry) and entry.custom_type == SESSION_ENTRY:
+            speaker = _speaker(entry, speaker, agent_id=agent_id, main_key=main_key)
+        elif said := _said(entry, speaker):
+            lines.append(said)
+            numbers.append(number)
+            days.append(_day(entry, zone))
+    return TranscriptText(lines=lines, line_numbers=numbers, days=days)
+
+
+def is_owners_key(key: str, *, agent_id: str, main_key: str) -> bool:
+    """Whether nobody but the owner speaks in the session of this key: the main one and its threads."""
+    main = canonical_key(main_key, agent_id=agent_id, main_key=main_key)
+    return key == main or key.startswith(f"{main}:thread:")
+
+
+def without_secrets(text: str) -> str:
+    """`text` without what looks like a key, a token or a password."""
+    return _ASSIGNED.sub(rf"\1{REDACTED}", _SECRETS.sub(REDACTED, text))
+
+
+def _speaker(entry: CustomEntry, speaker: str, *, agent_id: str, main_key: str) -> str:
+    """Who speaks, as the session's own entry tells; `speaker` if it does not."""
+    data = entry.data if isinstance(entry.data, dict) else {}
+    if isinstance(data.get("private"), bool):
+        return OWNER if data["private"] else ANYBODY
+    key = data.get("key")
+    if not isinstance(key, str):
+        return speaker
+    return OWNER if is_owners_key(key, agent_id=agent_id, main_key=main_key) else ANYBODY
+
+
+def _said(entry: Entry, speaker: str) -> str:
+    """One message on one line, or nothing."""
+    if not isinstance(entry, MessageEntry):
+        return ""
+    text = message_text(entry.message)
+    if isinstance(entry.message, UserMessage):
+        text = "" if parse_command(text) else text
+    elif isinstance(entry.message, AssistantMessage):
+        speaker, text = "Assistant", without_token(text)
+    else:
+        return ""
+    words = " ".join(text.split())
+    return f"{speaker}: {without_secrets(words)}" if words else ""
+
+
+def _day(entry: Entry, zone: tzinfo) -> date | None:
+    at_ms = entry.message.timestamp_ms if isinstance(entry, MessageEntry) else 0
+    at_ms = at_ms or timestamp_ms(entry.timestamp)
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, zone).date() if at_ms > 0 else None
+    except (OverflowError, ValueError, OSError):
+        return None

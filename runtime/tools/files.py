@@ -1,0 +1,285 @@
+"""The tools `read`, `write`, `edit`, `append` and `list`: files of the workspace, and only those.
+
+Each call asks the chat's policy about the real path first. Nothing outside the workspace can be
+reached, and nothing that could not be read is overwritten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import Field
+
+from nacre.memory.workspace.files import FileBusy, append_to_file, change_file, list_folder, read_bytes
+from nacre.memory.workspace.paths import PathOutsideRoot, contained_path, path_in_root
+from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
+from nacre.runtime.tools.file_text import encoded, is_binary, page, replaced_once, text_to_change
+from nacre.runtime.tools.results import RESULT_PREFIX
+from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
+from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.disk.whole_results import WholeResults
+
+MAX_LISTED = 500
+DATE_PLACEHOLDER = "YYYY-MM-DD"
+
+_DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
+_NOTES = re.compile(r"memory\.md|memory/.*\.md")
+
+
+class ReadArguments(ToolArguments):
+    """Arguments of `read`."""
+
+    path: str = Field(description="File in the workspace, for example 'MEMORY.md'.")
+    from_line: int = Field(default=1, ge=1, alias="from", description="First line to show, counted from 1.")
+    lines: int | None = Field(default=None, ge=1, description="How many lines to show; all by default.")
+    from_char: int = Field(
+        default=1, ge=1, alias="char", description="Where to begin in the first line, if that is very long."
+    )
+
+
+class WriteArguments(ToolArguments):
+    """Arguments of `write`."""
+
+    path: str = Field(description="File in the workspace; folders are made as needed.")
+    content: str = Field(description="The whole new content of the file.")
+
+
+class EditArguments(ToolArguments):
+    """Arguments of `edit`."""
+
+    path: str = Field(description="File in the workspace.")
+    old_text: str = Field(description="The passage to replace, exactly as it stands; it must occur once.")
+    new_text: str = Field(description="What takes its place; empty to delete the passage.")
+
+
+class AppendArguments(ToolArguments):
+    """Arguments of `append`."""
+
+    path: str = Field(description="File in the workspace; made if it does not exist.")
+    text: str = Field(description="Markdown to add at the end.")
+
+
+class ListArguments(ToolArguments):
+    """Arguments of `list`."""
+
+    path: str = Field(default=".", description="Folder in the workspace; the workspace itself by default.")
+
+
+def file_tools(
+    workspace: Path,
+    policy: ChatPolicy,
+    *,
+    lock_dir: Path,
+    on_changed: Callable[[str], None],
+    now: Callable[[], datetime],
+    whole_results: WholeResults,
+    page_chars: int,
+) -> tuple[Tool, ...]:
+    """The five tools for one chat.
+
+    `lock_dir` is a folder for lock files outside of the workspace. `on_changed` gets the relative
+    path of each file that a call changed, after it is on disk. `now` is the owner's clock: a path
+    with a literal `YYYY-MM-DD`, as instructions name the daily log, means today. `whole_results` are those
+    of this session and no other; `page_chars` is most of what `read` shows at once.
+    """
+    files = _Files(workspace, policy, lock_dir, on_changed, now)
+    reader = _Reader(files, whole_results, page_chars)
+    write_hint = "" if policy.is_private else f" Only files in {SHARED_FOLDER}/ can be changed in this chat."
+    return (
+        _tool("read", "Read a text file.", ReadArguments, reader.read),
+        _tool(
+            "write", f"Create a file or replace its whole content.{write_hint}", WriteArguments, files.write
+        ),
+        _tool("edit", f"Replace one exact passage of a file.{write_hint}", EditArguments, files.edit),
+        _tool("append", f"Add text at the end of a file.{write_hint}", AppendArguments, files.append),
+        _tool("list", "List the files in a folder.", ListArguments, files.list),
+    )
+
+
+def _tool(
+    name: str,
+    description: str,
+    arguments: type[ToolArguments],
+    work: Callable[[Any], Awaitable[ToolOutput]],
+) -> Tool:
+    return Tool(name=name, description=description, arguments=arguments, run=partial(_in_sentences, work))
+
+
+async def _in_sentences(work: Callable[[Any], Awaitable[ToolOutput]], arguments: Any) -> ToolOutput:
+    """Turns what files can do wrong into a sentence for the model."""
+    try:
+        return await work(arguments)
+    except (PathOutsideRoot, FileBusy) as error:
+        raise ToolFailed(str(error)) from error
+    except FileNotFoundError as error:
+        raise ToolFailed(f"{arguments.path!r} does not exist. Use `list` to see what is there.") from error
+    except NotADirectoryError as error:
+        raise ToolFailed(f"{arguments.path!r} is not a folder, or leads through a file.") from error
+    except FileExistsError as error:
+        raise ToolFailed(f"{arguments.path!r} leads through something that is not a folder.") from error
+    except OSError as error:
+        raise ToolFailed(f"{arguments.path!r} cannot be used: {error.strerror or error}.") from error
+
+
+class _Files:
+    def __init__(
+        self,
+        workspace: Path,
+        policy: ChatPolicy,
+        lock_dir: Path,
+        on_changed: Callable[[str], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._workspace = workspace
+        self._policy = policy
+        self._lock_dir = lock_dir
+        self._on_changed = on_changed
+        self._now = now
+
+    async def text(self, path: str) -> tuple[str, str, str]:
+        """A file's name and text, and a note when it is not the whole text."""
+        relative = self._readable(path)
+        if (self._workspace / relative).is_dir():
+            raise ToolFailed(f"{relative} is a folder. Use `list` to see what is in it.")
+        content = await read_bytes(self._workspace, str(relative))
+        moved = content.relative != relative
+        # A hard link is a second name of a file that may be private under its first.
+        if moved or (content.has_other_names and not self._policy.is_private):
+            raise ToolFailed(_not_here(relative))
+        if is_binary(content.data):
+            raise ToolFailed(
+                f"{relative} is a binary file of {content.size_bytes} bytes; only text can be read."
+            )
+        text = content.data.decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
+        cut = f"\n[Only the first {len(content.data)} of {content.size_bytes} bytes were read.]"
+        return str(relative), text, cut if content.is_cut else ""
+
+    async def write(self, arguments: WriteArguments) -> ToolOutput:
+        relative = self._writable(arguments.path)
+        data = encoded(arguments.content, str(relative))
+
+        def change(old: bytes | None) -> bytes:
+            if old is not None:
+                text_to_change(old, str(relative))
+                if old and _DAILY_LOG.fullmatch(str(relative).casefold()):
+                    raise ToolFailed(
+                        f"{relative} is a daily log, and logs only grow. Use `append` to add to it, "
+                        "or `edit` to correct one passage."
+                    )
+            return data
+
+        await change_file(self._workspace, str(relative), change, lock_dir=self._lock_dir)
+        self._on_changed(str(relative))
+        return ToolOutput(text=f"Wrote {len(arguments.content)} characters to {relative}.")
+
+    async def edit(self, arguments: EditArguments) -> ToolOutput:
+        relative = self._writable(arguments.path)
+
+        def change(old: bytes | None) -> bytes:
+            if old is None:
+                raise FileNotFoundError(str(relative))
+            text = text_to_change(old, str(relative))
+            new = replaced_once(text, arguments.old_text, arguments.new_text, name=str(relative))
+            return encoded(new, str(relative))
+
+        await change_file(self._workspace, str(relative), change, lock_dir=self._lock_dir)
+        self._on_changed(str(relative))
+        return ToolOutput(text=f"Replaced one passage in {relative}.")
+
+    async def append(self, arguments: AppendArguments) -> ToolOutput:
+        relative = self._writable(arguments.path)
+        if not arguments.text.strip():
+            raise ToolFailed("The text is empty, so there is nothing to append.")
+        encoded(arguments.text, str(relative))
+        appended = await append_to_file(
+            self._workspace,
+            str(relative),
+            arguments.text,
+            lock_dir=self._lock_dir,
+            skip_repeats=bool(_NOTES.fullmatch(str(relative).casefold())),
+        )
+        if not appended.written:
+            return ToolOutput(text=f"Nothing was added: all of it already stands in {relative}.")
+        self._on_changed(str(relative))
+        skipped = (
+            f" Left out what already stood there: {appended.skipped_parts}." if appended.skipped_parts else ""
+        )
+        return ToolOutput(text=f"Appended {len(appended.written)} characters to {relative}.{skipped}")
+
+    async def list(self, arguments: ListArguments) -> ToolOutput:
+        relative = self._relative(arguments.path)
+        is_root = relative == PurePosixPath()
+        if not is_root and not self._policy.may_read(relative):
+            raise ToolFailed(_not_here(relative))
+        # Entry by entry: the root of the workspace shows a group only what it may open.
+        entries = [
+            entry
+            for entry in await list_folder(self._workspace, str(relative))
+            if self._policy.may_read(relative / entry.name)
+        ]
+        lines = [
+            f"{entry.name}/" if entry.is_folder else f"{entry.name} ({entry.size_bytes} bytes)"
+            for entry in entries[:MAX_LISTED]
+        ]
+        if len(entries) > MAX_LISTED:
+            lines.append(f"[... and {len(entries) - MAX_LISTED} more]")
+        return ToolOutput(
+            text="\n".join(lines) or "(The folder is empty.)", summary=f"{relative}: {len(entries)} entries"
+        )
+
+    def _readable(self, path: str) -> PurePosixPath:
+        relative = self._relative(path)
+        if not self._policy.may_read(relative):
+            raise ToolFailed(_not_here(relative))
+        return relative
+
+    def _writable(self, path: str) -> PurePosixPath:
+        relative = self._relative(path)
+        if self._policy.may_write(relative):
+            return relative
+        if self._policy.is_private:
+            raise ToolFailed(f"{relative} belongs to a program and is not written by tools.")
+        raise ToolFailed(f"{relative} cannot be changed in this chat; only files in {SHARED_FOLDER}/ can.")
+
+    def _relative(self, path: str) -> PurePosixPath:
+        dated = path.replace(DATE_PLACEHOLDER, f"{self._now():%Y-%m-%d}")
+        return path_in_root(self._workspace, contained_path(self._workspace, dated))
+
+
+class _Reader:
+    """Shows pages of files, and of this session's whole results."""
+
+    def __init__(self, files: _Files, whole_results: WholeResults, page_chars: int) -> None:
+        self._files = files
+        self._whole_results = whole_results
+        self._page_chars = page_chars
+
+    async def read(self, arguments: ReadArguments) -> ToolOutput:
+        is_result = arguments.path.startswith(RESULT_PREFIX)
+        name, text, note = await (self._result if is_result else self._files.text)(arguments.path)
+        shown = page(
+            text,
+            from_line=arguments.from_line,
+            from_char=arguments.from_char,
+            lines=arguments.lines,
+            page_chars=self._page_chars,
+        )
+        return ToolOutput(text=shown + note, summary=f"{name}, {text.count(chr(10)) + 1} lines")
+
+    async def _result(self, path: str) -> tuple[str, str, str]:
+        try:
+            text = await self._whole_results.read(path.removeprefix(RESULT_PREFIX))
+        except SessionError as error:
+            raise ToolFailed(f"{path} cannot be read: {error}") from error
+        if text is None:
+            raise ToolFailed(f"{path} is not kept in this session. Call the tool that gave it again.")
+        return path, text, ""
+
+
+def _not_here(relative: PurePosixPath) -> str:
+    return f"{relative} is not available in this chat; only files in {SHARED_FOLDER}/ are."

@@ -1,0 +1,144 @@
+"""Tools: what one is, and how calls become results. No tool's failure ever ends a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nacre.runtime.contracts.model import ToolSpec
+from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
+
+log = logging.getLogger(__name__)
+
+
+class ToolFailed(Exception):
+    """A tool could not do what it was asked; the text is a sentence for the model."""
+
+
+class ToolArguments(BaseModel):
+    """Base of every tool's arguments: unknown names are refused, so that a typo is not ignored."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolOutput:
+    """A tool's answer: `text` for the model, `summary` one short line for a person watching."""
+
+    text: str
+    summary: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A tool: its name, what the model reads about it, its arguments, and the work.
+
+    `run` gets a validated instance of `arguments` and raises `ToolFailed` with a sentence when it
+    cannot do the work.
+    """
+
+    name: str
+    description: str
+    arguments: type[ToolArguments]
+    run: Callable[[Any], Awaitable[ToolOutput]]
+
+    def spec(self) -> ToolSpec:
+        """The tool as the model sees it."""
+        schema = self.arguments.model_json_schema(by_alias=True)
+        schema.pop("title", None)
+        for prop in schema.get("properties", {}).values():
+            prop.pop("title", None)
+        return ToolSpec(name=self.name, description=self.description, parameters=schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolOutcome:
+    """One finished call: the message for the transcript and the line for a person."""
+
+    message: ToolResultMessage
+    summary: str
+
+
+class Toolbox:
+    """A fixed set of tools with unique names; a call that takes longer than `timeout_seconds` is stopped."""
+
+    def __init__(
+        self, tools: Sequence[Tool], *, now_ms: Callable[[], int], timeout_seconds: float | None = None
+    ) -> None:
+        self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
+        if len(self._tools) != len(tools):
+            raise ValueError(f"tool names must differ, got {[tool.name for tool in tools]}")
+        self._now_ms = now_ms
+        self._timeout_seconds = timeout_seconds
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as the model sees them, in the order they were given."""
+        return tuple(tool.spec() for tool in self._tools.values())
+
+    async def run(self, call: ToolCall) -> ToolOutcome:
+        """Runs one call. Anything that goes wrong becomes an error result; only cancelling gets out."""
+        try:
+            output = await self._output(call)
+            text, summary, is_error = output.text, output.summary or _first_line(output.text), False
+        except ToolFailed as failure:
+            text, summary, is_error = str(failure), _first_line(str(failure)), True
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            # A broken tool must not end the turn; the trace goes to the log.
+            log.exception("tool %s failed", call.name)
+            text = f"The tool {call.name!r} failed: {type(error).__name__}: {error}"
+            summary, is_error = _first_line(text), True
+        return ToolOutcome(message=self._message(call, text, is_error=is_error), summary=summary)
+
+    async def _output(self, call: ToolCall) -> ToolOutput:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            raise ToolFailed(f"There is no tool named {call.name!r}. The tools here are: {known}.")
+        if call.invalid_arguments is not None:
+            raise ToolFailed(
+                f"The arguments of {call.name!r} were not a JSON object: {call.invalid_arguments[:200]!r}. "
+                "Call it again with valid JSON."
+            )
+        try:
+            arguments = tool.arguments.model_validate(dict(call.arguments))
+        except ValidationError as error:
+            raise ToolFailed(_argument_problems(call.name, error)) from error
+        deadline = asyncio.timeout(self._timeout_seconds)
+        try:
+            async with deadline:
+                return await tool.run(arguments)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise ToolFailed(
+                f"The tool {call.name!r} was stopped after {self._timeout_seconds:g} seconds. "
+                "What it had done by then stays done. Ask it for less at once, or do without it."
+            ) from error
+
+    def _message(self, call: ToolCall, text: str, *, is_error: bool) -> ToolResultMessage:
+        return ToolResultMessage(
+            tool_call_id=call.id,
+            tool_name=call.name,
+            content=(Text(text=text),),
+            is_error=is_error,
+            timestamp_ms=self._now_ms(),
+        )
+
+
+def _argument_problems(tool_name: str, error: ValidationError) -> str:
+    problems = "; ".join(
+        f"{'.'.join(str(part) for part in item['loc']) or 'arguments'}: {item['msg']}"
+        for item in error.errors(include_url=False, include_input=False)
+    )
+    return f"The arguments of {tool_name!r} do not fit: {problems}. Correct them and call it again."
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n", 1)[0][:120]

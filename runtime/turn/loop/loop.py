@@ -1,0 +1,191 @@
+"""Model and tools in turns until the model stops. Never sees a disk: the conversation is handed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
+from nacre.runtime.contracts.events import AnswerDiscarded, Emit, TextStreamed, ToolEnded, ToolStarted
+from nacre.runtime.contracts.model import AnswerRestarted, Ask, ModelRequest
+from nacre.runtime.contracts.silence import SilenceFilter
+from nacre.runtime.tools.toolbox import Toolbox, ToolOutcome
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+)
+
+
+class StepLimitReached(BadModelReply):
+    """The model went on calling tools after it was told that the turn's steps are used up."""
+
+
+class Conversation(Protocol):
+    """What the loop needs to know of a conversation."""
+
+    async def request(self) -> ModelRequest:
+        """The next request; makes room in the window first when that is due."""
+        ...
+
+    async def make_room(self, overflow: ContextOverflow, /) -> bool:
+        """The model said that the request does not fit; `True` when asking again is worth it."""
+        ...
+
+    async def record(self, message: Message) -> None:
+        """Puts a message on disk; it stands there when this returns."""
+        ...
+
+    async def set_aside(self, answer: AssistantMessage) -> None:
+        """Keeps what a model had said of an answer that comes anew, outside of what models see."""
+        ...
+
+    def now_ms(self) -> int:
+        """The present moment in milliseconds since the epoch."""
+        ...
+
+
+async def run_loop(
+    conversation: Conversation, *, ask: Ask, toolbox: Toolbox, emit: Emit, max_steps: int
+) -> AssistantMessage:
+    """Asks, runs the tools that the model calls, and asks again, until it answers without a call.
+
+    Each message is recorded before the next step begins. After `max_steps` model calls the open
+    tool calls are answered with an error that says so, and the model may answer once more.
+
+    Raises:
+        ModelError: the model could not be asked; what it had said so far is recorded.
+        StepLimitReached: it calls tools even after the limit.
+    """
+    for step in range(max_steps + 1):
+        answer = await _step(conversation, ask, emit)
+        await conversation.record(answer)
+        if not answer.tool_calls:
+            return answer
+        if step == max_steps:
+            break
+        if step == max_steps - 1:
+            for call in answer.tool_calls:
+                await conversation.record(_refused(call, max_steps, answer.timestamp_ms))
+        else:
+            await _run_tools(conversation, answer.tool_calls, toolbox, emit)
+    raise StepLimitReached(
+        f"The model was still calling tools after {max_steps} steps, so the turn was ended. "
+        "Ask for less at once, or raise agents.defaults.maxSteps."
+    )
+
+
+async def _step(conversation: Conversation, ask: Ask, emit: Emit) -> AssistantMessage:
+    request = await conversation.request()
+    try:
+        return await _answer(conversation, ask, request, emit)
+    except ContextOverflow as overflow:
+        if not await conversation.make_room(overflow):
+            raise
+    return await _answer(conversation, ask, await conversation.request(), emit)
+
+
+async def _answer(
+    conversation: Conversation, ask: Ask, request: ModelRequest, emit: Emit
+) -> AssistantMessage:
+    silence = SilenceFilter()
+    said: list[str] = []
+    answer: AssistantMessage | None = None
+
+    async def discard(problem: str) -> None:
+        nonlocal silence
+        if said:
+            await conversation.set_aside(_broken_off(conversation, said, "error", problem))
+            emit(AnswerDiscarded(problem=problem))
+        said.clear()
+        silence = SilenceFilter()
+
+    try:
+        async for item in ask(request):
+            if isinstance(item, AssistantMessage):
+                answer = item
+            elif isinstance(item, AnswerRestarted):
+                await discard(item.problem)
+            else:
+                said.append(item.text)
+                _emit_text(emit, silence.feed(item.text))
+        if answer is None:
+            raise BadModelReply("The model's answer ended without a final message. Ask again.")
+    except asyncio.CancelledError:
+        if said:
+            await conversation.record(_broken_off(conversation, said, "aborted", "cancelled"))
+        raise
+    except ContextOverflow as overflow:
+        await discard(str(overflow))  # some providers say only behind the answer that they read a part
+        raise
+    except ModelError as error:
+        await conversation.record(_broken_off(conversation, said, "error", str(error)))
+        raise
+    _emit_text(emit, silence.finish())
+    return answer
+
+
+def _broken_off(
+    conversation: Conversation, said: Sequence[str], stop_reason: StopReason, problem: str
+) -> AssistantMessage:
+    """What a model had said when it was cut off, as it is kept in a transcript."""
+    text = "".join(said)
+    return AssistantMessage(
+        content=(Text(text=text),) if text else (),
+        api="",
+        provider="",
+        model="",
+        usage=None,
+        stop_reason=stop_reason,
+        timestamp_ms=conversation.now_ms(),
+        error_message=problem,
+    )
+
+
+def _emit_text(emit: Emit, text: str) -> None:
+    if text:
+        emit(TextStreamed(text=text))
+
+
+async def _run_tools(
+    conversation: Conversation, calls: Sequence[ToolCall], toolbox: Toolbox, emit: Emit
+) -> None:
+    """Runs the calls at the same time; their results are recorded in the order of the calls."""
+    for call in calls:
+        emit(ToolStarted(call_id=call.id, tool_name=call.name, arguments=call.arguments))
+    running = [asyncio.create_task(_run_tool(toolbox, call, emit)) for call in calls]
+    try:
+        for task in running:
+            await conversation.record((await task).message)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
+    outcome = await toolbox.run(call)
+    emit(
+        ToolEnded(
+            call_id=call.id,
+            tool_name=call.name,
+            is_error=outcome.message.is_error,
+            summary=outcome.summary,
+        )
+    )
+    return outcome
+
+
+def _refused(call: ToolCall, max_steps: int, timestamp_ms: int) -> ToolResultMessage:
+    text = f"Not run: this turn's {max_steps} steps are used up. Answer now with what you have."
+    return ToolResultMessage(
+        tool_call_id=call.id,
+        tool_name=call.name,
+        content=(Text(text=text),),
+        is_error=True,
+        timestamp_ms=timestamp_ms,
+    )

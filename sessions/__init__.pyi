@@ -1,0 +1,66 @@
+from .compaction.cut import (
+    CompactionPlan as CompactionPlan,
+    NothingToCompact as NothingToCompact,
+    plan_compaction as plan_compaction,
+)
+from .contracts.errors import (
+    SessionCorrupt as SessionCorrupt,
+    SessionError as SessionError,
+    SessionKeyInvalid as SessionKeyInvalid,
+    SessionVersionUnknown as SessionVersionUnknown,
+    SessionWriteFailed as SessionWriteFailed,
+)
+from .contracts.keys import (
+    DmScope as DmScope,
+    KeyKind as KeyKind,
+    SessionRoute as SessionRoute,
+    SessionScope as SessionScope,
+    canonical_key as canonical_key,
+    is_private_key as is_private_key,
+    key_kind as key_kind,
+    normalise_agent_id as normalise_agent_id,
+    route_key as route_key,
+)
+from .contracts.messages import (
+    AssistantMessage as AssistantMessage,
+    Image as Image,
+    Message as Message,
+    StopReason as StopReason,
+    Text as Text,
+    Thinking as Thinking,
+    ToolCall as ToolCall,
+    ToolResultMessage as ToolResultMessage,
+    UserMessage as UserMessage,
+    message_from_json as message_from_json,
+    message_text as message_text,
+    user_message as user_message,
+)
+from .contracts.serialise import serialise_for_summary as serialise_for_summary
+from .contracts.usage import Usage as Usage, usage_from_json as usage_from_json
+from .entries.entries import (
+    BranchSummaryEntry as BranchSummaryEntry,
+    CompactionEntry as CompactionEntry,
+    CustomEntry as CustomEntry,
+    CustomMessageEntry as CustomMessageEntry,
+    Entry as Entry,
+    LabelEntry as LabelEntry,
+    MessageEntry as MessageEntry,
+    OtherEntry as OtherEntry,
+    SessionHeader as SessionHeader,
+    entry_from_json as entry_from_json,
+)
+from .entries.writing import entry_to_json as entry_to_json
+from .index.index import SessionIndex as SessionIndex
+from .index.record import SessionRecord as SessionRecord
+from .journal.journal import Journal as Journal
+from .view.tokens import (
+    ContextMeasure as ContextMeasure,
+    estimate_message_tokens as estimate_message_tokens,
+    measure_context as measure_context,
+)
+from .view.transcript import (
+    TranscriptItem as TranscriptItem,
+    last_compaction as last_compaction,
+    summary_entry as summary_entry,
+)
+from .view.transcript_view import build_transcript as build_transcript

@@ -1,0 +1,242 @@
+"""Where to cut a session's history for a compaction, and what the summary must cover. Pure.
+
+Every message since the previous compaction's first kept entry is either handed out to be summarised
+or kept; recalled notes are neither, since they are in files already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from nacre.sessions.compaction.facts import SummaryFacts, facts_of, without_facts
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
+)
+from nacre.sessions.contracts.pairs import paired_results
+from nacre.sessions.entries.entries import CustomEntry, Entry, MessageEntry, OtherEntry
+from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.view.transcript import entry_item, is_user_said, last_compaction, last_compaction_place
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompactionPlan:
+    """A compaction that is possible.
+
+    `to_summarise` goes into the history's summary, together with `previous_summary`. When the cut
+    falls inside a turn (`is_split_turn`), `turn_prefix` is that turn's part before the cut.
+    `kept_tokens` estimates what stays verbatim. `facts` go below the summary, whoever writes it.
+    """
+
+    first_kept_entry_id: str
+    to_summarise: tuple[Message, ...]
+    turn_prefix: tuple[Message, ...]
+    is_split_turn: bool
+    tokens_before: int
+    previous_summary: str | None
+    kept_tokens: int
+    facts: SummaryFacts = field(default_factory=SummaryFacts)
+
+    def details(self) -> dict[str, list[str]]:
+        """What to store with the compaction entry, so that the next plan knows these files."""
+        return {"readFiles": list(self.facts.read_files), "modifiedFiles": list(self.facts.modified_files)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NothingToCompact:
+    """No compaction is possible; `reason` is a sentence."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unit:
+    """A message of the window that may be compacted; `place` is its entry's index on the branch."""
+
+    place: int
+    message: Message
+    tokens: int
+    is_recall: bool
+    is_said: bool
+
+    @property
+    def starts_turn(self) -> bool:
+        return isinstance(self.message, UserMessage) and not self.is_recall
+
+
+def plan_compaction(
+    branch: Sequence[Entry],
+    *,
+    keep_recent_tokens: int,
+    count_tokens: Callable[[str], int],
+    tokens_before: int,
+) -> CompactionPlan | NothingToCompact:
+    """Plans a compaction that keeps about `keep_recent_tokens` of the branch's end verbatim.
+
+    The cut never parts a call from its result. The newest user message always stays: it is kept, or,
+    when its own turn has to be cut, `build_transcript` shows it before the kept part. A cut in
+    front of an unanswered user message also keeps the exchange before it if that is small enough.
+    """
+    start = _start(branch)
+    previous = last_compaction(branch)
+    units = _units(branch, start, count_tokens)
+    base = _base_cut(units, keep_recent_tokens)
+    if base is None:
+        return NothingToCompact(reason=_why_nothing_is_old(units, keep_recent_tokens))
+    cut = _refined_cut(units, base, keep_recent_tokens)
+    if not _old(units[:cut]):
+        return NothingToCompact(reason=_why_nothing_is_old(units, keep_recent_tokens))
+    turn_start = _turn_start(units, cut)
+    is_split = turn_start < cut
+    to_summarise, turn_prefix = _old(units[:turn_start]), _old(units[turn_start:cut])
+    if is_split and not units[turn_start].starts_turn:
+        to_summarise, turn_prefix, is_split = (*to_summarise, *turn_prefix), (), False
+    facts = facts_of(
+        previous, (*to_summarise, *turn_prefix), open_asks=_open_asks(branch[start : units[cut].place])
+    )
+    return CompactionPlan(
+        first_kept_entry_id=branch[_first_kept_place(branch, start, units[cut].place)].id,
+        to_summarise=to_summarise,
+        turn_prefix=turn_prefix,
+        is_split_turn=is_split,
+        tokens_before=tokens_before,
+        previous_summary=without_facts(previous.summary) if previous else None,
+        kept_tokens=_kept_tokens(units, cut),
+        facts=facts,
+    )
+
+
+def _why_nothing_is_old(units: Sequence[_Unit], keep_recent_tokens: int) -> str:
+    size = sum(unit.tokens for unit in units)
+    if size >= keep_recent_tokens and sum(unit.is_said for unit in units) <= 1:
+        return "Nothing to compact: the latest turn is all there is to summarise."
+    return (
+        f"Nothing to compact: the history since the last compaction has about {size} tokens, "
+        f"and the newest {keep_recent_tokens}, in whole messages, are kept as they are."
+    )
+
+
+def _start(branch: Sequence[Entry]) -> int:
+    """The first entry that no summary covers yet."""
+    at = last_compaction_place(branch)
+    previous = last_compaction(branch)
+    if at is None or previous is None:
+        return 0
+    kept_id = previous.first_kept_entry_id
+    return next((place for place in range(at - 1, -1, -1) if branch[place].id == kept_id), at + 1)
+
+
+def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], int]) -> list[_Unit]:
+    units: list[_Unit] = []
+    for place in range(start, len(branch)):
+        item = entry_item(branch[place])
+        if item is not None:
+            units.append(
+                _Unit(
+                    place=place,
+                    message=item.message,
+                    tokens=estimate_message_tokens(item.message, count_tokens),
+                    is_recall=item.is_recall,
+                    is_said=is_user_said(branch[place]),
+                )
+            )
+    return units
+
+
+def _valid_cuts(units: Sequence[_Unit]) -> list[int]:
+    """Units that a kept part may begin with: no result, no recalled notes, no call left open before."""
+    last_result: dict[int, int] = {}
+    for result, caller in paired_results([unit.message for unit in units]).items():
+        last_result[caller] = max(result, last_result.get(caller, result))
+    cuts: list[int] = []
+    open_until = -1
+    for index, unit in enumerate(units):
+        is_result = isinstance(unit.message, ToolResultMessage)
+        if open_until < index and not is_result and not unit.is_recall:
+            cuts.append(index)
+        open_until = max(open_until, last_result.get(index, -1))
+    return cuts
+
+
+def _base_cut(units: Sequence[_Unit], keep_recent_tokens: int) -> int | None:
+    """The first valid cut within the newest `keep_recent_tokens`, else the last one before them."""
+    cuts = _valid_cuts(units)
+    kept_tokens = 0
+    for index in range(len(units) - 1, -1, -1):
+        kept_tokens += units[index].tokens
+        if kept_tokens >= keep_recent_tokens:
+            within = (cut for cut in cuts if cut >= index)
+            before = (cut for cut in reversed(cuts) if cut < index)
+            return next(within, next(before, None))
+    return None
+
+
+def _refined_cut(units: Sequence[_Unit], cut: int, keep_recent_tokens: int) -> int:
+    """The cut moved back where that spares a request or an answer at little cost."""
+    cuts = set(_valid_cuts(units))
+    opening = _turn_start(units, cut)
+    if opening in cuts and len(_old(units[opening:cut])) == 1:
+        # Only a request would be summarised, which stays in view anyway or is cheap to keep.
+        stays = not any(unit.is_said for unit in units[cut:])
+        is_cheap = units[opening].tokens * 4 <= keep_recent_tokens and _old(units[:opening])
+        cut = opening if stays or is_cheap else cut
+    newest = max((index for index, unit in enumerate(units) if unit.is_said), default=-1)
+    is_answered = any(isinstance(unit.message, AssistantMessage) for unit in units[cut:])
+    if cut != newest or is_answered:
+        return cut
+    # What was just said most likely refers to the answer before it.
+    asked = _turn_start(units, cut - 1) if cut else cut
+    answered = (
+        index for index in range(cut - 1, asked, -1) if isinstance(units[index].message, AssistantMessage)
+    )
+    for candidate in (asked, next(answered, cut)):
+        size = sum(unit.tokens for unit in units[candidate:cut])
+        if candidate in cuts and size <= keep_recent_tokens and _old(units[:candidate]):
+            return candidate
+    return cut
+
+
+def _turn_start(units: Sequence[_Unit], cut: int) -> int:
+    """The unit that opened the turn in which `cut` lies; the window's first when none did."""
+    return next((index for index in range(cut, -1, -1) if units[index].starts_turn), 0)
+
+
+def _old(units: Sequence[_Unit]) -> tuple[Message, ...]:
+    return tuple(unit.message for unit in units if not unit.is_recall)
+
+
+def _open_asks(entries: Sequence[Entry]) -> list[str]:
+    """What the user said there and got no whole answer to, because it failed or was broken off."""
+    asks: list[str] = []
+    waiting: list[str] = []
+    for entry in entries:
+        if not isinstance(entry, MessageEntry):
+            continue
+        if isinstance(entry.message, UserMessage):
+            waiting.append(message_text(entry.message))
+        elif isinstance(entry.message, AssistantMessage):
+            if entry.message.stop_reason in ("error", "aborted"):
+                asks += waiting
+            waiting.clear()
+    return [ask for ask in asks if ask.strip()]
+
+
+def _first_kept_place(branch: Sequence[Entry], start: int, place: int) -> int:
+    """Settings and records directly before the first kept message are kept with it."""
+    while place > start:
+        entry = branch[place - 1]
+        if not isinstance(entry, CustomEntry | OtherEntry) or entry_item(entry) is not None:
+            break
+        place -= 1
+    return place
+
+
+def _kept_tokens(units: Sequence[_Unit], cut: int) -> int:
+    kept = sum(unit.tokens for unit in units[cut:])
+    if any(unit.is_said for unit in units[cut:]):
+        return kept
+    return kept + next((unit.tokens for unit in reversed(units[:cut]) if unit.is_said), 0)

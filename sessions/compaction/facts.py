@@ -1,0 +1,128 @@
+"""What code adds below a model's summary, so that no model can forget it. Pure.
+
+Requests that nobody answered, exact identifiers, failed tool calls and touched files are read off the
+messages themselves. Identifiers and files go on over compactions; the rest speaks of one part only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nacre.sessions.compaction.file_operations import file_lists, file_operations, without_file_lists
+from nacre.sessions.compaction.identifiers import identifiers
+from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
+from nacre.sessions.contracts.serialise import call_text
+from nacre.sessions.entries.entries import CompactionEntry
+
+OPEN_ASKS_HEADING = "## Asks without a recorded answer"
+IDENTIFIERS_HEADING = "## Exact identifiers"
+FAILURES_HEADING = "## Tool Failures"
+
+MOST_OPEN_ASKS = 5
+MAX_ASK_CHARS = 300
+MOST_IDENTIFIERS = 24
+MOST_FAILURES = 8
+MAX_FAILURE_CHARS = 240
+"""The two bounds on failures are OpenClaw's."""
+
+_RENEWED = re.compile(
+    rf"(?:\A|\n+)(?:{re.escape(IDENTIFIERS_HEADING)}|{re.escape(FAILURES_HEADING)})\n(?:- [^\n]*(?:\n|\Z))*"
+)
+_LISTED_IDENTIFIERS = re.compile(rf"{re.escape(IDENTIFIERS_HEADING)}\n((?:- [^\n]*(?:\n|\Z))*)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummaryFacts:
+    """What is known of a summarised part without asking a model; each list in order of appearance."""
+
+    open_asks: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()
+    tool_failures: tuple[str, ...] = ()
+    read_files: tuple[str, ...] = ()
+    modified_files: tuple[str, ...] = ()
+
+
+def facts_of(
+    previous: CompactionEntry | None, messages: Sequence[Message], *, open_asks: Sequence[str] = ()
+) -> SummaryFacts:
+    """The facts of the messages that a compaction takes out of view.
+
+    The files and identifiers of the `previous` compaction are taken over; of all identifiers the
+    newest 24 count.
+    """
+    files = file_operations(previous, messages)
+    return SummaryFacts(
+        open_asks=tuple(_line(ask, MAX_ASK_CHARS) for ask in open_asks[-MOST_OPEN_ASKS:]),
+        identifiers=_identifiers(previous, messages),
+        tool_failures=_tool_failures(messages),
+        read_files=tuple(sorted(files.read - files.modified)),
+        modified_files=tuple(sorted(files.modified)),
+    )
+
+
+def with_facts(summary: str, facts: SummaryFacts) -> str:
+    """The summary with the facts below it; what its own words hold already is not said twice."""
+    summary = without_facts(summary)
+    squeezed = " ".join(summary.split())
+    blocks = [
+        (OPEN_ASKS_HEADING, [ask for ask in facts.open_asks if ask not in squeezed]),
+        (IDENTIFIERS_HEADING, [f"`{name}`" for name in facts.identifiers if not _holds(summary, name)]),
+        (FAILURES_HEADING, list(facts.tool_failures)),
+    ]
+    for heading, lines in blocks:
+        if lines:
+            summary += f"\n\n{heading}\n" + "\n".join(f"- {line}" for line in lines)
+    return summary + file_lists(facts.read_files, facts.modified_files)
+
+
+def without_facts(summary: str) -> str:
+    """A summary without what the next compaction writes anew; asks stay, until a model settles them."""
+    return _RENEWED.sub("\n", without_file_lists(summary)).strip()
+
+
+def _identifiers(previous: CompactionEntry | None, messages: Sequence[Message]) -> tuple[str, ...]:
+    earlier: list[str] = []
+    if previous is not None:
+        earlier = identifiers([without_facts(previous.summary)], most=MOST_IDENTIFIERS)
+        for block in _LISTED_IDENTIFIERS.finditer(previous.summary):
+            earlier += [line.removeprefix("- ").strip("`") for line in block[1].splitlines()]
+    spoken: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolResultMessage):
+            continue
+        spoken.append(message_text(message))
+        if isinstance(message, AssistantMessage):
+            spoken.extend(map(call_text, message.tool_calls))
+    new = identifiers(spoken, most=MOST_IDENTIFIERS)
+    return tuple(dict.fromkeys([*(name for name in earlier if name not in new), *new]))[-MOST_IDENTIFIERS:]
+
+
+def _tool_failures(messages: Sequence[Message]) -> tuple[str, ...]:
+    failures: dict[str, str] = {}
+    for message in messages:
+        if isinstance(message, ToolResultMessage) and message.is_error:
+            told = _line(message_text(message), MAX_FAILURE_CHARS) or "failed (no output)"
+            failures.setdefault(message.tool_call_id, f"{message.tool_name}{_codes(message)}: {told}")
+    lines = list(failures.values())
+    more = [f"...and {len(lines) - MOST_FAILURES} more"] if len(lines) > MOST_FAILURES else []
+    return (*lines[:MOST_FAILURES], *more)
+
+
+def _codes(result: ToolResultMessage) -> str:
+    """Status and exit code as the tool reported them, in brackets."""
+    details = result.details or {}
+    told = [f"{key}={details[key]}" for key in ("status", "exitCode") if details.get(key) is not None]
+    return f" ({_line(' '.join(told), 60)})" if told else ""
+
+
+def _holds(text: str, name: str) -> bool:
+    """Whether the name stands in the text as a whole, not as the beginning of another."""
+    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))
+
+
+def _line(text: str, max_chars: int) -> str:
+    """The text on one line, cut with a sign where it is longer."""
+    squeezed = " ".join(text.split())
+    return squeezed if len(squeezed) <= max_chars else f"{squeezed[: max_chars - 1]}…"

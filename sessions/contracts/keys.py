@@ -1,0 +1,260 @@
+"""Session keys: which conversation a message belongs to. Pure text; reads and stores nothing.
+
+The scheme is OpenClaw's. A part that comes from outside (a chat, a sender, a thread) is written so
+that it can never be taken for a piece of the scheme itself: `:` and `%` are escaped, and so are the
+scheme's own words when they stand alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from nacre.sessions.contracts.errors import SessionKeyInvalid
+
+KeyKind: TypeAlias = Literal[
+    "main", "direct", "group", "thread", "subagent", "cron", "hook", "global", "other"
+]
+DmScope: TypeAlias = Literal["main", "per-peer", "per-channel-peer", "per-account-channel-peer"]
+SessionScope: TypeAlias = Literal["per-sender", "global"]
+
+GLOBAL_KEY = "global"
+SYNTHETIC_KINDS: tuple[KeyKind, ...] = ("subagent", "cron", "hook")
+"""Sessions that a program began, in which no person speaks."""
+
+MAX_KEY_CHARS = 800
+MAX_PART_CHARS = 128
+"""A longer part keeps its first 64 characters and a digest of the whole."""
+
+_UNPREFIXED = (GLOBAL_KEY, "unknown")
+RECOVERED = "recovered:"
+"""Begins the key of a transcript that was found and that says of no key that it is its."""
+_DIRECT_WORDS = ("dm", "direct")
+_GROUP_WORDS = ("group", "channel")
+_THREAD_WORDS = ("thread", "topic")
+_RESERVED = {*_DIRECT_WORDS, *_GROUP_WORDS, *_THREAD_WORDS, *SYNTHETIC_KINDS, "main", "agent"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRoute:
+    """What decides a session key: where a message came from, and the owner's settings.
+
+    `identity_links` maps one person's canonical name to their ids as `channel:id`. A bare id counts
+    for the owner alone: on another channel anybody may be able to choose it. Any `chat_kind` but
+    `direct` is a group.
+    """
+
+    agent_id: str
+    chat_kind: str
+    channel: str
+    account: str
+    chat_id: str
+    thread_id: str
+    sender_id: str
+    is_owner: bool
+    scope: str = "per-sender"
+    dm_scope: str = "main"
+    main_key: str = "main"
+    identity_links: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def normalise_agent_id(text: str) -> str:
+    """An agent id of at most 64 of `a-z 0-9 _ -` that begins with a letter or digit; empty gives `main`."""
+    lowered = re.sub(r"[^a-z0-9_-]+", "-", text.strip().lower())
+    return lowered.strip("-").lstrip("_-")[:64].rstrip("-") or "main"
+
+
+def route_key(route: SessionRoute) -> str:
+    """The key of the session that a message belongs to.
+
+    The owner's direct chats share the main session unless `dm_scope` parts them. A direct chat with
+    anybody else has a key of its own, by channel and peer unless `identity_links` name the person, so
+    that a stranger never lands in the owner's transcript. Groups and channels have one key each; a
+    thread adds a suffix. With the scope `global` all that the owner says, in any chat, is one session;
+    what others say is not part of it.
+
+    Raises:
+        SessionKeyInvalid: `main_key`, `dm_scope` or `scope` is not usable.
+    """
+    if route.scope not in ("per-sender", "global"):
+        raise SessionKeyInvalid(f"session.scope is {route.scope!r}. Use per-sender or global.")
+    if route.scope == "global" and route.is_owner:
+        return GLOBAL_KEY
+    agent = f"agent:{normalise_agent_id(route.agent_id)}"
+    base = f"{agent}:{_direct_rest(route) if _is_direct(route) else _group_rest(route)}"
+    return f"{base}:thread:{_part(route.thread_id)}" if route.thread_id.strip() else base
+
+
+def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
+    """One spelling for every name of a session: lower case, with its agent.
+
+    `main`, the main key and both with an agent in front are one session. `global`, `unknown` and
+    `recovered:…` stand without an agent.
+
+    Raises:
+        SessionKeyInvalid: `text` is empty, too long, has control characters, or names no session.
+    """
+    key = unicodedata.normalize("NFC", text.strip().lower())
+    if not key:
+        raise SessionKeyInvalid("The session key is empty. Name a session such as 'main'.")
+    if len(key) > MAX_KEY_CHARS:
+        raise SessionKeyInvalid(
+            f"The session key has {len(key)} characters; at most {MAX_KEY_CHARS} are allowed. Shorten it."
+        )
+    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in key):
+        raise SessionKeyInvalid(f"The session key {key!r} has control characters. Remove them.")
+    if key in _UNPREFIXED or key.startswith(RECOVERED):
+        return key
+    main = _main_key(main_key)
+    agent, rest = normalise_agent_id(agent_id), key
+    if key == "agent" or key.startswith("agent:"):
+        _, _, tail = key.partition(":")
+        named, _, rest = tail.partition(":")
+        if not named or not rest:
+            raise SessionKeyInvalid(
+                f"The session key {key!r} names no session. Write 'agent:<id>:<session>'."
+            )
+        agent = normalise_agent_id(named)
+    return f"agent:{agent}:{main if rest in ('main', main) else rest}"
+
+
+def key_kind(key: str, *, main_key: str = "main") -> KeyKind:
+    """What sort of conversation a canonical key names; what cannot be told is `other`, never `main`."""
+    if key == GLOBAL_KEY:
+        return "global"
+    rest = _rest(key)
+    parts = rest.split(":")
+    for kind in SYNTHETIC_KINDS:
+        # First, because the rest is the program's own and may hold any word of the scheme.
+        if len(parts) > 1 and parts[0] == kind and parts[1]:
+            return kind
+    if _thread_parent(rest) is not None:
+        return "thread"
+    if rest and rest == main_key.strip().lower():
+        return "main"
+    return _peer_kind(parts)
+
+
+def is_private_key(key: str, *, main_key: str = "main") -> bool:
+    """Whether a key names a conversation of two: the main session, a direct chat, or a thread of these.
+
+    It does not say that the other one is the owner. Whatever cannot be told is not private.
+    """
+    kind = key_kind(key, main_key=main_key)
+    if kind != "thread":
+        return kind in ("main", "direct")
+    parent = _thread_parent(_rest(key))
+    agent = ":".join(key.split(":")[:2])
+    return key_kind(f"{agent}:{parent}", main_key=main_key) in ("main", "direct")
+
+
+def _is_direct(route: SessionRoute) -> bool:
+    return route.chat_kind == "direct" and not any(map(_names_group, (route.chat_id, route.sender_id)))
+
+
+def _names_group(place: str) -> bool:
+    """Whether an id says itself that it is a group's, as WhatsApp's and some bridges' do."""
+    lowered = place.strip().lower()
+    return lowered.endswith("@g.us") or any(f":{word}:" in lowered for word in _GROUP_WORDS)
+
+
+def _direct_rest(route: SessionRoute) -> str:
+    scope = route.dm_scope
+    if scope not in ("main", "per-peer", "per-channel-peer", "per-account-channel-peer"):
+        raise SessionKeyInvalid(
+            f"session.dmScope is {scope!r}. Use main, per-peer, per-channel-peer or per-account-channel-peer."
+        )
+    main = _main_key(route.main_key)
+    sender = route.sender_id.strip()
+    if route.is_owner and (scope == "main" or not sender):
+        return main
+    channel = _part(route.channel)
+    peer, is_linked = _peer(route, sender)
+    if scope == "per-account-channel-peer":
+        return f"{channel}:{_part(route.account or 'default')}:dm:{peer}"
+    if scope == "per-peer" and (route.is_owner or is_linked):
+        return f"dm:{peer}"
+    return f"{channel}:dm:{peer}"
+
+
+def _group_rest(route: SessionRoute) -> str:
+    word = "channel" if route.chat_kind == "channel" else "group"
+    return f"{_part(route.channel)}:{word}:{_part(route.chat_id.strip() or _group_sender(route))}"
+
+
+def _group_sender(route: SessionRoute) -> str:
+    """The sender's id where it is the group's; a person's id would give each member a group of their own."""
+    return route.sender_id if _names_group(route.sender_id) else ""
+
+
+def _peer(route: SessionRoute, sender: str) -> tuple[str, bool]:
+    """The other one of a direct chat, and whether the owner's settings name them."""
+    ids = {f"{route.channel.strip()}:{sender}".lower()} | ({sender.lower()} if route.is_owner else set())
+    for name, linked in route.identity_links.items():
+        if name.strip() and sender and any(item.strip().lower() in ids for item in linked):
+            return _part(name), True
+    peer = _part(sender)
+    # A stranger may be able to choose an id; it must not read like somebody's canonical name.
+    if peer in {_part(name) for name in route.identity_links}:
+        return f"%{ord(peer[0]):02x}{peer[1:]}", False
+    return peer, False
+
+
+def _part(text: str) -> str:
+    """One piece of a key from outside text: lower case, escaped, bounded; empty gives `unknown`."""
+    lowered = unicodedata.normalize("NFC", text.strip().lower()) or "unknown"
+    escaped = "".join(
+        char if char.isprintable() and not char.isspace() and char not in ":%" else _escaped(char)
+        for char in lowered
+    )
+    if escaped in _RESERVED:
+        escaped = f"%{ord(escaped[0]):02x}{escaped[1:]}"
+    if len(escaped) > MAX_PART_CHARS:
+        digest = hashlib.blake2s(lowered.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+        escaped = f"{escaped[:64]}%{digest}"
+    return escaped
+
+
+def _escaped(char: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+def _main_key(text: str) -> str:
+    main = text.strip().lower() or "main"
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,63}", main) or main in _RESERVED - {"main"}:
+        raise SessionKeyInvalid(
+            f"session.mainKey is {text!r}. Use letters, digits, '-' and '_', and none of the scheme's words."
+        )
+    return main
+
+
+def _rest(key: str) -> str:
+    head, _, tail = key.partition(":")
+    _, _, rest = tail.partition(":")
+    return rest if head == "agent" else key if head in SYNTHETIC_KINDS else ""
+
+
+def _thread_parent(rest: str) -> str | None:
+    parts = rest.split(":")
+    for index in range(len(parts) - 1, 0, -1):
+        if parts[index] in _THREAD_WORDS:
+            return ":".join(parts[:index])
+    return None
+
+
+def _peer_kind(parts: Sequence[str]) -> KeyKind:
+    """The first word of the scheme after the channel, or after channel and account, decides."""
+    if any(part.endswith("@g.us") for part in parts):
+        return "group"
+    if len(parts) == 2 and parts[0] in _DIRECT_WORDS and parts[1]:
+        return "direct"
+    for index in (1, 2):
+        if len(parts) > index and parts[index] in _GROUP_WORDS:
+            return "group"
+        if len(parts) > index + 1 and parts[index] in _DIRECT_WORDS and parts[index + 1]:
+            return "direct"
+    return "other"

@@ -1,0 +1,255 @@
+"""The words of a conversation, in the shapes of pi's session format v3.
+
+Values only: nothing here reads a file or knows a provider. JSON keys and roles follow
+`user` / `assistant` / `toolResult` messages as pi writes them, so that other tools can read
+a transcript; times are milliseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from nacre.sessions.contracts.usage import Usage as Usage, usage_from_json as usage_from_json, whole_number
+
+StopReason: TypeAlias = Literal["stop", "length", "toolUse", "error", "aborted"]
+STOP_REASONS: tuple[StopReason, ...] = ("stop", "length", "toolUse", "error", "aborted")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Text:
+    """A run of text."""
+
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The block as pi stores it."""
+        return {"type": "text", "text": self.text}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thinking:
+    """A model's reasoning, kept for the record and never sent to another provider."""
+
+    thinking: str
+    signature: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The block as pi stores it."""
+        block = {"type": "thinking", "thinking": self.thinking}
+        return block if self.signature is None else {**block, "thinkingSignature": self.signature}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Image:
+    """An image, base64 in `data`."""
+
+    data: str
+    mime_type: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The block as pi stores it."""
+        return {"type": "image", "data": self.data, "mimeType": self.mime_type}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """One call that the model asks for.
+
+    `invalid_arguments` holds the provider's text when it was not a JSON object; `arguments` is
+    empty then, and the tool runner answers with an error result instead of running the tool.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    invalid_arguments: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The block as pi stores it, with `invalidArguments` beside it where there are any."""
+        block = {"type": "toolCall", "id": self.id, "name": self.name, "arguments": dict(self.arguments)}
+        if self.invalid_arguments is not None:
+            block["invalidArguments"] = self.invalid_arguments
+        return block
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserMessage:
+    """What a person, or the runtime in a person's place, said."""
+
+    content: tuple[Text | Image, ...]
+    timestamp_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as pi stores it."""
+        return {
+            "role": "user",
+            "content": [block.to_json() for block in self.content],
+            "timestamp": self.timestamp_ms,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AssistantMessage:
+    """What a model answered: text, thinking and tool calls in the order they came."""
+
+    content: tuple[Text | Thinking | ToolCall, ...]
+    api: str
+    provider: str
+    model: str
+    usage: Usage | None
+    stop_reason: StopReason
+    timestamp_ms: int
+    error_message: str | None = None
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls in the order the model made them."""
+        return tuple(block for block in self.content if isinstance(block, ToolCall))
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as pi stores it."""
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": [block.to_json() for block in self.content],
+            "api": self.api,
+            "provider": self.provider,
+            "model": self.model,
+            "stopReason": self.stop_reason,
+            "timestamp": self.timestamp_ms,
+        }
+        if self.usage is not None:
+            message["usage"] = self.usage.to_json()
+        if self.error_message is not None:
+            message["errorMessage"] = self.error_message
+        return message
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolResultMessage:
+    """What one tool call gave back."""
+
+    tool_call_id: str
+    tool_name: str
+    content: tuple[Text | Image, ...]
+    is_error: bool
+    timestamp_ms: int
+    details: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The message as pi stores it."""
+        message: dict[str, Any] = {
+            "role": "toolResult",
+            "toolCallId": self.tool_call_id,
+            "toolName": self.tool_name,
+            "content": [block.to_json() for block in self.content],
+            "isError": self.is_error,
+            "timestamp": self.timestamp_ms,
+        }
+        if self.details is not None:
+            message["details"] = dict(self.details)
+        return message
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
+
+
+def message_text(message: Message) -> str:
+    """The message's plain text: its text blocks joined by line feeds, without thinking and tool calls."""
+    return "\n".join(block.text for block in message.content if isinstance(block, Text))
+
+
+def user_message(text: str, *, timestamp_ms: int) -> UserMessage:
+    """A user message of one text block."""
+    return UserMessage(content=(Text(text=text),), timestamp_ms=timestamp_ms)
+
+
+def message_from_json(raw: Mapping[str, Any]) -> Message | None:
+    """Reads one stored message; `None` for roles that are not ours (they stay in the file unread).
+
+    Tolerant where old or foreign writers differ: string content, snake_case usage keys, unknown
+    blocks (skipped), missing numbers (zero).
+
+    Raises:
+        ValueError: `raw` is one of our roles but its shape cannot be read.
+    """
+    role = raw.get("role")
+    timestamp_ms = whole_number(raw.get("timestamp"))
+    if role == "user":
+        return UserMessage(content=_text_and_images(raw.get("content")), timestamp_ms=timestamp_ms)
+    if role == "assistant":
+        return _assistant_from_json(raw, timestamp_ms)
+    if role == "toolResult":
+        details = raw.get("details")
+        return ToolResultMessage(
+            tool_call_id=str(raw.get("toolCallId") or raw.get("toolUseId") or ""),
+            tool_name=str(raw.get("toolName") or "unknown"),
+            content=_text_and_images(raw.get("content")),
+            is_error=bool(raw.get("isError")),
+            timestamp_ms=timestamp_ms,
+            details=details if isinstance(details, dict) else None,
+        )
+    return None
+
+
+def _assistant_from_json(raw: Mapping[str, Any], timestamp_ms: int) -> AssistantMessage:
+    content = raw.get("content")
+    blocks: list[Text | Thinking | ToolCall] = []
+    if isinstance(content, str):
+        blocks.append(Text(text=content))
+    elif isinstance(content, list | tuple):
+        blocks.extend(block for block in map(_assistant_block, content) if block is not None)
+    elif content is not None:
+        raise ValueError(f"an assistant message's content is {type(content).__name__}, not text or blocks")
+    stop_reason = raw.get("stopReason")
+    error_message = raw.get("errorMessage")
+    return AssistantMessage(
+        content=tuple(blocks),
+        api=str(raw.get("api") or ""),
+        provider=str(raw.get("provider") or ""),
+        model=str(raw.get("model") or ""),
+        usage=usage_from_json(raw.get("usage")),
+        stop_reason=stop_reason if stop_reason in STOP_REASONS else "stop",
+        timestamp_ms=timestamp_ms,
+        error_message=None if error_message is None else str(error_message),
+    )
+
+
+def _assistant_block(raw: object) -> Text | Thinking | ToolCall | None:
+    if not isinstance(raw, dict):
+        return None
+    kind = raw.get("type")
+    if kind == "text":
+        return Text(text=str(raw.get("text") or ""))
+    if kind == "thinking":
+        signature = raw.get("thinkingSignature")
+        return Thinking(
+            thinking=str(raw.get("thinking") or ""), signature=None if signature is None else str(signature)
+        )
+    if kind == "toolCall":
+        arguments = raw.get("arguments")
+        invalid = raw.get("invalidArguments")
+        return ToolCall(
+            id=str(raw.get("id") or ""),
+            name=str(raw.get("name") or ""),
+            arguments=arguments if isinstance(arguments, dict) else {},
+            invalid_arguments=None if invalid is None else str(invalid),
+        )
+    return None
+
+
+def _text_and_images(content: object) -> tuple[Text | Image, ...]:
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (Text(text=content),)
+    if not isinstance(content, list | tuple):
+        raise ValueError(f"a message's content is {type(content).__name__}, not text or blocks")
+    blocks: list[Text | Image] = []
+    for raw in content:
+        if isinstance(raw, dict) and raw.get("type") == "text":
+            blocks.append(Text(text=str(raw.get("text") or "")))
+        elif isinstance(raw, dict) and raw.get("type") == "image":
+            blocks.append(Image(data=str(raw.get("data") or ""), mime_type=str(raw.get("mimeType") or "")))
+    return tuple(blocks)

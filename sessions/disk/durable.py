@@ -1,0 +1,248 @@
+"""The file system as sessions need it: what is reported as written survives a crash right after.
+
+Edge: private files and folders, whole replacements, copies set aside, and the cross-process lock.
+Never follows a symbolic link to a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from nacre.sessions.contracts.errors import SessionCorrupt, SessionWriteFailed
+
+LOCK_TIMEOUT_SECONDS = 30.0
+LOCK_POLL_SECONDS = 0.005
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+READ_BLOCK_BYTES = 1 << 18
+
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock `<path>.lock` across processes; the kernel frees it when its holder dies.
+
+    Creates the folder when it is missing.
+
+    Raises:
+        SessionWriteFailed: the lock could not be had within `LOCK_TIMEOUT_SECONDS`.
+    """
+    from filelock import FileLock
+
+    make_folder(path.parent)
+    lock = FileLock(
+        f"{path}.lock", timeout=LOCK_TIMEOUT_SECONDS, mode=FILE_MODE, poll_interval=LOCK_POLL_SECONDS
+    )
+    with reported("lock", path):
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def reported(verb: str, path: Path) -> Iterator[None]:
+    """Turns the system's errors into `SessionWriteFailed` with a sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SessionWriteFailed(
+            f"Could not {verb} {path}: {reason}. What was on disk before still is; "
+            "check the disk's space and the folder's permissions, then try again.",
+            path=path,
+        ) from error
+
+
+def make_folder(path: Path) -> None:
+    """Creates a folder, and those above it, for its owner only; an existing one is left as it is."""
+    with reported("create the folder", path):
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+def open_plain(path: Path, flags: int) -> int:
+    """A descriptor of an existing plain file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        SessionCorrupt: it is a symbolic link, a folder or a device.
+        SessionWriteFailed: the system refused.
+    """
+    try:
+        kind = path.lstat().st_mode
+        if not stat.S_ISREG(kind):
+            what = "a symbolic link" if stat.S_ISLNK(kind) else "not a plain file"
+            raise SessionCorrupt(f"{path} is {what}, so it was not opened. Put the file itself there.")
+        return os.open(path, flags | _NO_FOLLOW)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        with reported("open", path):
+            raise
+        raise
+
+
+def read_plain(path: Path) -> tuple[bytes, os.stat_result] | None:
+    """A plain file's bytes and facts; `None` when there is no such file."""
+    try:
+        descriptor = open_plain(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    with reported("read", path), os.fdopen(descriptor, "rb") as file:
+        return file.read(), os.fstat(file.fileno())
+
+
+@contextmanager
+def reading(path: Path, *, start_bytes: int = 0) -> Iterator[BinaryIO]:
+    """An existing plain file, open for reading from `start_bytes` on.
+
+    Raises:
+        FileNotFoundError: there is none.
+        SessionCorrupt: it is a symbolic link, a folder or a device.
+        SessionWriteFailed: the system refused.
+    """
+    descriptor = open_plain(path, os.O_RDONLY)
+    with reported("read", path), os.fdopen(descriptor, "rb", buffering=READ_BLOCK_BYTES) as file:
+        file.seek(start_bytes)
+        yield file
+
+
+def read_tail(path: Path, most_bytes: int) -> bytes:
+    """The last lines of a plain file, whole ones, `most_bytes` at most. Raises as `open_plain`."""
+    with reading(path) as file:
+        size_bytes = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size_bytes - most_bytes))
+        data = file.read()
+    return data if size_bytes <= most_bytes else data.partition(b"\n")[2]
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Writes all of `data` and waits until the disk has it."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.fsync(descriptor)
+
+
+def replace_file(path: Path, data: bytes, *, backup: Path | None = None) -> None:
+    """Puts `data` in the place of a file, whole or not at all; `backup` then names what was there."""
+    temporary = _unfinished(path)
+    with reported("write", path):
+        try:
+            _write_new(temporary, data, os.O_CREAT | os.O_TRUNC)
+            if backup is not None:
+                _keep_as(backup, path)
+            temporary.replace(path)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+
+def copy_plain(path: Path, copy: Path) -> None:
+    """Copies a plain file, a block at a time, to where nothing is yet. Raises as `open_plain`."""
+    with reading(path) as source, reported("copy", path):
+        descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, FILE_MODE)
+        with os.fdopen(descriptor, "wb") as target:
+            while block := source.read(READ_BLOCK_BYTES):
+                target.write(block)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Writes a file that must not be there yet.
+
+    Raises:
+        SessionWriteFailed: it is there, or the system refused.
+    """
+    with reported("write", path):
+        _write_new(path, data, os.O_CREAT | os.O_EXCL)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Removes what `replace_file` calls left that were killed; for the holder of the file's lock."""
+    with reported("tidy the folder of", path):
+        for file in path.parent.iterdir():
+            if re.fullmatch(rf"{re.escape(path.name)}(\.bak)?\.\d+-\d+\.tmp", file.name):
+                file.unlink(missing_ok=True)
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
+
+
+def set_aside(path: Path, data: bytes, *, now: Callable[[], datetime], mark: str = "corrupt") -> Path:
+    """Stores `data`, which was found in `path`, as `<name>.<mark>-<timestamp>` beside it."""
+    stamp = now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    with reported("set aside what could not be read of", path):
+        for attempt in range(1, 1000):
+            aside = path.with_name(f"{path.name}.{mark}-{stamp}{'' if attempt == 1 else f'-{attempt}'}")
+            try:
+                _write_new(aside, data, os.O_CREAT | os.O_EXCL)
+            except FileExistsError:
+                continue
+            sync_folder(path.parent)
+            return aside
+        raise FileExistsError(f"a thousand files are named {aside.name} already")
+
+
+def copies_set_aside(path: Path) -> list[Path]:
+    """What was set aside of a file so far."""
+    prefix = f"{path.name}.corrupt-"
+    with reported("list the folder of", path):
+        return sorted(
+            file for file in path.parent.iterdir() if file.name.startswith(prefix) and file.is_file()
+        )
+
+
+def sync_folder(path: Path) -> None:
+    """Waits until the disk has the folder's names; systems that cannot open a folder are left alone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _keep_as(backup: Path, path: Path) -> None:
+    """A second name for the bytes of `path`, which are on disk already; a copy where there are no such names.
+
+    Only once the new bytes are written: both names stand for one file until it is replaced.
+    """
+    temporary = _unfinished(backup)
+    try:
+        temporary.unlink(missing_ok=True)
+        os.link(path, temporary, follow_symlinks=False)
+        temporary.replace(backup)
+        # Renaming does nothing where both are names of one file, as after a kill right behind this.
+        temporary.unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        found = read_plain(path)
+        if found is not None:
+            replace_file(backup, found[0])
+
+
+def _write_new(path: Path, data: bytes, flags: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | flags | _NO_FOLLOW, FILE_MODE)
+    try:
+        write_all(descriptor, data)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,149 @@
+"""Sessions that are over with something still to do: a small file for each. A contract: bytes on disk.
+
+A session's ending is written down before its key names another session, and struck off when notes and
+hooks are done. Whatever dies in between, the next start finds it here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from nacre.sessions.disk.durable import make_folder, read_plain, replace_file, reported, set_aside
+from nacre.sessions.disk.worker import OrderedWorker
+
+log = logging.getLogger(__name__)
+
+EndReason: TypeAlias = Literal["new", "reset", "daily", "idle"]
+"""`new` and `reset` are the owner's commands, `daily` and `idle` the settings."""
+
+END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndedSession:
+    """A session that is over.
+
+    `transcript` is the name of its file in the folder of sessions, `channel` where the message came
+    from that ended it. `attempts` counts how often its hooks have failed.
+    """
+
+    key: str
+    session_id: str
+    transcript: str
+    reason: EndReason
+    ended_at_ms: int
+    channel: str = ""
+    attempts: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of its file here: the same for the same ending, another for each."""
+        safe = re.sub(r"[^\w-]", "_", self.session_id)[:100]
+        return f"{self.ended_at_ms:013d}-{safe}.json"
+
+
+class EndingFolder:
+    """The endings of one agent that are not finished. Several processes may share the folder."""
+
+    def __init__(self, directory: Path, *, now: Callable[[], datetime]) -> None:
+        self._directory = directory
+        self._now = now
+        self._worker = OrderedWorker()
+
+    async def put(self, ended: EndedSession) -> None:
+        """Writes an ending down, or its new number of attempts; on disk when this returns.
+
+        Raises:
+            SessionWriteFailed: the system refused.
+        """
+        await self._worker.run(lambda: self._put(ended))
+
+    async def remove(self, ended: EndedSession) -> None:
+        """Strikes an ending off; it may be gone already.
+
+        Raises:
+            SessionWriteFailed: the system refused.
+        """
+        await self._worker.run(lambda: self._remove(self._directory / ended.name))
+
+    async def has(self, ended: EndedSession) -> bool:
+        """Whether an ending is still due: another process may have finished it."""
+        return await self._worker.run((self._directory / ended.name).is_file)
+
+    async def all(self) -> tuple[EndedSession, ...]:
+        """The endings that are due, the oldest first. A file that cannot be read is set aside.
+
+        Raises:
+            SessionError: the system refused.
+        """
+        return await self._worker.run(self._all)
+
+    def _put(self, ended: EndedSession) -> None:
+        make_folder(self._directory)
+        replace_file(self._directory / ended.name, json.dumps(_to_json(ended), indent=2).encode())
+
+    def _remove(self, path: Path) -> None:
+        with reported("remove", path):
+            path.unlink(missing_ok=True)
+
+    def _all(self) -> tuple[EndedSession, ...]:
+        if not self._directory.is_dir():
+            return ()
+        with reported("list", self._directory):
+            paths = sorted(path for path in self._directory.iterdir() if path.suffix == ".json")
+        return tuple(ended for path in paths if (ended := self._read(path)) is not None)
+
+    def _read(self, path: Path) -> EndedSession | None:
+        found = read_plain(path)
+        if found is None:
+            return None
+        ended = _from_json(found[0])
+        if ended is None:
+            aside = set_aside(path, found[0], now=self._now)
+            self._remove(path)
+            log.warning("%s tells no session's ending and was set aside as %s", path.name, aside.name)
+        return ended
+
+
+def _to_json(ended: EndedSession) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "key": ended.key,
+        "sessionId": ended.session_id,
+        "transcript": ended.transcript,
+        "reason": ended.reason,
+        "endedAt": ended.ended_at_ms,
+        "channel": ended.channel,
+        "attempts": ended.attempts,
+    }
+
+
+def _from_json(data: bytes) -> EndedSession | None:
+    try:
+        raw = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict) or raw.get("version") != 1:
+        return None
+    texts = [raw.get(name) for name in ("key", "sessionId", "transcript", "reason", "channel")]
+    numbers = [raw.get(name) for name in ("endedAt", "attempts")]
+    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+        return None
+    if raw["reason"] not in END_REASONS or not raw["sessionId"] or "/" in raw["transcript"]:
+        return None
+    return EndedSession(
+        key=raw["key"],
+        session_id=raw["sessionId"],
+        transcript=raw["transcript"],
+        reason=raw["reason"],
+        ended_at_ms=raw["endedAt"],
+        channel=raw["channel"],
+        attempts=raw["attempts"],
+    )

@@ -1,0 +1,115 @@
+"""Rebuilds index records from the first lines of transcripts. Edge: reads `.jsonl`, writes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.keys import RECOVERED
+from nacre.sessions.disk.durable import open_plain, reported
+from nacre.sessions.disk.lines import split_lines, timestamp_ms
+from nacre.sessions.entries.entries import CustomEntry, entry_from_json, header_from_json
+from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
+
+SESSION_TYPE = "nacre.session"
+"""The custom entry near a transcript's beginning whose data tells the session's `key` and `chatKind`."""
+
+HEAD_BYTES = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScannedSession:
+    """A session as its transcript tells it; `key` is `recovered:<id>` when the transcript has none."""
+
+    key: str
+    record: SessionRecord
+
+
+def has_transcripts(directory: Path) -> bool:
+    """Whether there is anything to rebuild an index from."""
+    return bool(_transcripts(directory))
+
+
+def scanned_records(directory: Path) -> list[ScannedSession]:
+    """What the transcripts of a folder tell, the oldest session first; unreadable ones are left out."""
+    found = [scanned for path in _transcripts(directory) if (scanned := _scanned(path)) is not None]
+    return sorted(found, key=lambda item: (item.record.session_started_at_ms or 0, item.record.updated_at_ms))
+
+
+def with_scanned(backup: Mapping[str, Any], scanned: list[ScannedSession]) -> dict[str, Any]:
+    """The backup's records, with sessions that are newer or missing there taken from the transcripts.
+
+    Of several transcripts with one key the newest is the key's session; the others are its
+    previous ones.
+    """
+    raw = dict(backup)
+    started_ms = {item.record.session_id: item.record.session_started_at_ms or 0 for item in scanned}
+    records = [record for record in map(record_from_json, backup.values()) if record is not None]
+    known = {name for record in records for name in (record.session_id, *record.previous_session_ids)}
+    for item in scanned:
+        present = record_from_json(raw.get(item.key))
+        if present is None and item.record.session_id not in known:
+            raw[item.key] = record_to_json(item.record)
+        elif present is not None and _follows(item.record, present, started_ms, known):
+            previous = (*present.previous_session_ids, present.session_id)
+            raw[item.key] = {**record_to_json(item.record), "previousSessionIds": list(previous)}
+    return raw
+
+
+def _follows(
+    record: SessionRecord, present: SessionRecord, started_ms: Mapping[str, int], known: set[str]
+) -> bool:
+    present_ms = started_ms.get(present.session_id, present.session_started_at_ms or 0)
+    return record.session_id not in known and started_ms[record.session_id] >= present_ms
+
+
+def _transcripts(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        return []
+    with reported("list", directory):
+        return sorted(
+            path
+            for path in directory.iterdir()
+            if path.suffix == ".jsonl" and path.is_file() and not path.is_symlink()
+        )
+
+
+def _scanned(path: Path) -> ScannedSession | None:
+    try:
+        head, written_ms = _head(path)
+    except (SessionError, FileNotFoundError):
+        return None
+    values = [line.value for line in split_lines(head) if line.value is not None]
+    header = header_from_json(values[0]) if values else None
+    if header is None:
+        return None
+    named = next((entry for entry in map(entry_from_json, values[1:]) if _names_key(entry)), None)
+    data = named.data if isinstance(named, CustomEntry) else {}
+    kind = data.get("chatKind")
+    record = SessionRecord(
+        session_id=header.id,
+        updated_at_ms=written_ms,
+        session_file=None if path.name == f"{header.id}.jsonl" else path.name,
+        chat_type=kind if isinstance(kind, str) else None,
+        session_started_at_ms=timestamp_ms(header.timestamp),
+    )
+    return ScannedSession(key=data.get("key") or f"{RECOVERED}{header.id.lower()}", record=record)
+
+
+def _head(path: Path) -> tuple[bytes, int]:
+    with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file, reported("read", path):
+        return file.read(HEAD_BYTES), os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+
+
+def _names_key(entry: object) -> bool:
+    return (
+        isinstance(entry, CustomEntry)
+        and entry.custom_type == SESSION_TYPE
+        and isinstance(entry.data, dict)
+        and isinstance(entry.data.get("key"), str)
+        and bool(entry.data["key"])
+    )

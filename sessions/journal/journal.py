@@ -1,0 +1,280 @@
+"""A session's transcript file, `<sessionId>.jsonl`: opened, read and appended to, from asyncio.
+
+Edge. What an append returns is on disk. Entries are never changed or removed; see `journal_file.py`
+for what happens to a file that a crash or another program damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nacre.sessions.contracts.messages import Message
+from nacre.sessions.disk.lines import timestamp_text
+from nacre.sessions.disk.worker import OrderedWorker
+from nacre.sessions.entries.entries import (
+    BranchSummaryEntry,
+    CompactionEntry,
+    CustomEntry,
+    CustomMessageEntry,
+    Entry,
+    LabelEntry,
+    MessageEntry,
+    SessionHeader,
+)
+from nacre.sessions.journal.journal_file import JournalFile
+from nacre.sessions.view.transcript import TranscriptItem
+from nacre.sessions.view.transcript_view import TranscriptView
+
+REWIND_TYPE = "nacre.rewind"
+"""The custom entry with which a branch begins whose past was not summed up; its data tells `leftAt`."""
+
+
+class Journal:
+    """One transcript. Several journals, in one process or many, may share a file.
+
+    Appends of one journal happen in the order of the calls. Cancelling one waits until it is done.
+    Every append raises `SessionWriteFailed` when the disk refuses; file and object are unchanged then.
+    """
+
+    def __init__(self, file: JournalFile, *, now: Callable[[], datetime], new_id: Callable[[], str]) -> None:
+        self._file = file
+        self._now = now
+        self._new_id = new_id
+        self._worker = OrderedWorker()
+        self._view = TranscriptView()
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        session_id: str,
+        cwd: Path,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> Journal:
+        """Reads a transcript, or begins one with a header when there is none.
+
+        A torn end is set aside and cut off, a file without a header is set aside and its entries taken
+        over; `notices` says so. `session_id` and `cwd` serve only for a header that is written now.
+
+        Raises:
+            SessionVersionUnknown: a newer program wrote the file.
+            SessionCorrupt: `path` is a symbolic link or no plain file.
+            SessionWriteFailed: the system refused to read, lock or write.
+        """
+        header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
+        journal = cls(JournalFile(path, fresh_header=header, now=now), now=now, new_id=new_id)
+
+        def load() -> None:
+            journal._file.load()
+            # The first look at a long session takes a while, in which other sessions want their turns.
+            journal.transcript()
+
+        await journal._worker.run(load)
+        return journal
+
+    @property
+    def path(self) -> Path:
+        """Where the transcript lies."""
+        return self._file.path
+
+    @property
+    def header(self) -> SessionHeader:
+        """The file's first line."""
+        return self._file.header
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the file was when it was last looked at."""
+        return self._file.size_bytes
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """All entries in file order, on every branch, as they are now; a later append does not change it."""
+        return self._file.tree.entries
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences about what was repaired, skipped or set aside since the journal was opened."""
+        return self._file.notices
+
+    @property
+    def leaf_id(self) -> str | None:
+        """The id of the newest entry, whose child the next one will be."""
+        return self._file.tree.leaf_id
+
+    @property
+    def compaction_count(self) -> int:
+        """How many compactions the branch has."""
+        return self._file.tree.compaction_count
+
+    def customs(self, custom_type: str) -> Sequence[Entry]:
+        """The custom entries of one type in file order, on every branch."""
+        return self._file.tree.customs(custom_type)
+
+    def label(self, entry_id: str) -> str | None:
+        """The name that was last given to an entry, if it was not taken away again."""
+        return self._file.tree.label(entry_id)
+
+    def labelled(self, label: str) -> str | None:
+        """The id of the entry that carries a name; of several the one that got it last."""
+        return self._file.tree.labelled(label)
+
+    def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
+        """The entries from the root to the newest one, or to `leaf_id`, as they are now.
+
+        The next entry becomes the newest one's child.
+
+        Raises:
+            ValueError: no entry has that id.
+        """
+        return self._file.tree.branch(leaf_id)
+
+    def transcript(self) -> tuple[TranscriptItem, ...]:
+        """What a model is to see of the branch; the same object as long as that did not change.
+
+        See `transcript_view.py` for what it holds. Call it from one thread at a time.
+        """
+        return self._view.follow(self._file.tree.branch())
+
+    async def refresh(self) -> bool:
+        """Reads what others appended since the last look; whether there was anything."""
+        return await self._worker.run(self._file.refresh)
+
+    async def append_message(self, message: Message) -> MessageEntry:
+        """Puts a message on disk."""
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> MessageEntry:
+            return MessageEntry(id=entry_id, parent_id=parent_id, timestamp=timestamp, message=message)
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def append_compaction(
+        self,
+        *,
+        summary: str,
+        first_kept_entry_id: str,
+        tokens_before: int,
+        details: Mapping[str, Any] | None = None,
+    ) -> CompactionEntry:
+        """Puts a summary on disk that stands for everything before `first_kept_entry_id`.
+
+        Raises:
+            ValueError: the summary is blank, or no entry of the branch has that id.
+        """
+        is_kept = any(entry.id == first_kept_entry_id for entry in reversed(self.branch()))
+        if not summary.strip() or not is_kept:
+            raise ValueError(
+                f"A compaction needs a summary, which had {len(summary.strip())} characters, and a kept "
+                f"entry of the branch, which was {first_kept_entry_id!r}; the history was left as it is."
+            )
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> CompactionEntry:
+            return CompactionEntry(
+                id=entry_id,
+                parent_id=parent_id,
+                timestamp=timestamp,
+                summary=summary,
+                first_kept_entry_id=first_kept_entry_id,
+                tokens_before=tokens_before,
+                details=details,
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def append_custom(self, custom_type: str, data: Any) -> CustomEntry:
+        """Puts a program's own record on disk, which the model never sees."""
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> CustomEntry:
+            return CustomEntry(
+                id=entry_id, parent_id=parent_id, timestamp=timestamp, custom_type=custom_type, data=data
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def append_custom_message(
+        self,
+        custom_type: str,
+        content: str,
+        *,
+        display: bool = False,
+        details: Mapping[str, Any] | None = None,
+    ) -> CustomMessageEntry:
+        """Puts text on disk that the model sees as a user message, marked with its type."""
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> CustomMessageEntry:
+            return CustomMessageEntry(
+                id=entry_id,
+                parent_id=parent_id,
+                timestamp=timestamp,
+                custom_type=custom_type,
+                content=content,
+                display=display,
+                details=details,
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def append_label(self, target_id: str, label: str | None) -> LabelEntry:
+        """Gives an entry a name, or takes it away; the last one given holds.
+
+        Raises:
+            ValueError: there is no entry of that id.
+        """
+        self.branch(target_id)
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> LabelEntry:
+            return LabelEntry(
+                id=entry_id, parent_id=parent_id, timestamp=timestamp, target_id=target_id, label=label
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id))
+
+    async def rewind(self, leaf_id: str | None, *, summary: str = "") -> BranchSummaryEntry | CustomEntry:
+        """Goes back: the next entry becomes a child of `leaf_id`, or a new root when that is `None`.
+
+        The branch that is left stays in the file. A `summary` of it is shown to the model. One entry is
+        written in any case, so that the next opening of the file goes on at the same place.
+
+        Raises:
+            ValueError: there is no entry of that id.
+        """
+        self.branch(leaf_id)
+        left_at = self.leaf_id
+
+        def make(entry_id: str, parent_id: str | None, timestamp: str) -> BranchSummaryEntry | CustomEntry:
+            left = {"leftAt": left_at}
+            if not summary.strip():
+                return CustomEntry(
+                    id=entry_id, parent_id=parent_id, timestamp=timestamp, custom_type=REWIND_TYPE, data=left
+                )
+            return BranchSummaryEntry(
+                id=entry_id,
+                parent_id=parent_id,
+                timestamp=timestamp,
+                from_id=leaf_id or "root",
+                summary=summary,
+                details=left,
+            )
+
+        return await self._worker.run(lambda: self._file.append(make, self._new_id, parent_id=leaf_id))
+
+    async def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
+        """Writes a new transcript with the branch to `leaf_id`, and names this one as its parent.
+
+        Raises:
+            ValueError: there is no entry of that id.
+            SessionCorrupt: there is a file at `path` already.
+            SessionWriteFailed: the system refused; no file was left.
+        """
+        header = SessionHeader(
+            id=session_id,
+            timestamp=timestamp_text(self._now()),
+            cwd=self.header.cwd,
+            parent_session=str(self.path),
+        )
+        await self._worker.run(lambda: self._file.copy_branch(leaf_id, path, header))

@@ -1,0 +1,68 @@
+"""Reads a transcript without touching it: a copy is opened, and repaired if it needs to be. Edge.
+
+So a look at a session writes nothing beside it, holds no lock on it, and works where nothing may be
+written; and what is shown is exactly what opening the session for a turn would give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from nacre.sessions.contracts.errors import SessionNotFound
+from nacre.sessions.disk.durable import copy_plain, read_plain
+from nacre.sessions.entries.entries import Entry, SessionHeader
+from nacre.sessions.journal.journal import Journal
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTranscript:
+    """A transcript as it was when it was read: all entries, and the present branch."""
+
+    header: SessionHeader
+    entries: tuple[Entry, ...]
+    branch: tuple[Entry, ...]
+
+
+async def read_transcript(path: Path, *, session_id: str, now: Callable[[], datetime]) -> StoredTranscript:
+    """Reads the transcript of a session.
+
+    Raises:
+        SessionNotFound: there is no such file.
+        SessionCorrupt, SessionVersionUnknown, SessionWriteFailed: as `Journal.open`.
+    """
+    with tempfile.TemporaryDirectory(prefix="nacre-") as folder:
+        copy = Path(folder) / path.name
+        try:
+            await asyncio.to_thread(copy_plain, path, copy)
+        except FileNotFoundError:
+            raise _gone(path, session_id) from None
+        journal = await Journal.open(
+            copy, session_id=session_id, cwd=path.parent, now=now, new_id=lambda: session_id
+        )
+        return StoredTranscript(
+            header=journal.header,
+            entries=tuple(journal.entries),
+            branch=tuple(journal.branch()),
+        )
+
+
+async def transcript_bytes(path: Path, *, session_id: str) -> bytes:
+    """The transcript of a session as its file has it, with whatever is torn or cannot be read.
+
+    Raises:
+        SessionNotFound: there is no such file.
+        SessionCorrupt, SessionWriteFailed: it is no plain file, or the system refused.
+    """
+    found = await asyncio.to_thread(read_plain, path)
+    if found is None:
+        raise _gone(path, session_id)
+    return found[0]
+
+
+def _gone(path: Path, session_id: str) -> SessionNotFound:
+    return SessionNotFound(f"The transcript {path} of the session {session_id!r} is gone.")

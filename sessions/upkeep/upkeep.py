@@ -1,0 +1,160 @@
+"""Does what `maintenance.py` decides: lines out of the index, transcripts aside, files off the disk. Edge."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from nacre.sessions.contracts.errors import SessionCorrupt
+from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
+from nacre.sessions.disk.durable import reported, sync_folder
+from nacre.sessions.disk.whole_results import FOLDER_SUFFIX
+from nacre.sessions.index.index import SessionIndex
+from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.upkeep.catalogue import StoredSession, stored_sessions
+from nacre.sessions.upkeep.maintenance import (
+    FileKind,
+    MaintenanceLimits,
+    StoredFile,
+    files_to_remove,
+    lines_to_prune,
+)
+from nacre.sessions.upkeep.removal import move_aside
+
+ARCHIVE_MARKS = (".jsonl.deleted.", ".jsonl.reset.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpkeepReport:
+    """What was done, or would be: keys pruned, files moved aside and removed, by name."""
+
+    pruned_keys: tuple[str, ...] = ()
+    moved_aside: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    removed_bytes: int = field(default=0)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to do."""
+        return not (self.pruned_keys or self.moved_aside or self.removed)
+
+
+async def keep_up(
+    index: SessionIndex,
+    limits: MaintenanceLimits,
+    *,
+    now: Callable[[], datetime],
+    main_key: str,
+    active_keys: Collection[str] = (),
+    dry_run: bool = False,
+) -> UpkeepReport:
+    """Keeps the folder of sessions within its limits; with `dry_run` only says what that would take.
+
+    `active_keys` are those with a turn running or waiting.
+
+    Raises:
+        SessionWriteFailed: the system refused; what was done so far stands.
+    """
+    now_ms = int(now().timestamp() * 1000)
+    pruned: dict[str, SessionRecord] = {}
+
+    def without_pruned(records: Mapping[str, SessionRecord]) -> dict[str, SessionRecord | None]:
+        keys = lines_to_prune(records, limits, now_ms=now_ms, main_key=main_key, active_keys=active_keys)
+        pruned.clear()
+        pruned.update({key: records[key] for key in keys})
+        return {} if dry_run else dict.fromkeys(keys)
+
+    # Most of the time there is nothing to do, and a look takes no lock.
+    without_pruned(await index.all())
+    if pruned and not dry_run:
+        await index.edit(without_pruned)
+    aside = [key for key in pruned if key_kind(key) in SYNTHETIC_KINDS]
+    paths = [path for key in aside if (path := _transcript(index, pruned[key])) is not None]
+    if not dry_run:
+        await asyncio.to_thread(lambda: [move_aside(path, now=now) for path in paths])
+    removed = await _removable(index, limits, now_ms=now_ms)
+    if removed and not dry_run:
+        await asyncio.to_thread(_remove, index.directory, removed)
+    return UpkeepReport(
+        pruned_keys=tuple(pruned),
+        moved_aside=tuple(path.name for path in paths),
+        removed=tuple(file.name for file in removed),
+        removed_bytes=sum(file.size_bytes for file in removed),
+    )
+
+
+def _transcript(index: SessionIndex, record: SessionRecord) -> Path | None:
+    try:
+        path = index.transcript_path(record)
+    except SessionCorrupt:
+        return None
+    return path if path.exists() else None
+
+
+async def _removable(index: SessionIndex, limits: MaintenanceLimits, *, now_ms: int) -> list[StoredFile]:
+    if limits.most_bytes is None and limits.archive_retention_ms is None:
+        return []
+    ended = {
+        session.path.name: session
+        for session in await stored_sessions(index)
+        if session.path is not None and not session.is_current
+    }
+    files = await asyncio.to_thread(_files, index.directory, ended)
+    return files_to_remove(files, limits, now_ms=now_ms)
+
+
+def _files(directory: Path, ended: Mapping[str, StoredSession]) -> list[StoredFile]:
+    found: list[StoredFile] = []
+    with reported("list", directory):
+        if not directory.is_dir():
+            return []
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if not entry.is_file(follow_symlinks=False):
+                    continue
+                facts = entry.stat(follow_symlinks=False)
+                results = _results(Path(entry.path))
+                found.append(
+                    StoredFile(
+                        name=entry.name,
+                        kind=_kind(entry.name, ended),
+                        size_bytes=facts.st_size + sum(file.lstat().st_size for file in results),
+                        modified_ms=facts.st_mtime_ns // 1_000_000,
+                    )
+                )
+    return found
+
+
+def _kind(name: str, ended: Mapping[str, StoredSession]) -> FileKind:
+    if any(mark in name for mark in ARCHIVE_MARKS):
+        return "archive"
+    if name not in ended:
+        return "kept"
+    return "synthetic" if key_kind(ended[name].key) in SYNTHETIC_KINDS else "ended"
+
+
+def _remove(directory: Path, files: list[StoredFile]) -> None:
+    for file in files:
+        path = directory / file.name
+        with reported("remove", path):
+            for result in _results(path):
+                result.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                _results_folder(path).rmdir()
+            path.unlink(missing_ok=True)
+    sync_folder(directory)
+
+
+def _results(path: Path) -> list[Path]:
+    """The whole tool results of a transcript, moved aside or not."""
+    folder = _results_folder(path)
+    return list(folder.iterdir()) if ".jsonl" in path.name and folder.is_dir() else []
+
+
+def _results_folder(path: Path) -> Path:
+    return path.with_name(path.name.replace(".jsonl", FOLDER_SUFFIX, 1))

@@ -1,0 +1,191 @@
+"""A transcript without the bulk of old tool results and images, as a model is sent it. Pure.
+
+The transcript itself is never touched. Which results are shortened, and how, is recorded once, in an
+entry of its own, and computed from that record ever after, also after a restart: a request that began
+like the last one byte for byte is what a provider's prompt cache needs.
+
+The newest `nacre.prune` entry of a branch holds for all results that its map names by entry id:
+
+    {"results": {"ab12": {"headChars": 1500, "tailChars": 1500}, "cd34": {"placeholder": "[Old …]"}},
+     "savedTokens": 5200, "reason": "ttl"}
+
+`savedTokens` is what this entry saved over the one before it, by estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Text,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
+)
+from nacre.sessions.entries.entries import CompactionEntry, CustomEntry, Entry
+from nacre.sessions.view.transcript import TranscriptItem
+
+PRUNE_TYPE = "nacre.prune"
+IMAGE_TURNS = 3
+"""In how many turns after its own an image is sent; the model has seen it by then."""
+IMAGE_GONE = "[image data removed - already processed by model]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trimmed:
+    """Only the head and the tail of a result are shown."""
+
+    head_chars: int
+    tail_chars: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleared:
+    """A placeholder is shown instead of a result."""
+
+    placeholder: str
+
+
+Projection: TypeAlias = Trimmed | Cleared
+
+
+class PrunedView:
+    """What models are sent of one branch after the other."""
+
+    def __init__(self) -> None:
+        self._items: Sequence[TranscriptItem] | None = None
+        self._record: CustomEntry | None = None
+        self._shown: Sequence[TranscriptItem] = ()
+
+    def of(self, items: Sequence[TranscriptItem], branch: Sequence[Entry]) -> Sequence[TranscriptItem]:
+        """The transcript `items` of `branch`, pruned; the same object as before when nothing changed."""
+        record = prune_record(branch)
+        if items is not self._items or record is not self._record:
+            self._items, self._record = items, record
+            self._shown = _pruned(items, projections_of(record))
+        return self._shown
+
+
+def prune_record(branch: Sequence[Entry]) -> CustomEntry | None:
+    """The newest record of a branch that can still name something that is shown."""
+    kept_id: str | None = None
+    for entry in reversed(branch):
+        if isinstance(entry, CustomEntry) and entry.custom_type == PRUNE_TYPE:
+            return entry
+        if kept_id is None and isinstance(entry, CompactionEntry):
+            kept_id = entry.first_kept_entry_id
+        if entry.id == kept_id:
+            return None
+    return None
+
+
+def projections_of(record: CustomEntry | None) -> Mapping[str, Projection]:
+    """How the results of a record are shown, by entry id; what cannot be read is left as it was."""
+    data = record.data if record is not None and isinstance(record.data, Mapping) else {}
+    results = data.get("results")
+    read = results.items() if isinstance(results, Mapping) else ()
+    found = {str(entry_id): _projection(raw) for entry_id, raw in read}
+    return {entry_id: projection for entry_id, projection in found.items() if projection is not None}
+
+
+def record_data(
+    projections: Mapping[str, Projection], *, saved_tokens: int, reason: str
+) -> Mapping[str, Any]:
+    """The data of a record."""
+    results = {
+        entry_id: {"headChars": shown.head_chars, "tailChars": shown.tail_chars}
+        if isinstance(shown, Trimmed)
+        else {"placeholder": shown.placeholder}
+        for entry_id, shown in projections.items()
+    }
+    return {"results": results, "savedTokens": saved_tokens, "reason": reason}
+
+
+def saved_tokens_since(branch: Sequence[Entry], entry_id: str) -> int:
+    """What records behind an entry saved: a usage reported with that entry still counts it."""
+    saved = 0
+    for entry in reversed(branch):
+        if entry.id == entry_id:
+            break
+        if isinstance(entry, CustomEntry) and entry.custom_type == PRUNE_TYPE:
+            tokens = entry.data.get("savedTokens") if isinstance(entry.data, Mapping) else None
+            saved += tokens if isinstance(tokens, int) and tokens > 0 else 0
+    return saved
+
+
+def projected(message: ToolResultMessage, projection: Projection) -> ToolResultMessage:
+    """A result as it is shown under a projection."""
+    if isinstance(projection, Cleared):
+        return replace(message, content=(Text(text=projection.placeholder),))
+    text, head, tail = message_text(message), projection.head_chars, projection.tail_chars
+    if head + tail >= len(text):
+        return message
+    note = f"[Tool result trimmed: kept first {head} chars and last {tail} chars of {len(text)} chars.]"
+    shown = f"{text[:head]}\n...\n{text[len(text) - tail :]}\n\n{note}"
+    return replace(message, content=(Text(text=shown),))
+
+
+def is_own_result(item: TranscriptItem, caller_ids: frozenset[str]) -> bool:
+    """Whether an item is a recorded result, and not one that was made up for a call without any."""
+    return isinstance(item.message, ToolResultMessage) and item.entry_id not in caller_ids
+
+
+def caller_ids(items: Sequence[TranscriptItem]) -> frozenset[str]:
+    """The entry ids of models' messages, which made-up results carry too."""
+    return frozenset(item.entry_id for item in items if isinstance(item.message, AssistantMessage))
+
+
+def _pruned(
+    items: Sequence[TranscriptItem], projections: Mapping[str, Projection]
+) -> Sequence[TranscriptItem]:
+    callers = caller_ids(items) if projections else frozenset[str]()
+    images_from = _images_shown_from(items)
+    shown: list[TranscriptItem] = []
+    changed = False
+    for place, item in enumerate(items):
+        message: Message = item.message
+        projection = projections.get(item.entry_id)
+        if projection is not None and isinstance(message, ToolResultMessage) and is_own_result(item, callers):
+            message = projected(message, projection)
+        if place < images_from:
+            message = _without_images(message)
+        changed = changed or message is not item.message
+        shown.append(item if message is item.message else replace(item, message=message))
+    return tuple(shown) if changed else items
+
+
+def _images_shown_from(items: Sequence[TranscriptItem]) -> int:
+    """The place from which images are shown: behind the end of the last turn but `IMAGE_TURNS`."""
+    ended = 0
+    for place in range(len(items) - 1, -1, -1):
+        message = items[place].message
+        if isinstance(message, AssistantMessage) and not message.tool_calls:
+            ended += 1
+            if ended > IMAGE_TURNS:
+                return place
+    return 0
+
+
+def _without_images(message: Message) -> Message:
+    if isinstance(message, AssistantMessage) or not any(isinstance(part, Image) for part in message.content):
+        return message
+    content = tuple(Text(text=IMAGE_GONE) if isinstance(part, Image) else part for part in message.content)
+    if isinstance(message, UserMessage):
+        return replace(message, content=content)
+    return replace(message, content=content)
+
+
+def _projection(raw: object) -> Projection | None:
+    if not isinstance(raw, Mapping):
+        return None
+    placeholder, head, tail = raw.get("placeholder"), raw.get("headChars"), raw.get("tailChars")
+    if isinstance(placeholder, str):
+        return Cleared(placeholder=placeholder)
+    if isinstance(head, int) and isinstance(tail, int) and head >= 0 and tail >= 0:
+        return Trimmed(head_chars=head, tail_chars=tail)
+    return None

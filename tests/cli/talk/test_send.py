@@ -1,0 +1,101 @@
+"""`nacre send` for scripts: the reply on standard output, everything else beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import run_nacre
+from tests.provider_server import ProviderServer
+
+PROVIDER = {"NACRE_MODEL": "openai/test-model", "NO_PROXY": "127.0.0.1"}
+
+
+def write_provider(home: Path, server: ProviderServer) -> None:
+    """Points the settings at a loopback provider, as an owner would."""
+    state = home / ".nacre"
+    state.mkdir(exist_ok=True)
+    settings = {"models": {"providers": {"openai": {"baseUrl": server.url, "apiKey": "sk-very-secret-key"}}}}
+    (state / "nacre.json5").write_text(json.dumps(settings), encoding="utf-8")
+
+
+def assert_log_holds_no_words(log: Path, *words: str) -> None:
+    """The log file is the owner's alone, has JSON lines, and nothing of what was said."""
+    text = log.read_text(encoding="utf-8")
+    entries = [json.loads(line) for line in text.splitlines()]
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert {"at", "level", "logger", "message"} <= entries[0].keys()
+    assert [word for word in words if word in text.lower()] == []
+
+
+def test_what_one_run_was_told_the_next_one_knows(tmp_path: Path) -> None:
+    """The reply alone is on standard output; a question from a pipe finds yesterday's note, as JSON."""
+    told = run_nacre(tmp_path, "send", "-m", "Remember that my boat is called Halcyon.")
+    asked = run_nacre(tmp_path, "send", "--json", stdin="What is my boat called?")
+
+    assert told.returncode == 0
+    assert "Halcyon" in told.stdout
+    assert told.stdout.endswith("\n")
+    assert "· append" in told.stderr
+    assert "\x1b" not in told.stdout + told.stderr
+    value = json.loads(asked.stdout)
+    assert asked.returncode == 0
+    assert asked.stderr == ""
+    assert "Halcyon" in value["reply"]
+    assert value["sessionKey"] == "agent:main:main"
+    assert "error" not in value
+    kinds = [(event["type"], event.get("toolName")) for event in value["events"]]
+    assert kinds == [("toolStarted", "memory_search"), ("toolEnded", "memory_search")]
+    transcript = tmp_path / ".nacre/agents/main/sessions" / f"{value['sessionId']}.jsonl"
+    assert "What is my boat called?" in transcript.read_text(encoding="utf-8")
+    assert_log_holds_no_words(tmp_path / ".nacre/logs/nacre.log", "halcyon", "boat")
+
+
+def test_a_note_is_found_by_meaning_in_the_next_run(tmp_path: Path) -> None:
+    """One run stays until its note has a vector; the next finds it without a word in common."""
+    run_nacre(tmp_path, "send", "-m", "Remember that my doctor moved her practice to the harbour street")
+    asked = run_nacre(tmp_path, "send", "-m", "Where is the physician's office?")
+
+    assert "harbour street" in asked.stdout
+    assert "`memory/" in asked.stdout
+
+
+def test_an_agent_that_cannot_open_is_code_1_in_words_and_in_json(tmp_path: Path) -> None:
+    """The failure is one sentence on standard error, or the `error` of the JSON object."""
+    (tmp_path / "taken").write_text("", encoding="utf-8")
+    arguments = ("send", "-m", "hello", "--workspace", str(tmp_path / "taken"))
+
+    in_words = run_nacre(tmp_path, *arguments)
+    in_json = run_nacre(tmp_path, *arguments, "--json")
+
+    assert (in_words.returncode, in_words.stdout) == (1, "")
+    assert "taken" in in_words.stderr
+    assert "Traceback" not in in_words.stderr
+    assert (in_json.returncode, in_json.stderr) == (1, "")
+    error = json.loads(in_json.stdout)["error"]
+    assert error["type"] == "TurnBroken"
+    assert error["message"] == in_words.stderr.strip()
+
+
+def test_a_turn_that_fails_is_code_1(tmp_path: Path) -> None:
+    """A session that cannot be is told on standard error, and nothing goes to standard output."""
+    run = run_nacre(tmp_path, "send", "-m", "hello", "--session", "agent:")
+
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "The session key 'agent:' names no session." in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.slow
+def test_silence_prints_nothing(tmp_path: Path) -> None:
+    """NO_REPLY leaves standard output empty and is no failure; the key is not in the log."""
+    with ProviderServer() as server:
+        write_provider(tmp_path, server)
+        server.reply("NO_REPLY")
+        run = run_nacre(tmp_path, "send", "-m", "no answer, please", **PROVIDER)
+
+    assert (run.returncode, run.stdout) == (0, "")
+    assert "NO_REPLY" not in run.stderr
+    assert "very-secret" not in (tmp_path / ".nacre/logs/nacre.log").read_text(encoding="utf-8")

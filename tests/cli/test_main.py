@@ -1,0 +1,162 @@
+"""The program around the commands: help, version, wrong usage, and what loading it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from nacre import __version__
+from nacre.cli.main import nacre
+from nacre.runtime.settings import config
+from tests.cli.program import environment, run_nacre
+
+HEAVY = (
+    "apsw",
+    "asyncio",
+    "litellm",
+    "numpy",
+    "prompt_toolkit",
+    "pydantic",
+    "rich",
+    "tiktoken",
+    "nacre.runtime.agent.agent",
+)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """`nacre --help` imports no library but click, and neither the agent nor the settings."""
+    script = (
+        "import json, sys\n"
+        "from nacre.cli.main import nacre\n"
+        "nacre.main(['--help'], standalone_mode=False)\n"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+
+    assert "Usage:" in run.stdout
+    assert set(json.loads(run.stderr)) & set(HEAVY) == set()
+
+
+def test_version_is_the_package_version() -> None:
+    """`nacre --version` says which Nacre this is."""
+    result = CliRunner().invoke(nacre, ["--version"])
+    assert result.output == f"nacre {__version__}\n"
+
+
+def test_help_names_every_command_as_it_names_itself() -> None:
+    """The texts in the table are those of the commands, so that help is right without loading them."""
+    context = click.Context(nacre)
+    listed = CliRunner().invoke(nacre, ["--help"]).output
+    for name in nacre.list_commands(context):
+        command = nacre.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert f"{name} " in listed
+        assert command.get_short_help_str(limit=200) in " ".join(listed.split())
+
+
+def test_help_names_the_variables_that_the_settings_read() -> None:
+    """Each shared option says which environment variable does the same."""
+    output = CliRunner().invoke(nacre, ["--help"]).output
+    for variable in (config.STATE_DIR_VARIABLE, config.WORKSPACE_VARIABLE, config.MODEL_VARIABLE):
+        assert f"[env: {variable}]" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["--frobnicate"], "No such option '--frobnicate'"),
+        (["send", "--json", "--frobnicate"], "No such option '--frobnicate'"),
+        (["send", "-m", "  "], "There is nothing to send. Give a text with -m, or pipe one in."),
+        (["send"], "There is nothing to send."),
+        (["chat", "extra"], "Got unexpected extra argument"),
+        (
+            ["memory", "search", "x", "--after", "2026-13-01"],
+            "'2026-13-01' is no day. Write one as YYYY-MM-DD.",
+        ),
+    ],
+)
+def test_wrong_usage_ends_with_code_2(arguments: list[str], complaint: str) -> None:
+    """What cannot be understood is said in a sentence; nothing runs."""
+    result = CliRunner().invoke(nacre, arguments)
+    assert result.exit_code == 2
+    assert complaint in result.output
+
+
+def test_a_broken_settings_file_is_a_sentence_and_code_2(tmp_path: Path) -> None:
+    """Settings that cannot be read stop the program without a trace, and are left as they are."""
+    state = tmp_path / "state"
+    state.mkdir()
+    settings = state / "nacre.json5"
+    settings.write_text("{ agents: ", encoding="utf-8")
+
+    run = run_nacre(tmp_path, "--state-dir", str(state), "send", "-m", "hello")
+
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert run.stderr.startswith(f"The settings file {settings} is not JSON5")
+    assert "Traceback" not in run.stderr
+    assert settings.read_text(encoding="utf-8") == "{ agents: "
+
+
+def test_options_stand_before_or_behind_the_command(tmp_path: Path) -> None:
+    """`nacre --state-dir X init` and `nacre init --state-dir X` mean the same; the last one wins."""
+    run = run_nacre(
+        tmp_path, "--state-dir", "one", "init", "--json", "--state-dir", "~/two", "--workspace", "notes"
+    )
+
+    facts = json.loads(run.stdout)
+    assert facts["stateDir"] == str(tmp_path / "two")
+    assert facts["workspace"] == str(tmp_path / "notes")
+    assert not (tmp_path / "one").exists()
+
+
+def test_each_command_module_has_a_command() -> None:
+    """What `main.py` imports by name is there."""
+    context = click.Context(nacre)
+    for name in nacre.list_commands(context):
+        assert isinstance(nacre.get_command(context, name), click.Command)
+
+
+def test_a_reader_that_went_away_ends_the_program_quietly(tmp_path: Path) -> None:
+    """`nacre … | head` leaves no complaint behind."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    run = subprocess.run(
+        [sys.executable, "-m", "nacre", "init"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(tmp_path),
+        timeout=60,
+    )
+    os.close(writer)
+
+    assert (run.returncode, run.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no disk that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["init"]])
+def test_output_that_cannot_be_written_is_a_sentence_and_code_1(tmp_path: Path, arguments: list[str]) -> None:
+    """A full disk behind standard output is said on standard error, without a trace."""
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, "-m", "nacre", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(tmp_path),
+            timeout=60,
+        )
+
+    assert run.returncode == 1
+    assert run.stderr.startswith("Nacre stopped, because the system refused something: ")
+    assert run.stderr.count("\n") == 1

@@ -1,0 +1,105 @@
+"""What a command imports: a cold start is felt, and a library that nobody needs is most of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import environment, run_nacre
+
+ALWAYS_TOO_MUCH = {
+    "httpx",
+    "litellm",
+    "multiprocessing",
+    "openai",
+    "sqlite_vec",
+    "tiktoken",
+    "urllib.request",
+    "watchfiles",
+}
+SCREENS = {"prompt_toolkit", "rich"}
+MODEL = {"numpy", "onnxruntime", "tokenizers"}
+VALIDATORS = {"importlib.metadata"}
+"""pydantic brings it in with the first validator that it makes."""
+
+SESSIONS = {
+    "nacre.sessions.index.index",
+    "nacre.sessions.journal.journal",
+    "nacre.runtime.recall.transcript_source",
+}
+AGENT = {"nacre.runtime.agent.agent", "nacre.runtime.models.offline.responder"}
+ENGINE = {"apsw", "filelock", "nacre.memory.engine"}
+
+TOLD = """
+import sys
+{run}
+print("LOADED", *sorted(name for name in sys.modules if name in {watched!r}), file=sys.stderr)
+"""
+COMMAND = """
+import click
+from nacre.cli.main import nacre
+nacre.main({arguments!r}, standalone_mode=False)
+"""
+
+
+def _loaded(home: Path, run: str) -> set[str]:
+    """The modules among those that are looked at which a program has imported when it is done."""
+    watched = (
+        ALWAYS_TOO_MUCH | SCREENS | MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | {"asyncio", "pydantic"}
+    )
+    program = TOLD.format(run=run, watched=watched)
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment(home),
+        cwd=home,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    last = ran.stderr.splitlines()[-1]
+    assert last.startswith("LOADED"), ran.stderr
+    return set(last.split()[1:])
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with one daily log that has been indexed, and one conversation."""
+    path = tmp_path_factory.mktemp("home")
+    log = path / ".nacre/workspace/memory/2026-01-20.md"
+    log.parent.mkdir(parents=True)
+    log.write_text("# 2026-01-20\n\n- Halcyon needs a new mast before June.\n", encoding="utf-8")
+    assert run_nacre(path, "memory", "index").returncode == 0
+    assert run_nacre(path, "send", "-m", "hello").returncode == 0
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "absent"),
+    [
+        (["--help"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | {"asyncio", "pydantic"}),
+        (["memory", "--help"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | {"asyncio", "pydantic"}),
+        (["memory", "search", "mast"], MODEL | VALIDATORS | SESSIONS | AGENT),
+        (["memory", "get", "memory/2026-01-20.md"], MODEL | VALIDATORS | SESSIONS | AGENT),
+        (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT),
+        (["init"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE),
+        (["send", "-m", "What about the mast?"], set()),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_command_loads_what_it_needs(home: Path, arguments: list[str], absent: set[str]) -> None:
+    """Neither a library that is slow to import nor a room that the command does not enter."""
+    loaded = _loaded(home, COMMAND.format(arguments=arguments))
+
+    assert loaded & (absent | ALWAYS_TOO_MUCH | SCREENS) == set()
+
+
+def test_the_agent_is_imported_without_models_and_screens(home: Path) -> None:
+    """`from nacre import Agent` costs the agent, not a model, a screen or a provider's library."""
+    loaded = _loaded(home, "from nacre import Agent")
+
+    unused = {"filelock", "nacre.runtime.models.offline.responder"}
+    assert loaded & (ALWAYS_TOO_MUCH | SCREENS | MODEL | unused) == set()

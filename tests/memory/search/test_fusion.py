@@ -1,0 +1,191 @@
+"""Two lists become one score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+import pytest
+from hypothesis import given, strategies as st
+
+from nacre.memory.contracts.records import ChunkPlace
+from nacre.memory.search.fusion import EXACT_FLOOR, Asked, Candidates, fuse, seed_scores, seed_text_score
+from nacre.memory.text.evidence import Finder
+from nacre.memory.text.lexical import match_query
+from nacre.memory.text.query_dates import DayRange
+
+MIN_SCORE = 0.35
+
+
+@dataclass(frozen=True)
+class Note:
+    """A candidate: its text, and what each list that has it says of it."""
+
+    number: int
+    text: str
+    words: float | None = None
+    cosine: float | None = None
+    day: int | None = None
+
+
+def found(notes: Sequence[Note], question: str) -> Candidates:
+    """These notes as both lists give them, with the evidence of all that words found."""
+    by_words = sorted((note for note in notes if note.words is not None), key=lambda note: -(note.words or 0))
+    query = match_query(question)
+    finder = Finder(query) if query else None
+    nearest = {note.number: note.cosine for note in notes if note.cosine is not None}
+    return Candidates(
+        words={note.number: note.words or 0.0 for note in by_words},
+        nearest=nearest,
+        cosines=nearest,
+        evidence={note.number: finder.look(note.text) for note in by_words} if finder else {},
+        places={
+            note.number: ChunkPlace(
+                source="memory",
+                path=f"memory/{note.number}.md",
+                date=date(2026, 2, note.day) if note.day else None,
+                changed_at_ns=0,
+            )
+            for note in notes
+        },
+    )
+
+
+def asked(question: str, **changes: object) -> Asked:
+    query = match_query(question)
+    terms = len(Finder(query).terms) if query else None
+    return replace(Asked(term_count=terms, chunk_count=1000), **changes)  # type: ignore[arg-type]
+
+
+def fused(notes: Sequence[Note], question: str, **changes: object) -> dict[int, float]:
+    return fuse(found(notes, question), asked(question, **changes))
+
+
+def seeded(notes: Sequence[Note], question: str, **changes: object) -> dict[int, float]:
+    return seed_scores(found(notes, question), asked(question, **changes))
+
+
+def test_seed_formula_has_its_golden_values() -> None:
+    """`.9` from vectors alone is .63, a keyword alone .30, both add up."""
+    both = [
+        Note(1, "a", cosine=0.9),
+        Note(2, "b", words=0.42),
+        Note(3, "c", words=1.25, cosine=0.2),
+    ]
+    scores = seeded(both, "b")
+    assert scores == {1: pytest.approx(0.63), 2: pytest.approx(0.30), 3: pytest.approx(0.44)}
+    even = seeded(both, "b", vector_weight=0.5, text_weight=0.5)
+    assert even[3] == pytest.approx(0.5 * 0.2 + 0.5 * 1)
+
+
+@pytest.mark.parametrize(("bm25", "expected"), [(0, 1.0), (1, 0.5), (-100, 1.0), (float("nan"), 0.001)])
+def test_seed_text_score_has_its_golden_values(bm25: float, expected: float) -> None:
+    """The keyword score is 1 for every rank that FTS5 really gives."""
+    assert seed_text_score(bm25) == pytest.approx(expected)
+    assert seed_text_score(10) < seed_text_score(1)
+
+
+def test_seed_gives_one_list_the_whole_weight() -> None:
+    """With words alone, a keyword hit is not capped at .3."""
+    assert seeded([Note(1, "b", words=0.42)], "b") == {1: 1.0}
+
+
+def test_agreement_of_both_lists_wins() -> None:
+    """A chunk that words and vectors like is before one that a single list likes."""
+    scores = fused(
+        [
+            Note(1, "the green kayak is in the shed", words=9.0, cosine=0.6),
+            Note(2, "a kayak", words=8.8, cosine=0.1),
+            Note(3, "boats are stored outside", cosine=0.62),
+        ],
+        "where is the green kayak?",
+    )
+    assert scores[1] == max(scores.values())
+
+
+@pytest.mark.parametrize(
+    ("vectors", "words", "first"), [(0.99, 0.01, 1), (0.01, 0.99, 2), (1, 0, 1), (0, 1, 2)]
+)
+def test_the_weights_of_the_settings_are_obeyed(vectors: float, words: float, first: int) -> None:
+    """An owner who trusts one list gets its order, with hits of both."""
+    scores = fused(
+        [Note(1, "boats are outside", cosine=0.7), Note(2, "kayak shed", words=8.0, cosine=0.1)],
+        "kayak shed",
+        vector_weight=vectors,
+        text_weight=words,
+    )
+    assert max(scores, key=scores.__getitem__) == first
+    assert len(scores) == 2
+
+
+def test_a_keyword_only_exact_hit_is_never_dropped() -> None:
+    """A hash that no vector understands passes the usual least score."""
+    scores = fused(
+        [Note(1, "commit a828e60", words=0.5), Note(2, "unrelated", cosine=0.3)],
+        "what was a828e60?",
+    )
+    assert scores[1] >= EXACT_FLOOR > MIN_SCORE
+    assert scores[1] == max(scores.values())
+
+
+def test_chance_matches_are_not_worth_showing() -> None:
+    """One frequent word of a long question, and strangers by cosine, stay under the usual least score."""
+    question = "which recipe for lasagna with béchamel did the restaurant in Bologna use last summer?"
+    words = fused([Note(1, "we met in the summer", words=1.5)], question)
+    both = fused([Note(1, "we met in the summer", words=1.5, cosine=0.12)], question)
+    assert max(words.values()) < MIN_SCORE
+    assert max(both.values()) < MIN_SCORE
+
+
+def test_a_zero_query_vector_leaves_the_words() -> None:
+    """An embedder that says nothing does not push keyword hits out."""
+    scores = fused([Note(1, "the green kayak", words=9.0, cosine=0.0)], "green kayak")
+    assert scores[1] > MIN_SCORE
+
+
+def test_a_named_day_lifts_its_log() -> None:
+    """Of two equal notes, the one of the day in question is first; the date alone is reason enough."""
+    days = (DayRange(first=date(2026, 2, 9), last=date(2026, 2, 9)),)
+    pair = [Note(1, "we met", words=2.0, day=3), Note(2, "we met", words=2.0, day=9)]
+    scores = fused(pair, "we met on Feb 9", days=days)
+    assert scores[2] > scores[1]
+    alone = fused([Note(1, "bought apples", day=9, words=1.0)], "what happened yesterday?", days=days)
+    assert alone[1] > MIN_SCORE
+
+
+def test_a_query_that_the_model_cannot_read_is_left_to_words() -> None:
+    """With an unreadable script, cosines move the order less."""
+    pair = [Note(1, "讨论方案", words=9.0, cosine=0.3), Note(2, "别的", words=5.0, cosine=0.9)]
+    unread = fused(pair, "讨论方案", legible=0.0)
+    assert unread[1] > unread[2]
+
+
+def test_signs_alone_are_not_near_to_anything() -> None:
+    """Without words, and to a model that cannot read the question, the nearest vector says nothing."""
+    assert max(fused([Note(1, "日本", cosine=1.0)], "😀", legible=0.0).values()) < MIN_SCORE
+
+
+def test_nothing_found_is_nothing_scored() -> None:
+    """No candidates, no scores."""
+    assert fused([], "x") == {}
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.none(), st.floats(0, 40)), st.one_of(st.none(), st.floats(-1, 1))), max_size=6
+    ),
+    st.text(max_size=20),
+)
+def test_scores_are_between_zero_and_one(pairs: list[tuple[float | None, float | None]], text: str) -> None:
+    """Whatever the lists say, a score is a share."""
+    items = [Note(at, "some text", words=words, cosine=cos) for at, (words, cos) in enumerate(pairs, 1)]
+    assert all(0 <= score <= 1 for score in fused(items, text).values())
+
+
+def test_the_score_does_not_depend_on_how_many_are_asked_for() -> None:
+    """More candidates below do not change the first one's score."""
+    few = [Note(1, "the green kayak", words=9.0), Note(2, "green", words=3.0)]
+    many = [*few, *(Note(at, "tea", words=1.0 / at) for at in range(30, 60))]
+    question = "green kayak"
+    assert fused(many, question)[1] == pytest.approx(fused(few, question)[1], abs=0.05)

@@ -1,0 +1,71 @@
+"""A session's transcript is read once, and then only on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nacre.runtime.lanes.journals import MOST_KEPT, MOST_KEPT_BYTES, Journals
+from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
+from nacre.sessions.contracts.messages import message_text, user_message
+from tests.runtime.agents import opened, said, transcript_file
+
+
+def journals(tmp_path: Path, prefix: str = "") -> Journals:
+    return Journals(workspace=tmp_path, now=Clock(), new_id=CountingIds(prefix))
+
+
+async def test_a_transcript_is_kept_between_turns_and_reads_on(tmp_path: Path) -> None:
+    """The same journal comes back, with what another program appended meanwhile."""
+    mine, theirs = journals(tmp_path), journals(tmp_path, "other-")
+    path = tmp_path / "a.jsonl"
+    journal = await mine.open(path, session_id="a")
+    await (await theirs.open(path, session_id="a")).append_message(user_message("hi", timestamp_ms=1))
+
+    again = await mine.open(path, session_id="a")
+
+    assert again is journal
+    assert len(again.branch()) == 1
+
+
+async def test_only_the_latest_transcripts_are_kept(tmp_path: Path) -> None:
+    """Memory stays bounded however many sessions there are."""
+    kept = journals(tmp_path)
+    first = await kept.open(tmp_path / "0.jsonl", session_id="0")
+    for number in range(1, MOST_KEPT + 1):
+        await kept.open(tmp_path / f"{number}.jsonl", session_id=str(number))
+    assert await kept.open(tmp_path / "0.jsonl", session_id="0") is not first
+
+
+async def test_long_transcripts_make_room_for_each_other(tmp_path: Path) -> None:
+    """Of transcripts that are large together only the one in use stays in memory."""
+    kept = journals(tmp_path)
+    first = await kept.open(tmp_path / "0.jsonl", session_id="0")
+    await first.append_message(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
+    assert await kept.open(tmp_path / "0.jsonl", session_id="0") is first
+    second = await kept.open(tmp_path / "1.jsonl", session_id="1")
+    await second.append_message(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
+    assert await kept.open(tmp_path / "1.jsonl", session_id="1") is second
+    assert await kept.open(tmp_path / "0.jsonl", session_id="0") is not first
+
+
+async def test_a_deleted_transcript_begins_anew(tmp_path: Path) -> None:
+    """What is gone is not answered from memory."""
+    kept = journals(tmp_path)
+    path = tmp_path / "a.jsonl"
+    await (await kept.open(path, session_id="a")).append_message(user_message("hi", timestamp_ms=1))
+    path.unlink()
+    assert (await kept.open(path, session_id="a")).branch() == ()
+
+
+async def test_two_agents_on_one_session_see_each_others_words(tmp_path: Path) -> None:
+    """An agent that has the transcript in memory goes on from what another process wrote."""
+    model = ScriptedModel(says("one"), says("three"))
+    async with opened(tmp_path, model) as agent:
+        await agent.respond(said("first"))
+        async with opened(tmp_path, ScriptedModel(says("two")), ids="other-") as other:
+            await other.respond(said("second"))
+        await agent.respond(said("third"))
+
+    texts = [message_text(message) for message in model.requests[-1].messages]
+    assert texts == ["first", "one", "second", "two", "third"]
+    assert transcript_file(tmp_path).read_bytes().endswith(b"\n")

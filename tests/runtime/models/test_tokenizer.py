@@ -1,0 +1,120 @@
+"""Token counts: exact where the tables are, near where they are not, and always there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
+
+ENGLISH = "The owner prefers short answers and wants to be reminded of the dentist on Tuesday at nine. "
+CHINESE = "我喜欢简短的回答,请在星期二早上九点提醒我去看牙医。"
+JAPANESE = "短い答えが好きです。火曜日の朝九時に歯医者のことを知らせてください。"
+RUSSIAN = "Я предпочитаю короткие ответы, напомни мне во вторник в девять утра о зубном враче. "
+CODE = 'def load(path: str) -> dict[str, int]:\n    with open(path) as f:\n        return json.load(f)["a"]\n'
+
+
+def test_tables_are_exact_and_differ_by_model() -> None:
+    """Newer and unknown models count with o200k, older OpenAI models with cl100k."""
+    assert count_tokens_for("openai/gpt-4o")("hello world") == 2
+    assert count_tokens_for("anthropic/claude-sonnet-4-5")(CHINESE) == count_tokens_for("openai/gpt-4o")(
+        CHINESE
+    )
+    assert count_tokens_for("openai/gpt-4-turbo")(CHINESE) > count_tokens_for("openai/gpt-4.1")(CHINESE)
+    assert count_tokens_for("openai/gpt-4o")("") == 0
+
+
+def test_special_tokens_are_text() -> None:
+    """Someone who writes `<|endoftext|>` writes letters, not a control token."""
+    assert count_tokens_for("openai/gpt-4o")("<|endoftext|>") > 3
+
+
+@pytest.mark.parametrize("text", [ENGLISH, CHINESE, JAPANESE, RUSSIAN, CODE])
+def test_the_estimate_is_near(text: str) -> None:
+    """Without tables the count is within a quarter of the exact one."""
+    exact = count_tokens_for("openai/gpt-4o")(text * 5)
+    assert 0.75 * exact <= estimate_tokens(text * 5) <= 1.25 * exact
+
+
+@pytest.mark.parametrize("text", ["a" * 300_000, " " * 300_000, "^" * 300_000, "界" * 100_000, "😀" * 50_000])
+def test_long_runs_are_counted_in_time(text: str) -> None:
+    """Runs without a space, which break or slow some tokenizers, get a number too."""
+    assert 0 < count_tokens_for("openai/gpt-4o")(text) <= len(text) * 2
+
+
+def test_very_long_texts_are_sampled() -> None:
+    """Beyond a million characters a sample is counted; on even text it is within a percent."""
+    text = ENGLISH * 20_000
+    sampled = count_tokens_for("openai/gpt-4o")(text)
+    exact = count_tokens_for("openai/gpt-4o")(ENGLISH * 2_000) * 10
+    assert sampled == pytest.approx(exact, rel=0.01)
+
+
+def test_broken_text_still_has_a_count() -> None:
+    """Lone surrogates and NUL, as files and terminals bring them, do not raise."""
+    assert count_tokens_for("openai/gpt-4o")("a\ud800b\x00c") > 0
+    assert estimate_tokens("a\ud800b\x00c") > 0
+
+
+def test_threads_share_a_counter() -> None:
+    """A counter that several threads use first at the same time counts right in each."""
+    count = count_tokens_for("openai/gpt-4o")
+    results: list[int] = []
+    threads = [threading.Thread(target=lambda: results.append(count(ENGLISH))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 4
+    assert len(set(results)) == 1
+
+
+def test_a_folder_without_tables_means_an_estimate_and_no_download(tmp_path: Path) -> None:
+    """With an empty table folder the text is estimated, and neither tiktoken nor litellm is loaded."""
+    program = (
+        "import sys\n"
+        "from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens\n"
+        f"text = {ENGLISH!r}\n"
+        "assert count_tokens_for('openai/gpt-4o')(text) == estimate_tokens(text)\n"
+        "print(sorted({'tiktoken', 'litellm'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"TIKTOKEN_CACHE_DIR": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_counting_does_not_load_litellm() -> None:
+    """The tables lie in litellm's package, and are found without importing it."""
+    program = (
+        "import sys\n"
+        "from nacre.runtime.models.tokenizer import count_tokens_for\n"
+        "print(count_tokens_for('x/y')('hello world'), 'tiktoken' in sys.modules, 'litellm' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"PATH": ""}, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == ("2 True False", "")
+
+
+def test_a_text_is_counted_once() -> None:
+    """Counting a window again counts only what is new; very long texts are not kept in mind."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return len(text)
+
+    remembering = counted_once(count)
+    long = "x" * 100_000
+    texts = ("a", "bb", "a", long, long, "bb")
+    assert [remembering(text) for text in texts] == [len(text) for text in texts]
+    assert counted == ["a", "bb", long, long]

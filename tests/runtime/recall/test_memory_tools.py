@@ -1,0 +1,294 @@
+"""`memory_search` and `memory_get` as the model gets them: shapes, citations, failures as results."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre import Agent
+from nacre.memory.engine import MemoryEngine
+from nacre.runtime.agent.assembly import assemble
+from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
+from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
+from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.recall.memory_tools import memory_tools
+from nacre.runtime.recall.open_memory import open_memory
+from nacre.runtime.settings.config import load_config
+from nacre.runtime.tools.toolbox import Toolbox
+from nacre.sessions.contracts.messages import ToolCall, ToolResultMessage, message_text
+from tests.memory.doubles import DeadEmbedder, WordEmbedder, open_engine, workspace
+from tests.runtime.agents import START, opened, said, write_settings
+from tests.runtime.models.embedding.embedding_server import EmbeddingServer
+
+LOG = "# 2026-02-10\n\n- Lisa adopted a cat named Pepper.\n- The wifi password is hunter2.\n"
+NOTES = {f"memory/2026-02-{day}.md": f"- A quiet day, number {day}." for day in range(11, 20)} | {
+    "memory/2026-02-10.md": LOG,
+    "MEMORY.md": "# Facts\n\n- Max likes oat milk.\n",
+}
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[MemoryEngine]:
+    """An indexed workspace."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    yield engine
+    await engine.close()
+
+
+async def _ran(
+    engine: MemoryEngine, name: str, *, cites: bool = False, **arguments: Any
+) -> ToolResultMessage:
+    toolbox = Toolbox(memory_tools(engine, cites=cites), now_ms=lambda: 0)
+    return (await toolbox.run(ToolCall(id="c", name=name, arguments=arguments))).message
+
+
+async def _told(engine: MemoryEngine, name: str, *, cites: bool = False, **arguments: Any) -> dict[str, Any]:
+    message = await _ran(engine, name, cites=cites, **arguments)
+    assert not message.is_error
+    told: dict[str, Any] = json.loads(message_text(message))
+    return told
+
+
+async def test_a_search_has_the_published_shape(engine: MemoryEngine) -> None:
+    """Each result has path, lines, score, snippet and source; the reply says who searched and how."""
+    reply = await _told(engine, "memory_search", query="Lisa's cat")
+
+    assert {key: reply[key] for key in reply if key != "results"} == {
+        "provider": "none",
+        "model": None,
+        "mode": "lexical",
+        "citations": "off",
+    }
+    (hit,) = reply["results"]
+    assert set(hit) == {"path", "startLine", "endLine", "score", "snippet", "source"}
+    assert (hit["path"], hit["startLine"], hit["endLine"], hit["source"]) == (
+        "memory/2026-02-10.md",
+        1,
+        4,
+        "memory",
+    )
+
+
+async def test_a_citation_stands_below_the_snippet_or_nowhere(engine: MemoryEngine) -> None:
+    """TOOL-3, 4: on adds the field and a last line, off adds neither."""
+    on = (await _told(engine, "memory_search", cites=True, query="Pepper"))["results"][0]
+    off = (await _told(engine, "memory_search", query="Pepper"))["results"][0]
+
+    assert on["citation"] == "memory/2026-02-10.md#L1-L4"
+    assert on["snippet"] == f"{off['snippet'].strip()}\n\nSource: {on['citation']}"
+    assert "citation" not in off
+    assert "Source:" not in off["snippet"]
+
+
+@pytest.mark.parametrize(("mode", "cited"), [("auto", True), ("on", True), ("off", False)])
+async def test_the_setting_decides_in_a_private_chat(tmp_path: Path, mode: str, cited: bool) -> None:
+    """TOOL-6, SEED-18: `auto` cites in private, and the system prompt says the same as the results."""
+    settings = {"memory": {"citations": mode}, "agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
+    write_settings(tmp_path, settings)
+    model = ScriptedModel(calls(("memory_search", {"query": "Pepper cat"})), says("Pepper."))
+    async with opened(tmp_path, model) as agent:
+        (agent.workspace / "memory").mkdir(exist_ok=True)
+        (agent.workspace / "memory" / "2026-02-10.md").write_text(LOG, encoding="utf-8")
+        await agent.respond(said("what is the cat called?"))
+
+    result = message_text(model.requests[1].messages[-1])
+    assert "Pepper" in result
+    assert ("Source: memory/2026-02-10.md#L1-L4" in result) is cited
+    prompt = model.requests[0].system.joined()
+    assert ("Source: " in prompt) is cited
+
+
+@pytest.mark.parametrize("setting", ["auto", "on"])
+async def test_a_group_has_no_memory_to_cite(tmp_path: Path, setting: str) -> None:
+    """TOOL-6: in a group the tools do not exist, whatever the setting says."""
+    write_settings(tmp_path, {"memory": {"citations": setting}})
+    model = ScriptedModel(says("hello"))
+    async with opened(tmp_path, model) as agent:
+        await agent.respond(said("hi", chat_kind="group", chat_id="g"))
+
+    assert {"memory_search", "memory_get"}.isdisjoint(tool.name for tool in model.requests[0].tools)
+
+
+async def test_a_search_that_cannot_be_made_is_a_result(tmp_path: Path) -> None:
+    """TOOL-1, 2: no exception reaches the turn; the reply is empty, disabled, and says why."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path)
+    await engine.close()
+
+    found = await _told(engine, "memory_search", query="Pepper")
+
+    assert (found["results"], found["disabled"]) == ([], True)
+    assert "closed" in found["error"]
+
+
+async def test_a_refused_file_is_a_result(engine: MemoryEngine) -> None:
+    """TOOL-2, GET-1: the path comes back with empty text, disabled, and the reason."""
+    got = await _told(engine, "memory_get", path="NOTES.md")
+
+    assert {key: got[key] for key in ("path", "text", "disabled")} == {
+        "path": "NOTES.md",
+        "text": "",
+        "disabled": True,
+    }
+    assert got["error"].startswith("path required")
+
+
+async def test_a_missing_file_is_empty_and_no_error(engine: MemoryEngine) -> None:
+    """TOOL-8: the model learns that nothing is there yet."""
+    assert await _told(engine, "memory_get", path="memory/2031-01-01.md") == {
+        "path": "memory/2031-01-01.md",
+        "text": "",
+    }
+
+
+async def test_a_part_of_a_file_says_which(engine: MemoryEngine) -> None:
+    """GET-3: lines are counted from 1; past the end there is no text and no error."""
+    assert await _told(engine, "memory_get", path="memory/2026-02-10.md", **{"from": "3"}, lines=1.0) == {
+        "path": "memory/2026-02-10.md",
+        "text": "- Lisa adopted a cat named Pepper.",
+        "startLine": 3,
+        "endLine": 3,
+        "totalLines": 4,
+    }
+    past = await _told(engine, "memory_get", path="memory/2026-02-10.md", **{"from": 99})
+    assert past == {"path": "memory/2026-02-10.md", "text": ""}
+
+
+async def test_a_dead_provider_leaves_words_and_a_sentence(tmp_path: Path) -> None:
+    """TOOL-7: the hits by words are there, and `degraded` says what the owner can do about the rest."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path, embedder=DeadEmbedder())
+    await engine.sync(reason="cli")
+
+    reply = await _told(engine, "memory_search", query="Pepper")
+
+    assert reply["results"][0]["path"] == "memory/2026-02-10.md"
+    assert (reply["mode"], reply["provider"]) == ("lexical", "test")
+    assert reply["degraded"] == "Only words were searched. The embedding server answered 503."
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        ({"maxResults": 2}, 2),
+        ({"maxResults": "2"}, 2),
+        ({"maxResults": 2.9}, 2),
+        ({"maxResults": 0}, 1),
+        ({"maxResults": -4}, 1),
+        ({"maxResults": "many"}, 6),
+        ({"maxResults": None}, 6),
+        ({"maxResults": 3, "minScore": "0"}, 3),
+        ({"minScore": 7}, 0),
+        ({"minScore": "high", "maxResults": 1}, 1),
+        ({"after": "2026-02-18"}, 2),
+        ({"before": "2026-02-11", "source": "memory"}, 1),
+        ({"source": "sessions"}, 0),
+    ],
+)
+async def test_what_models_write_for_numbers_is_read_kindly(
+    engine: MemoryEngine, arguments: dict[str, Any], count: int
+) -> None:
+    """Quirk 27: numbers as text count, words are ignored, sizes and scores are brought into range."""
+    reply = await _told(engine, "memory_search", query="a quiet day, number", **arguments)
+
+    assert len(reply["results"]) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("memory_search", {"query": "  "}, "query required"),
+        ("memory_search", {}, "query"),
+        ("memory_search", {"query": "x", "after": "yesterday"}, "after"),
+        ("memory_get", {"path": " "}, "path required"),
+        ("memory_get", {}, "path"),
+    ],
+)
+async def test_a_call_without_its_argument_is_an_error_for_the_model(
+    engine: MemoryEngine, name: str, arguments: dict[str, Any], words: str
+) -> None:
+    """The model is told which argument is missing or wrong, and the turn goes on."""
+    message = await _ran(engine, name, **arguments)
+
+    assert message.is_error
+    assert words in message_text(message)
+
+
+async def test_a_score_means_the_same_for_every_number_of_results(tmp_path: Path) -> None:
+    """Quirk 43: the model gets the same first hit with the same score when it asks for more."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path, embedder=WordEmbedder())
+    await engine.sync(reason="cli")
+
+    few = await _told(engine, "memory_search", query="quiet day", maxResults=1)
+    many = await _told(engine, "memory_search", query="quiet day", maxResults=50)
+
+    assert few["results"] == many["results"][:1]
+    await engine.close()
+
+
+async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None:
+    """SEED-3: with nobody watching and searches that do not look, the first turn of a session does."""
+    search = {"provider": "none", "sync": {"onSearch": False}}
+    write_settings(tmp_path, {"agents": {"defaults": {"memorySearch": search}}})
+    config = load_config({"HOME": str(tmp_path / "home")}, state_dir=tmp_path)
+    parts = await assemble(
+        config, model=ScriptedModel(says("hello")), clock=Clock(START), new_id=CountingIds(), watch=False
+    )
+    assert parts.turn.memory is not None
+    async with Agent(parts) as agent:
+        (agent.workspace / "memory" / "bees.md").write_text(
+            "- The hive is behind the barn.", encoding="utf-8"
+        )
+        await agent.respond(said("hi"))
+        async with asyncio.timeout(10):
+            while (await parts.turn.memory.status()).pending_files:
+                pass
+
+        assert (await parts.turn.memory.search("hive")).hits[0].path == "memory/bees.md"
+
+
+async def test_a_home_folder_in_extra_paths_is_the_owners(tmp_path: Path) -> None:
+    """Quirk 25: `~/notes` is searched and read; it is not a folder that is called `~`."""
+    home = tmp_path / "home"
+    (home / "notes").mkdir(parents=True)
+    (home / "notes" / "tea.md").write_text("- The oolong is in the blue tin.", encoding="utf-8")
+    write_settings(
+        tmp_path, {"agents": {"defaults": {"memorySearch": {"provider": "none", "extraPaths": ["~/notes"]}}}}
+    )
+    engine = await open_memory(load_config({"HOME": str(home)}, state_dir=tmp_path), Clock(START))
+    assert engine is not None
+    (tmp_path / "workspace").mkdir()
+    await engine.sync(reason="cli")
+
+    (hit,) = (await _told(engine, "memory_search", query="oolong", minScore=0))["results"]
+
+    assert hit["path"] == "../home/notes/tea.md"
+    assert "oolong" in (await _told(engine, "memory_get", path=hit["path"]))["text"]
+    await engine.close()
+
+
+async def test_a_used_up_quota_says_what_to_do(tmp_path: Path) -> None:
+    """TOOL-7: the hits by words come, with the sentence that asks for credit."""
+    workspace(tmp_path, NOTES)
+    with EmbeddingServer() as server:
+        for _ in range(9):
+            server.fail(429, "You exceeded your current quota, please check your plan and billing details.")
+        endpoint = EmbeddingEndpoint(provider="openai", model="m", base_url=f"{server.url}/v1", api_key="k")
+        embedder = HttpEmbedder(endpoint, now_seconds=lambda: 0.0)
+        engine = await open_engine(tmp_path, embedder=embedder)
+        await engine.sync(reason="cli")
+        reply = await _told(engine, "memory_search", query="Pepper")
+        await engine.close()
+        await embedder.close()
+
+    assert reply["results"][0]["path"] == "memory/2026-02-10.md"
+    assert "no credit left. Add credit at the provider" in reply["degraded"]

@@ -1,0 +1,65 @@
+"""Which direct chats have a limit on what is sent, and that the transcript keeps the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.settings.channels import ChannelSettings, history_turns
+from nacre.sessions.contracts.messages import message_text
+from tests.runtime.agents import opened, said, transcript_file, write_settings
+
+CHANNELS = {
+    name: ChannelSettings.model_validate(raw)
+    for name, raw in {
+        "telegram": {
+            "dmHistoryLimit": 5,
+            "dms": {
+                "Eve": {"historyLimit": 2},
+                "bob": {"historyLimit": 0},
+                "carl": {},
+                "a:b": {"historyLimit": 3},
+            },
+        },
+        "discord": {},
+    }.items()
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "channel", "sender", "turns"),
+    [
+        ("agent:main:telegram:dm:anna", "telegram", "anna", 5),
+        ("agent:main:telegram:dm:anna:thread:7", "telegram", "anna", 5),
+        ("agent:main:telegram:work:dm:anna", "Telegram", "anna", 5),
+        ("agent:main:telegram:dm:eve", "telegram", "eve", 2),
+        ("agent:main:telegram:dm:bob", "telegram", "bob", 0),
+        ("agent:main:telegram:dm:carl", "telegram", "carl", 5),
+        ("agent:main:telegram:dm:a%3ab", "telegram", "a:b", 3),
+        ("agent:main:discord:dm:anna", "discord", "anna", None),
+        ("agent:main:signal:dm:anna", "signal", "anna", None),
+        ("agent:main:telegram:group:7", "telegram", "anna", None),
+        ("agent:main:main", "telegram", "anna", None),
+        ("", "telegram", "anna", None),
+    ],
+)
+def test_only_direct_chats_of_their_own_have_a_limit(
+    key: str, channel: str, sender: str, turns: int | None
+) -> None:
+    """The person's limit goes before the channel's; groups and the main session have none."""
+    assert history_turns(key, channel=channel, sender_id=sender, channels=CHANNELS) == turns
+
+
+async def test_the_limit_is_on_what_is_sent_not_on_what_is_kept(tmp_path: Path) -> None:
+    """With a limit of one turn the model sees the newest words alone; the file has everything."""
+    write_settings(tmp_path, {"channels": {"chat": {"dmHistoryLimit": 1}}})
+    model = ScriptedModel(says("one"), says("two"))
+    stranger = {"channel": "chat", "chat_id": "eve", "sender_id": "eve", "is_owner": False}
+    async with opened(tmp_path, model) as agent:
+        assert agent.notices == ()
+        await agent.respond(said("first", **stranger))
+        await agent.respond(said("second", **stranger))
+    assert [message_text(message) for message in model.requests[-1].messages] == ["second"]
+    assert b"first" in transcript_file(tmp_path).read_bytes()

@@ -1,0 +1,102 @@
+"""Run by `test_transcript_crash.py`: forks a child for every write to a few transcripts, kills it there.
+
+The transcripts are of an older format, without a header, torn, and sound; the child opens them, appends
+to each, and goes back, names a place and forks in the sound one. The parent then opens all of them as the
+next program would, and says what is wrong. One JSON line an attempt on stdout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.runtime.faults.crash_driver import count_writes
+from tests.sessions.talk import FIXTURES, opened, said, user
+
+MOST_WRITES = 400
+SOUND = "v3-pi.jsonl"
+
+
+def prepared(folder: Path) -> dict[str, bytes]:
+    """The transcripts before anything happens to them, by name."""
+    folder.mkdir()
+    texts = {
+        "v1.jsonl": (FIXTURES / "v1.jsonl").read_bytes(),
+        "v2.jsonl": (FIXTURES / "v2.jsonl").read_bytes(),
+        SOUND: (FIXTURES / SOUND).read_bytes(),
+        "torn.jsonl": (FIXTURES / "torn.jsonl").read_bytes(),
+        "headless.jsonl": (FIXTURES / SOUND).read_bytes().split(b"\n", 1)[1],
+    }
+    for name, data in texts.items():
+        (folder / name).write_bytes(data)
+    return texts
+
+
+async def change(folder: Path, names: list[str], tell: int) -> None:
+    """The steps that are killed; `tell` is the pipe for what must be on disk from then on."""
+    for name in names:
+        journal = await opened(folder / name, ids=name)
+        await journal.append_message(user(f"to {name}"))
+        os.write(tell, json.dumps([name, f"to {name}"]).encode() + b"\n")
+    journal = await opened(folder / SOUND, ids="more")
+    first = journal.branch()[0].id
+    await journal.append_label(first, "begin")
+    await journal.fork(folder / "fork.jsonl", session_id="fork", leaf_id=journal.leaf_id)
+    await journal.rewind(first, summary="What was left.")
+    await journal.append_message(user("elsewhere"))
+    os.write(tell, json.dumps([SOUND, "elsewhere"]).encode() + b"\n")
+
+
+async def problem(folder: Path, before: dict[str, bytes], told: list[list[str]]) -> str:
+    """What the next program finds wrong; empty when all is well."""
+    for name, data in before.items():
+        journal = await opened(folder / name, ids="after")
+        await journal.append_message(user("after"))
+        entries = said((await opened(folder / name, ids="again")).entries)
+        lost = [text for there, text in told if there == name and text not in entries]
+        if lost or entries[-1] != "after":
+            return f"{name} lost {lost} and ends in {entries[-1]!r}"
+        files = [file for file in folder.glob(f"{name}*") if file.is_file()]
+        kept = {line for file in files for line in file.read_bytes().split(b"\n")}
+        if missing := set(data.split(b"\n")) - kept - {b""}:
+            return f"{name} misses {missing}"
+    if (folder / "fork.jsonl").exists():
+        fork = await opened(folder / "fork.jsonl")
+        if fork.notices or said(fork.branch())[-1] != f"to {SOUND}" or not fork.labelled("begin"):
+            return f"the fork is not whole: {said(fork.branch())}, {fork.notices}"
+    return ""
+
+
+def main(root: Path) -> None:
+    """Every write, one after the other, until a child ends by itself."""
+    for kill_before in range(1, MOST_WRITES):
+        folder = root / f"sessions-{kill_before}"
+        before = prepared(folder)
+        read_end, write_end = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read_end)
+            count_writes(kill_before, folder)
+            asyncio.run(change(folder, list(before), write_end))
+            os._exit(0)
+        os.close(write_end)
+        with os.fdopen(read_end) as pipe:
+            told = [json.loads(line) for line in pipe]
+        _, status = os.waitpid(child, 0)
+        outcome = {
+            "killed": os.WIFSIGNALED(status),
+            "status": status,
+            "problem": asyncio.run(problem(folder, before, told)),
+        }
+        sys.stdout.write(json.dumps(outcome) + "\n")
+        if not outcome["killed"]:
+            return
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

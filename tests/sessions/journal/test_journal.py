@@ -1,0 +1,195 @@
+"""A transcript: what is appended is on disk, in order, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+from pathlib import Path
+
+import pytest
+
+from nacre.sessions.contracts.errors import SessionCorrupt, SessionVersionUnknown, SessionWriteFailed
+from nacre.sessions.contracts.messages import ToolResultMessage
+from nacre.sessions.entries.entries import CustomMessageEntry, LabelEntry, MessageEntry, SessionHeader
+from nacre.sessions.journal.journal import Journal
+from tests.sessions.talk import FIXTURES, answer, opened, said, ticking_clock, user
+
+
+async def test_a_new_transcript_begins_with_its_header(tmp_path: Path) -> None:
+    """Opening a path that does not exist writes the header at once, for the owner's eyes only."""
+    journal = await opened(tmp_path / "agents" / "main" / "s-1.jsonl")
+
+    assert json.loads(journal.path.read_text()) == {
+        "type": "session",
+        "version": 3,
+        "id": "s-1",
+        "timestamp": "2026-03-01T09:00:00.000Z",
+        "cwd": str(journal.path.parent),
+    }
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+    assert journal.path.parent.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "agents").stat().st_mode & 0o777 == 0o700
+    assert (journal.entries, journal.branch(), journal.notices) == ((), (), ())
+
+
+async def test_what_was_appended_comes_back(tmp_path: Path) -> None:
+    """Each kind of entry is one line, child of the one before, and is read again as it was returned."""
+    journal = await opened(tmp_path / "s.jsonl")
+    appended = [
+        await journal.append_custom("nacre.session", {"key": "agent:main:main"}),
+        question := await journal.append_message(user("zwei\nZeilen")),
+        await journal.append_message(answer("ok", "c1")),
+        await journal.append_custom_message("nacre.recall", "notes", details={"path": "x"}),
+        await journal.append_compaction(
+            summary="S", first_kept_entry_id=question.id, tokens_before=9, details={"readFiles": []}
+        ),
+    ]
+
+    again = await opened(tmp_path / "s.jsonl")
+
+    assert again.entries == again.branch() == journal.entries == tuple(appended)
+    assert [entry.parent_id for entry in again.entries] == [None, *(entry.id for entry in again.entries[:-1])]
+    assert all(len(entry.id) == 8 and int(entry.id, 16) >= 0 for entry in again.entries)
+    assert len((tmp_path / "s.jsonl").read_bytes().splitlines()) == 6
+    assert (again.header, again.notices) == (
+        SessionHeader(id="s-1", timestamp="2026-03-01T09:00:00.000Z", cwd=str(tmp_path)),
+        (),
+    )
+
+
+async def test_ids_stay_unique_when_the_source_repeats_itself(tmp_path: Path) -> None:
+    """A source of ids that always gives the same one still leads to different entries."""
+    journal = await Journal.open(
+        tmp_path / "s.jsonl", session_id="s", cwd=tmp_path, now=ticking_clock(), new_id=lambda: "same"
+    )
+    ids = [(await journal.append_message(user(str(number)))).id for number in range(3)]
+    assert len(set(ids)) == 3
+    assert said((await opened(tmp_path / "s.jsonl")).branch()) == ["0", "1", "2"]
+
+
+async def test_a_useless_compaction_is_refused(tmp_path: Path) -> None:
+    """An empty summary or a first kept entry that is not there never hides the history."""
+    journal = await opened(tmp_path / "s.jsonl")
+    entry = await journal.append_message(user("hi"))
+    before = journal.path.read_bytes()
+    for summary, first in (("S", "nowhere"), (" ", entry.id)):
+        with pytest.raises(ValueError, match="the history was left as it is"):
+            await journal.append_compaction(summary=summary, first_kept_entry_id=first, tokens_before=1)
+    assert journal.path.read_bytes() == before
+
+
+async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """When the system takes only part of a line, the file is cut back and the next append succeeds."""
+    journal = await opened(tmp_path / "s.jsonl")
+    await journal.append_message(user("before"))
+    before = journal.path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 40, hard))
+    try:
+        with pytest.raises(
+            SessionWriteFailed, match=r"Could not write .*s\.jsonl: File too large"
+        ) as failure:
+            await journal.append_message(user("too much " * 50))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert failure.value.path == journal.path
+    assert journal.path.read_bytes() == before
+    assert said(journal.branch()) == ["before"]
+    await journal.append_message(user("after"))
+    assert said((await opened(tmp_path / "s.jsonl")).branch()) == ["before", "after"]
+
+
+async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
+    """A file in the place of the folder is named in the error."""
+    (tmp_path / "agents").write_text("in the way")
+    with pytest.raises(SessionWriteFailed, match="agents"):
+        await opened(tmp_path / "agents" / "s.jsonl")
+
+
+async def test_a_cancelled_append_is_finished_first(tmp_path: Path) -> None:
+    """Cancelling a caller in mid-append leaves object and file in agreement."""
+    journal = await opened(tmp_path / "s.jsonl")
+    for number in range(20):
+        task = asyncio.create_task(journal.append_message(user(str(number))))
+        for _ in range(number % 4):
+            await asyncio.wait({task}, timeout=0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert journal.branch() == (await opened(tmp_path / "s.jsonl")).branch()
+
+
+async def test_appends_keep_the_order_of_the_calls(tmp_path: Path) -> None:
+    """Many appends begun at once stand in the file in the order they were asked for."""
+    journal = await opened(tmp_path / "s.jsonl")
+    await asyncio.gather(*(journal.append_message(user(str(number))) for number in range(30)))
+    assert said((await opened(tmp_path / "s.jsonl")).branch()) == [str(number) for number in range(30)]
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "dangling"])
+async def test_only_plain_files_are_opened(tmp_path: Path, kind: str) -> None:
+    """A symbolic link or a folder in the transcript's place is refused, and what it names is untouched."""
+    target = tmp_path / "secret.txt"
+    if kind == "link":
+        target.write_text("secret")
+    path = tmp_path / "s.jsonl"
+    path.mkdir() if kind == "folder" else path.symlink_to(target)
+    with pytest.raises(SessionCorrupt, match=r"s\.jsonl is (a symbolic link|not a plain file)"):
+        await opened(path)
+    assert (target.read_text() if kind == "link" else target.exists()) in ("secret", False)
+
+
+async def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
+    """A file of a version that is not known is refused and not changed."""
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"type":"session","version":4,"id":"s"}\n{"type":"novelty"}\n{"torn')
+    before = path.read_bytes()
+    with pytest.raises(SessionVersionUnknown, match="format version 4; this program reads up to 3"):
+        await opened(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        (
+            "v3-pi.jsonl",
+            ["What is in notes.md?", "Let me look.", "Buy milk.", "It says: buy milk.", "Thanks!", "You are"],
+        ),
+        ("compacted-twice.jsonl", ["one", "first", "two", "second", "three", "third", "four"]),
+        ("failed-flush.jsonl", ["Remember the milk.", "I will.", "Still there?"]),
+    ],
+)
+async def test_every_file_of_the_format_loads(tmp_path: Path, name: str, texts: list[str]) -> None:
+    """pi's own files and older ones of Nacre open without a notice, stay as they are, and go on."""
+    path = tmp_path / name
+    path.write_bytes(before := (FIXTURES / name).read_bytes())
+
+    journal = await opened(path)
+    assert (said(journal.branch()), journal.notices, path.read_bytes()) == (texts, (), before)
+
+    await journal.append_message(user("new"))
+    again = await opened(path)
+    assert (said(again.branch()), again.notices) == ([*texts, "new"], ())
+    assert again.branch() == journal.branch()
+    assert path.read_bytes().startswith(before)
+
+
+async def test_a_pi_file_keeps_its_tree(tmp_path: Path) -> None:
+    """The branch is pi's: what was left behind is in the file but not on the branch."""
+    (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())
+    journal = await opened(tmp_path / "p.jsonl")
+
+    left = [entry for entry in journal.entries if entry not in journal.branch()]
+    assert "Never mind that." in said(left)
+    assert isinstance(left[1], LabelEntry)
+    assert any(isinstance(entry, CustomMessageEntry) and entry.content == "Mind the date." for entry in left)
+    results = [
+        e.message
+        for e in journal.branch()
+        if isinstance(e, MessageEntry) and isinstance(e.message, ToolResultMessage)
+    ]
+    assert [message.details for message in results] == [{"lines": 1}]
+    assert journal.header.parent_session == "/srv/bot/old.jsonl"
