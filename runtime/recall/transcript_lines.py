@@ -12,7 +12,7 @@ from datetime import date, datetime, tzinfo
 from nacre.memory.contracts.transcripts import TranscriptText
 from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.silence import without_token
-from nacre.runtime.lanes.open_session import SESSION_ENTRY
+from nacre.runtime.lanes.opening import SESSION_ENTRY
 from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.disk.lines import split_lines, timestamp_ms
