@@ -26,7 +26,7 @@ from nacre.runtime.lanes.open_session import SESSION_ENTRY, OpenSession, begun_p
 from nacre.sessions.compaction.file_operations import file_operations
 from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.whole_results import WholeResults
-from nacre.sessions.entries.entries import CustomEntry, Entry, MessageEntry
+from nacre.sessions.entries.entries import Entry, Label
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 from nacre.sessions.index.record import without_usage
 from nacre.sessions.index.succession import next_session
@@ -121,8 +121,8 @@ async def label(session: OpenSession, rest: str) -> str:
     place_id = journal.leaf_id
     before_id = journal.labelled(name)
     if before_id is not None:
-        await journal.append_label(before_id, None)
-    await journal.append_label(place_id, name)
+        await journal.append(Label(target_id=before_id))
+    await journal.append(Label(target_id=place_id, label=name))
     moved = " It named another place before." if before_id is not None else ""
     return f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}"
 
@@ -131,15 +131,15 @@ def _target(session: OpenSession, place: Place) -> Sequence[Entry]:
     return session.journal.branch(place.entry_id) if place.entry_id is not None else ()
 
 
-def _flush_of(session: OpenSession, going: Leaving) -> CustomEntry | None:
+def _flush_of(session: OpenSession, going: Leaving) -> Entry | None:
     """The flush that saved all that going there leaves in view, if there was one."""
     return None if session.has_unflushed_messages or going.regained else session.last_flush
 
 
-async def _tell_what_was_saved(journal: Journal, flush: CustomEntry | None) -> None:
+async def _tell_what_was_saved(journal: Journal, flush: Entry | None) -> None:
     """What is in view now was saved on the branch that was left, so it is not saved again."""
     if flush is not None and has_unflushed_messages(journal.branch()):
-        await journal.append_custom(FLUSH_ENTRY, flush.data)
+        await journal.append_custom(FLUSH_ENTRY, flush.custom_data(FLUSH_ENTRY))
 
 
 async def _tell_whose_it_is(forked: Journal, session: OpenSession) -> None:
@@ -173,4 +173,4 @@ def _preview(session: OpenSession, word: str, now: datetime) -> str:
 
 def _last_said(session: OpenSession) -> Message | None:
     spoken = (entry for entry in reversed(session.branch) if is_spoken(entry))
-    return next((entry.message for entry in spoken if isinstance(entry, MessageEntry)), None)
+    return next((entry.body for entry in spoken if isinstance(entry.body, Message)), None)

@@ -17,6 +17,7 @@ from nacre.runtime.contracts.commands import HELP_TEXT, Command
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.endings.lifecycle import last_said_at, started_at
+from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts, prepare
 from nacre.sessions.contracts.freshness import NextReset
@@ -135,7 +136,7 @@ def _last_flush(session: OpenSession, now: datetime) -> str:
     if flush is None:
         return "never in this session"
     at = datetime.fromisoformat(flush.timestamp).astimezone(now.tzinfo)
-    data = flush.data if isinstance(flush.data, dict) else {}
+    data = flush.custom_data(FLUSH_ENTRY) or {}
     return f"{at.strftime('%Y-%m-%d %H:%M')} ({data.get('status', 'unknown')})"
 
 

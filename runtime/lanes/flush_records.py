@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nacre.runtime.contracts.events import FlushStatus
-from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.entries.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
+from nacre.sessions.contracts.messages import Message, message_text
+from nacre.sessions.entries.entries import Compaction, Entry
 
 FLUSH_ENTRY = "nacre.flush"
 FLUSH_MESSAGE_ENTRY = "nacre.flush_message"
@@ -22,13 +22,12 @@ def flush_data(
 
 def is_flush(entry: Entry) -> bool:
     """Whether an entry records an attempt to flush."""
-    return isinstance(entry, CustomEntry) and entry.custom_type == FLUSH_ENTRY
+    return entry.custom_data(FLUSH_ENTRY) is not None
 
 
-def last_flush(branch: Sequence[Entry]) -> CustomEntry | None:
+def last_flush(branch: Sequence[Entry]) -> Entry | None:
     """The newest attempt to flush, whatever came of it."""
-    flushes = (entry for entry in reversed(branch) if is_flush(entry))
-    return next((entry for entry in flushes if isinstance(entry, CustomEntry)), None)
+    return next((entry for entry in reversed(branch) if is_flush(entry)), None)
 
 
 def has_unflushed_messages(branch: Sequence[Entry]) -> bool:
@@ -36,7 +35,7 @@ def has_unflushed_messages(branch: Sequence[Entry]) -> bool:
     for entry in reversed(branch):
         if is_flush(entry):
             return False
-        if isinstance(entry, MessageEntry):
+        if isinstance(entry.body, Message):
             return True
     return False
 
@@ -51,7 +50,7 @@ def flush_is_spent(branch: Sequence[Entry]) -> bool:
     for entry in reversed(branch):
         if is_flush(entry) and not _is_forced(entry):
             return True
-        if isinstance(entry, CompactionEntry):
+        if isinstance(entry.body, Compaction):
             return False
     return False
 
@@ -65,11 +64,10 @@ def unflushed_bytes(branch: Sequence[Entry], *, most: int) -> int:
     for entry in reversed(branch):
         if is_flush(entry) or size >= most:
             break
-        if isinstance(entry, MessageEntry):
-            size += len(message_text(entry.message).encode("utf-8", "surrogatepass"))
+        if isinstance(entry.body, Message):
+            size += len(message_text(entry.body).encode("utf-8", "surrogatepass"))
     return size
 
 
 def _is_forced(entry: Entry) -> bool:
-    data = entry.data if isinstance(entry, CustomEntry) else None
-    return isinstance(data, dict) and data.get("forced") is True
+    return (entry.custom_data(FLUSH_ENTRY) or {}).get("forced") is True

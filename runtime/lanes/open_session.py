@@ -18,13 +18,7 @@ from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.routing import Route
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage
-from nacre.sessions.entries.entries import (
-    CompactionEntry,
-    CustomEntry,
-    CustomMessageEntry,
-    Entry,
-    MessageEntry,
-)
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 from nacre.sessions.index.origin import with_origin
 from nacre.sessions.index.overrides import with_model_override
@@ -97,10 +91,10 @@ class OpenSession:
     @property
     def has_messages(self) -> bool:
         """Whether anybody has said anything yet."""
-        return any(isinstance(entry, MessageEntry) for entry in self.branch)
+        return any(isinstance(entry.body, Message) for entry in self.branch)
 
     @property
-    def last_flush(self) -> CustomEntry | None:
+    def last_flush(self) -> Entry | None:
         """The newest attempt to flush, whatever came of it."""
         return flush_records.last_flush(self.branch)
 
@@ -122,11 +116,11 @@ class OpenSession:
     def wants_recall(self) -> bool:
         """Whether daily logs are due: before the first answer, and before the first after a compaction."""
         for entry in reversed(self.branch):
-            if isinstance(entry, CompactionEntry):
+            if isinstance(entry.body, Compaction):
                 return True
-            if isinstance(entry, CustomMessageEntry) and entry.custom_type == RECALL_ENTRY:
+            if isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_ENTRY:
                 return False
-            if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
+            if isinstance(entry.body, AssistantMessage):
                 return False
         return True
 
@@ -136,18 +130,18 @@ class OpenSession:
 
     async def say(self, message: UserMessage) -> None:
         """Puts what a person said on disk."""
-        await self.journal.append_message(message)
+        await self.journal.append(message)
         self.record = await self._updated(
             lambda record: replace(record, last_interaction_at_ms=self.now_ms(), system_sent=True)
         )
 
     async def write(self, message: Message) -> None:
         """Puts a message on disk."""
-        await self.journal.append_message(message)
+        await self.journal.append(message)
 
     async def write_recall(self, text: str) -> None:
         """Puts recalled notes into the transcript, marked as recalled."""
-        await self.journal.append_custom_message(RECALL_ENTRY, text, display=False)
+        await self.journal.append(CustomMessage(custom_type=RECALL_ENTRY, content=text))
 
     async def write_flush_message(self, message: Message) -> None:
         """Keeps a message of a flush turn for the record; the model does not see it again."""
@@ -170,11 +164,13 @@ class OpenSession:
 
         The index learns `tokens_after`: the old total would speak of a context that is gone.
         """
-        await self.journal.append_compaction(
-            summary=summary,
-            first_kept_entry_id=plan.first_kept_entry_id,
-            tokens_before=plan.tokens_before,
-            details=plan.details(),
+        await self.journal.append(
+            Compaction(
+                summary=summary,
+                first_kept_entry_id=plan.first_kept_entry_id,
+                tokens_before=plan.tokens_before,
+                details=plan.details(),
+            )
         )
         count = self.compaction_count
         self.record = await self._updated(
@@ -268,8 +264,7 @@ async def open_session(
 def begun_private(journal: Journal) -> bool | None:
     """Whether a session was begun by its owner in private; `None` when it does not say."""
     for entry in journal.customs(SESSION_ENTRY):
-        data = entry.data if isinstance(entry, CustomEntry) else None
-        told = data.get("private") if isinstance(data, dict) else None
+        told = (entry.custom_data(SESSION_ENTRY) or {}).get("private")
         if isinstance(told, bool):
             return told
     return None

@@ -7,16 +7,18 @@ notes, no flushes, summaries or commands, nothing that was never delivered; and 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
+from typing import Any
 
 from nacre.memory.contracts.transcripts import TranscriptText
 from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.silence import without_token
 from nacre.runtime.lanes.open_session import SESSION_ENTRY
 from nacre.sessions.contracts.keys import canonical_key
-from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
+from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.disk.lines import split_lines, timestamp_ms
-from nacre.sessions.entries.entries import CustomEntry, Entry, MessageEntry, entry_from_json
+from nacre.sessions.entries.entries import Entry, entry_from_json
 
 OWNER = "User"
 ANYBODY = "Somebody"
@@ -56,8 +58,9 @@ def transcript_text(data: bytes, *, key: str, agent_id: str, main_key: str, zone
         if line.value is None:
             continue
         entry = entry_from_json(line.value)
-        if isinstance(entry, CustomEntry) and entry.custom_type == SESSION_ENTRY:
-            speaker = _speaker(entry, speaker, agent_id=agent_id, main_key=main_key)
+        told = entry.custom_data(SESSION_ENTRY)
+        if told is not None:
+            speaker = _speaker(told, speaker, agent_id=agent_id, main_key=main_key)
         elif said := _said(entry, speaker):
             lines.append(said)
             numbers.append(number)
@@ -76,9 +79,8 @@ def without_secrets(text: str) -> str:
     return _ASSIGNED.sub(rf"\1{REDACTED}", _SECRETS.sub(REDACTED, text))
 
 
-def _speaker(entry: CustomEntry, speaker: str, *, agent_id: str, main_key: str) -> str:
+def _speaker(data: Mapping[str, Any], speaker: str, *, agent_id: str, main_key: str) -> str:
     """Who speaks, as the session's own entry tells; `speaker` if it does not."""
-    data = entry.data if isinstance(entry.data, dict) else {}
     if isinstance(data.get("private"), bool):
         return OWNER if data["private"] else ANYBODY
     key = data.get("key")
@@ -89,13 +91,11 @@ def _speaker(entry: CustomEntry, speaker: str, *, agent_id: str, main_key: str) 
 
 def _said(entry: Entry, speaker: str) -> str:
     """One message on one line, or nothing."""
-    if not isinstance(entry, MessageEntry):
-        return ""
-    text = message_text(entry.message)
-    if isinstance(entry.message, UserMessage):
+    if isinstance(entry.body, UserMessage):
+        text = message_text(entry.body)
         text = "" if parse_command(text) else text
-    elif isinstance(entry.message, AssistantMessage):
-        speaker, text = "Assistant", without_token(text)
+    elif isinstance(entry.body, AssistantMessage):
+        speaker, text = "Assistant", without_token(message_text(entry.body))
     else:
         return ""
     words = " ".join(text.split())
@@ -103,7 +103,7 @@ def _said(entry: Entry, speaker: str) -> str:
 
 
 def _day(entry: Entry, zone: tzinfo) -> date | None:
-    at_ms = entry.message.timestamp_ms if isinstance(entry, MessageEntry) else 0
+    at_ms = entry.body.timestamp_ms if isinstance(entry.body, Message) else 0
     at_ms = at_ms or timestamp_ms(entry.timestamp)
     try:
         return datetime.fromtimestamp(at_ms / 1000, zone).date() if at_ms > 0 else None

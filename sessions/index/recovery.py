@@ -12,7 +12,7 @@ from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import RECOVERED
 from nacre.sessions.disk.durable import open_plain, reported
 from nacre.sessions.disk.lines import split_lines, timestamp_ms
-from nacre.sessions.entries.entries import CustomEntry, entry_from_json, header_from_json
+from nacre.sessions.entries.entries import entry_from_json, header_from_json
 from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
 
 SESSION_TYPE = "nacre.session"
@@ -87,8 +87,8 @@ def _scanned(path: Path) -> ScannedSession | None:
     header = header_from_json(values[0]) if values else None
     if header is None:
         return None
-    named = next((entry for entry in map(entry_from_json, values[1:]) if _names_key(entry)), None)
-    data = named.data if isinstance(named, CustomEntry) else {}
+    told = (entry_from_json(value).custom_data(SESSION_TYPE) for value in values[1:])
+    data = next((data for data in told if data and _is_key(data.get("key"))), {})
     kind = data.get("chatKind")
     record = SessionRecord(
         session_id=header.id,
@@ -105,11 +105,5 @@ def _head(path: Path) -> tuple[bytes, int]:
         return file.read(HEAD_BYTES), os.fstat(file.fileno()).st_mtime_ns // 1_000_000
 
 
-def _names_key(entry: object) -> bool:
-    return (
-        isinstance(entry, CustomEntry)
-        and entry.custom_type == SESSION_TYPE
-        and isinstance(entry.data, dict)
-        and isinstance(entry.data.get("key"), str)
-        and bool(entry.data["key"])
-    )
+def _is_key(told: object) -> bool:
+    return isinstance(told, str) and bool(told)

@@ -9,7 +9,7 @@ import pytest
 
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.entries.entries import BranchSummaryEntry, CustomEntry
+from nacre.sessions.entries.entries import BranchSummary, Compaction, CustomRecord, Label
 from nacre.sessions.journal.journal import Journal
 from tests.sessions.talk import FIXTURES, answer, opened, said, user
 
@@ -19,7 +19,7 @@ async def talked(path: Path, *texts: str) -> tuple[Journal, list[str]]:
     journal = await opened(path)
     ids = []
     for number, text in enumerate(texts):
-        entry = await journal.append_message(user(text) if number % 2 == 0 else answer(text))
+        entry = await journal.append(user(text) if number % 2 == 0 else answer(text))
         ids.append(entry.id)
     return journal, ids
 
@@ -34,11 +34,11 @@ async def test_going_back_leaves_the_other_branch_in_the_file(tmp_path: Path) ->
     before = journal.path.read_bytes()
 
     left = await journal.rewind(ids[1])
-    await journal.append_message(user("other"))
+    await journal.append(user("other"))
 
     assert shown(journal) == ["one", "first", "other"]
-    assert isinstance(left, CustomEntry)
-    assert (left.parent_id, left.data) == (ids[1], {"leftAt": ids[3]})
+    assert isinstance(left.body, CustomRecord)
+    assert (left.parent_id, left.body.data) == (ids[1], {"leftAt": ids[3]})
     assert journal.path.read_bytes().startswith(before)
     assert said(journal.branch(ids[3])) == ["one", "first", "two", "second"]
     assert said(journal.entries) == ["one", "first", "two", "second", "other"]
@@ -50,7 +50,7 @@ async def test_a_rewind_holds_after_a_crash_right_behind_it(tmp_path: Path) -> N
     await journal.rewind(ids[0])
     again = await opened(tmp_path / "s.jsonl")
     assert shown(again) == shown(journal) == ["one"]
-    await again.append_message(user("next"))
+    await again.append(user("next"))
     assert shown(await opened(tmp_path / "s.jsonl")) == ["one", "next"]
 
 
@@ -59,7 +59,7 @@ async def test_a_rewind_to_the_root_and_back(tmp_path: Path) -> None:
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first")
     await journal.rewind(None)
     assert shown(journal) == []
-    await journal.append_message(user("afresh"))
+    await journal.append(user("afresh"))
     assert shown(journal) == ["afresh"]
     await journal.rewind(ids[-1])
     assert shown(journal) == ["one", "first"]
@@ -69,8 +69,8 @@ async def test_a_summary_of_the_branch_that_was_left_is_shown(tmp_path: Path) ->
     """What is to be remembered of the other branch stands where it was left."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
     entry = await journal.rewind(ids[1], summary="The CSV was tried.")
-    assert isinstance(entry, BranchSummaryEntry)
-    assert (entry.from_id, entry.details) == (ids[1], {"leftAt": ids[3]})
+    assert isinstance(entry.body, BranchSummary)
+    assert (entry.body.from_id, entry.body.details) == (ids[1], {"leftAt": ids[3]})
     assert [text.split("\n")[0][:20] for text in shown(await opened(journal.path))] == [
         "one",
         "first",
@@ -88,7 +88,7 @@ async def test_an_unknown_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
         await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id="nowhere")
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
-        await journal.append_label("nowhere", "x")
+        await journal.append(Label(target_id="nowhere", label="x"))
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
         journal.branch("nowhere")
     assert journal.path.read_bytes() == before
@@ -99,7 +99,7 @@ async def test_a_fork_has_the_branch_and_names_its_parent(tmp_path: Path) -> Non
     """A forked file has the path to one entry, line for line, and nothing of other branches."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
     await journal.rewind(ids[1])
-    await journal.append_message(user("other"))
+    await journal.append(user("other"))
     source = journal.path.read_bytes()
 
     await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=ids[3])
@@ -109,7 +109,7 @@ async def test_a_fork_has_the_branch_and_names_its_parent(tmp_path: Path) -> Non
     assert fork.entries == fork.branch() == journal.branch(ids[3])
     assert (tmp_path / "f.jsonl").read_bytes().splitlines()[1:] == source.splitlines()[1:5]
     assert journal.path.read_bytes() == source
-    await fork.append_message(user("go on"))
+    await fork.append(user("go on"))
     assert shown(journal) == ["one", "first", "other"]
 
 
@@ -160,9 +160,9 @@ async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> N
     left = await journal.rewind(ids[0])
     assert journal.leaf_id == left.id
     assert (journal.customs("nacre.rewind"), journal.customs("other") == ()) == ((left,), True)
-    deep = await journal.append_message(user("deep"))
+    deep = await journal.append(user("deep"))
     await journal.rewind(ids[0])
-    other = await journal.append_message(user("other"))
+    other = await journal.append(user("other"))
     assert [said(journal.branch(leaf)) for leaf in (ids[0], ids[3], deep.id, other.id)] == [
         ["one"],
         ["one", "first", "two", "second"],
@@ -174,7 +174,7 @@ async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> N
 async def test_a_compaction_counts_on_its_branch_only(tmp_path: Path) -> None:
     """One branch is compacted and shows its summary, the other shows every word."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
-    await journal.append_compaction(summary="Long ago.", first_kept_entry_id=ids[2], tokens_before=9)
+    await journal.append(Compaction(summary="Long ago.", first_kept_entry_id=ids[2], tokens_before=9))
     assert (shown(journal)[1:], journal.compaction_count) == (["two", "second"], 1)
     await journal.rewind(ids[3])
     assert (shown(journal), journal.compaction_count) == (["one", "first", "two", "second"], 0)
@@ -183,10 +183,10 @@ async def test_a_compaction_counts_on_its_branch_only(tmp_path: Path) -> None:
 async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
     """The last name given holds, one taken away is gone, and none of it is seen by the model."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first")
-    await journal.append_label(ids[0], "start")
-    await journal.append_label(ids[0], "begin")
-    await journal.append_label(ids[1], "end")
-    await journal.append_label(ids[1], None)
+    await journal.append(Label(target_id=ids[0], label="start"))
+    await journal.append(Label(target_id=ids[0], label="begin"))
+    await journal.append(Label(target_id=ids[1], label="end"))
+    await journal.append(Label(target_id=ids[1]))
 
     again = await opened(journal.path)
 
@@ -198,8 +198,8 @@ async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
 async def test_a_fork_drops_names_of_other_branches(tmp_path: Path) -> None:
     """Names of entries that are not in the fork are not in it either; later ones of its own are."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two")
-    await journal.append_label(ids[2], "left")
-    await journal.append_label(ids[0], "kept")
+    await journal.append(Label(target_id=ids[2], label="left"))
+    await journal.append(Label(target_id=ids[0], label="kept"))
     await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=ids[1])
     fork = await opened(tmp_path / "f.jsonl")
     assert (fork.labelled("kept"), fork.labelled("left")) == (ids[0], None)

@@ -39,7 +39,7 @@ async def test_an_old_file_is_migrated_once_and_kept(tmp_path: Path, name: str, 
     assert (kept.name in notice, kept.read_bytes()) == (True, before)
 
     migrated = path.read_bytes()
-    await journal.append_message(user("new"))
+    await journal.append(user("new"))
     again = await opened(path)
     assert (said(again.branch()), again.notices, len(list(tmp_path.glob("*.v*-*")))) == (
         [*texts, "new"],
