@@ -22,11 +22,12 @@ from nacre.runtime.commands.branch_points import (
 )
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY, has_unflushed_messages
 from nacre.runtime.lanes.journals import Journals
-from nacre.runtime.lanes.open_session import SESSION_ENTRY, OpenSession, begun_private
+from nacre.runtime.lanes.open_session import OpenSession
 from nacre.sessions.compaction.file_operations import file_operations
 from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.whole_results import WholeResults
 from nacre.sessions.entries.entries import Entry, Label
+from nacre.sessions.entries.owner import SessionOwner, begun_private
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 from nacre.sessions.index.record import without_usage
 from nacre.sessions.index.succession import next_session
@@ -51,12 +52,12 @@ async def rewind(
     place = _place(session, word) if word else None
     if place is None:
         return _preview(session, word, now)
-    if place.entry_id == session.journal.leaf_id:
+    if place.entry_id == session.journal.tree.leaf_id:
         return "This is where the conversation is; nothing was changed."
     journal = session.journal
     going = leaving(session.branch, _target(session, place))
     await save_notes()
-    left_at, flush = journal.leaf_id, _flush_of(session, going)
+    left_at, flush = journal.tree.leaf_id, _flush_of(session, going)
     files = sorted(file_operations(None, going.messages).modified)
     told = [note.strip(), render("branch_left_files", files=", ".join(files)) if files else ""]
     await journal.rewind(place.entry_id, summary="\n\n".join(filter(None, told)))
@@ -81,7 +82,7 @@ async def fork(
     """`/fork [place]`: the answer and the session that the key names now, a copy up to that place."""
     word = rest.strip()
     here = word.lower() == HERE and session.has_messages
-    place = Place(entry_id=session.journal.leaf_id) if here else _place(session, word) if word else None
+    place = Place(entry_id=session.journal.tree.leaf_id) if here else _place(session, word) if word else None
     if place is None:
         return _preview(session, word, now), session.session_id
     if not here:
@@ -116,10 +117,10 @@ async def label(session: OpenSession, rest: str) -> str:
     name, journal = rest.strip(), session.journal
     if not is_name(name):
         return "A name is one word of at most 40 letters, digits, dots and dashes, for example: /label draft"
-    if journal.leaf_id is None or not session.has_messages:
+    if journal.tree.leaf_id is None or not session.has_messages:
         return "Nothing has been said here yet, so there is no place to name."
-    place_id = journal.leaf_id
-    before_id = journal.labelled(name)
+    place_id = journal.tree.leaf_id
+    before_id = journal.tree.labelled(name)
     if before_id is not None:
         await journal.append(Label(target_id=before_id))
     await journal.append(Label(target_id=place_id, label=name))
@@ -144,10 +145,10 @@ async def _tell_what_was_saved(journal: Journal, flush: Entry | None) -> None:
 
 async def _tell_whose_it_is(forked: Journal, session: OpenSession) -> None:
     """A fork from before the entry that tells whose the session is must not become somebody else's."""
-    if begun_private(forked) is None:
-        is_private = begun_private(session.journal) is True
-        data = {"key": session.key, "chatKind": session.policy.chat_kind, "private": is_private}
-        await forked.append_custom(SESSION_ENTRY, data)
+    if begun_private(forked.tree) is None:
+        is_private = begun_private(session.journal.tree) is True
+        owner = SessionOwner(key=session.key, chat_kind=session.policy.chat_kind, is_private=is_private)
+        await forked.append(owner.to_record())
 
 
 def _place(session: OpenSession, word: str) -> Place | None:
@@ -155,17 +156,17 @@ def _place(session: OpenSession, word: str) -> Place | None:
     points = branch_points(session.branch)
     if word.isdecimal() and 1 <= int(word) <= len(points):
         return Place(entry_id=points[int(word) - 1].before_id)
-    named = session.journal.labelled(word)
+    named = session.journal.tree.labelled(word)
     if named is not None:
         return Place(entry_id=named)
-    return Place(entry_id=word) if any(entry.id == word for entry in session.journal.entries) else None
+    return Place(entry_id=word) if any(entry.id == word for entry in session.journal.tree.entries) else None
 
 
 def _preview(session: OpenSession, word: str, now: datetime) -> str:
     points: list[BranchPoint] = branch_points(session.branch)
-    entries = {entry.id: entry for entry in session.journal.entries}
+    entries = {entry.id: entry for entry in session.journal.tree.entries}
     names = {
-        name: moment_of(entry) for entry in entries.values() if (name := session.journal.label(entry.id))
+        name: moment_of(entry) for entry in entries.values() if (name := session.journal.tree.label(entry.id))
     }
     text = preview_text(points, names, zone=now.tzinfo)
     return f"There is no place {word!r} in this conversation.\n{text}" if word else text

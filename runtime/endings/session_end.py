@@ -13,10 +13,11 @@ from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.lanes.journals import Journals
-from nacre.runtime.lanes.open_session import OpenSession, begun_private
+from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts, prepare
 from nacre.sessions.disk.endings import EndedSession, EndReason
 from nacre.sessions.entries.entries import Entry
+from nacre.sessions.entries.owner import begun_private
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 
 
@@ -59,7 +60,7 @@ async def ended_session(
     if not path.is_file():
         return None
     journal = await journals.open(path, session_id=ended.session_id)
-    private = begun_private(journal) is True
+    private = begun_private(journal.tree) is True
     policy = ChatPolicy(
         chat_kind="direct" if private else "group", is_owner=private, session_key_is_private=private
     )

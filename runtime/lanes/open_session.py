@@ -19,6 +19,7 @@ from nacre.runtime.lanes.routing import Route
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
+from nacre.sessions.entries.owner import SessionOwner, begun_private
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 from nacre.sessions.index.origin import with_origin
 from nacre.sessions.index.overrides import with_model_override
@@ -27,10 +28,7 @@ from nacre.sessions.index.succession import next_session
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.view.history_limit import newest_turns
 from nacre.sessions.view.pruned_view import PrunedView
-from nacre.sessions.view.transcript import TranscriptItem
-
-SESSION_ENTRY = "nacre.session"
-RECALL_ENTRY = "nacre.recall"
+from nacre.sessions.view.transcript import RECALL_TYPE, TranscriptItem
 
 
 class OpenSession:
@@ -86,7 +84,7 @@ class OpenSession:
     @property
     def compaction_count(self) -> int:
         """How many compactions this session has had; also the number of its present cycle."""
-        return self.journal.compaction_count
+        return self.journal.tree.compaction_count
 
     @property
     def has_messages(self) -> bool:
@@ -118,7 +116,7 @@ class OpenSession:
         for entry in reversed(self.branch):
             if isinstance(entry.body, Compaction):
                 return True
-            if isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_ENTRY:
+            if isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE:
                 return False
             if isinstance(entry.body, AssistantMessage):
                 return False
@@ -141,7 +139,7 @@ class OpenSession:
 
     async def write_recall(self, text: str) -> None:
         """Puts recalled notes into the transcript, marked as recalled."""
-        await self.journal.append(CustomMessage(custom_type=RECALL_ENTRY, content=text))
+        await self.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=text))
 
     async def write_flush_message(self, message: Message) -> None:
         """Keeps a message of a flush turn for the record; the model does not see it again."""
@@ -240,34 +238,24 @@ async def open_session(
 
     record, journal = await opened(fresh=fresh)
     notices: tuple[str, ...] = ()
-    if record.system_sent and not journal.entries:
+    if record.system_sent and not journal.tree.entries:
         notices = (
             f"The transcript {journal.path.name} of this session is gone, so it begins anew; "
             "of what was said before, only the notes are left.",
         )
     policy = route.policy
-    in_private = begun_private(journal)
+    in_private = begun_private(journal.tree)
     if in_private and not policy.is_private:
         record, journal = await opened(fresh=True)
         in_private = None
     if in_private is None:
-        await journal.append_custom(
-            SESSION_ENTRY, {"key": route.key, "chatKind": policy.chat_kind, "private": policy.is_private}
-        )
+        owner = SessionOwner(key=route.key, chat_kind=policy.chat_kind, is_private=policy.is_private)
+        await journal.append(owner.to_record())
     elif not in_private:
         policy = replace(policy, session_key_is_private=False)
     return OpenSession(
         route.key, policy=policy, journal=journal, record=record, index=index, now=now, notices=notices
     )
-
-
-def begun_private(journal: Journal) -> bool | None:
-    """Whether a session was begun by its owner in private; `None` when it does not say."""
-    for entry in journal.customs(SESSION_ENTRY):
-        told = (entry.custom_data(SESSION_ENTRY) or {}).get("private")
-        if isinstance(told, bool):
-            return told
-    return None
 
 
 async def _record(

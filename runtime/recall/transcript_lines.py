@@ -7,18 +7,16 @@ notes, no flushes, summaries or commands, nothing that was never delivered; and 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import date, datetime, tzinfo
-from typing import Any
 
 from nacre.memory.contracts.transcripts import TranscriptText
 from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.silence import without_token
-from nacre.runtime.lanes.open_session import SESSION_ENTRY
 from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.disk.lines import split_lines, timestamp_ms
 from nacre.sessions.entries.entries import Entry, entry_from_json
+from nacre.sessions.entries.owner import SessionOwner, session_owner
 
 OWNER = "User"
 ANYBODY = "Somebody"
@@ -58,9 +56,9 @@ def transcript_text(data: bytes, *, key: str, agent_id: str, main_key: str, zone
         if line.value is None:
             continue
         entry = entry_from_json(line.value)
-        told = entry.custom_data(SESSION_ENTRY)
-        if told is not None:
-            speaker = _speaker(told, speaker, agent_id=agent_id, main_key=main_key)
+        owner = session_owner(entry)
+        if owner is not None:
+            speaker = _speaker(owner, speaker, agent_id=agent_id, main_key=main_key)
         elif said := _said(entry, speaker):
             lines.append(said)
             numbers.append(number)
@@ -79,14 +77,13 @@ def without_secrets(text: str) -> str:
     return _ASSIGNED.sub(rf"\1{REDACTED}", _SECRETS.sub(REDACTED, text))
 
 
-def _speaker(data: Mapping[str, Any], speaker: str, *, agent_id: str, main_key: str) -> str:
+def _speaker(owner: SessionOwner, speaker: str, *, agent_id: str, main_key: str) -> str:
     """Who speaks, as the session's own entry tells; `speaker` if it does not."""
-    if isinstance(data.get("private"), bool):
-        return OWNER if data["private"] else ANYBODY
-    key = data.get("key")
-    if not isinstance(key, str):
+    if owner.is_private is not None:
+        return OWNER if owner.is_private else ANYBODY
+    if owner.key is None:
         return speaker
-    return OWNER if is_owners_key(key, agent_id=agent_id, main_key=main_key) else ANYBODY
+    return OWNER if is_owners_key(owner.key, agent_id=agent_id, main_key=main_key) else ANYBODY
 
 
 def _said(entry: Entry, speaker: str) -> str:

@@ -22,6 +22,7 @@ from nacre.sessions.entries.entries import (
     Label,
     SessionHeader,
 )
+from nacre.sessions.entries.tree import EntryTree
 from nacre.sessions.journal.journal_file import JournalFile
 from nacre.sessions.view.transcript import TranscriptItem
 from nacre.sessions.view.transcript_view import TranscriptView
@@ -91,36 +92,14 @@ class Journal:
         return self._file.size_bytes
 
     @property
-    def entries(self) -> Sequence[Entry]:
-        """All entries in file order, on every branch, as they are now; a later append does not change it."""
-        return self._file.tree.entries
+    def tree(self) -> EntryTree:
+        """All entries on every branch, with their names; another object once the file was read anew."""
+        return self._file.tree
 
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences about what was repaired, skipped or set aside since the journal was opened."""
         return self._file.notices
-
-    @property
-    def leaf_id(self) -> str | None:
-        """The id of the newest entry, whose child the next one will be."""
-        return self._file.tree.leaf_id
-
-    @property
-    def compaction_count(self) -> int:
-        """How many compactions the branch has."""
-        return self._file.tree.compaction_count
-
-    def customs(self, custom_type: str) -> Sequence[Entry]:
-        """The custom entries of one type in file order, on every branch."""
-        return self._file.tree.customs(custom_type)
-
-    def label(self, entry_id: str) -> str | None:
-        """The name that was last given to an entry, if it was not taken away again."""
-        return self._file.tree.label(entry_id)
-
-    def labelled(self, label: str) -> str | None:
-        """The id of the entry that carries a name; of several the one that got it last."""
-        return self._file.tree.labelled(label)
 
     def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
         """The entries from the root to the newest one, or to `leaf_id`, as they are now.
@@ -130,14 +109,14 @@ class Journal:
         Raises:
             ValueError: no entry has that id.
         """
-        return self._file.tree.branch(leaf_id)
+        return self.tree.branch(leaf_id)
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
         """What a model is to see of the branch; the same object as long as that did not change.
 
         See `transcript_view.py` for what it holds. Call it from one thread at a time.
         """
-        return self._view.follow(self._file.tree.branch())
+        return self._view.follow(self.tree.branch())
 
     async def refresh(self) -> bool:
         """Reads what others appended since the last look; whether there was anything."""
@@ -170,7 +149,7 @@ class Journal:
             ValueError: there is no entry of that id.
         """
         self.branch(leaf_id)
-        left = {"leftAt": self.leaf_id}
+        left = {"leftAt": self.tree.leaf_id}
         body: BranchSummary | CustomRecord = CustomRecord(custom_type=REWIND_TYPE, data=left)
         if summary.strip():
             body = BranchSummary(from_id=leaf_id or "root", summary=summary, details=left)

@@ -41,7 +41,7 @@ async def test_going_back_leaves_the_other_branch_in_the_file(tmp_path: Path) ->
     assert (left.parent_id, left.body.data) == (ids[1], {"leftAt": ids[3]})
     assert journal.path.read_bytes().startswith(before)
     assert said(journal.branch(ids[3])) == ["one", "first", "two", "second"]
-    assert said(journal.entries) == ["one", "first", "two", "second", "other"]
+    assert said(journal.tree.entries) == ["one", "first", "two", "second", "other"]
 
 
 async def test_a_rewind_holds_after_a_crash_right_behind_it(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_fork_has_the_branch_and_names_its_parent(tmp_path: Path) -> Non
 
     fork = await opened(tmp_path / "f.jsonl")
     assert (fork.header.id, fork.header.parent_session) == ("f", str(journal.path))
-    assert fork.entries == fork.branch() == journal.branch(ids[3])
+    assert fork.tree.entries == fork.branch() == journal.branch(ids[3])
     assert (tmp_path / "f.jsonl").read_bytes().splitlines()[1:] == source.splitlines()[1:5]
     assert journal.path.read_bytes() == source
     await fork.append(user("go on"))
@@ -118,7 +118,7 @@ async def test_a_fork_keeps_what_it_does_not_understand(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())
     journal = await opened(tmp_path / "p.jsonl")
 
-    await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=journal.leaf_id)
+    await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=journal.tree.leaf_id)
 
     lines = [json.loads(line) for line in (tmp_path / "f.jsonl").read_bytes().splitlines()]
     stored = {entry["id"]: entry for entry in map(json.loads, journal.path.read_bytes().splitlines())}
@@ -126,10 +126,10 @@ async def test_a_fork_keeps_what_it_does_not_understand(tmp_path: Path) -> None:
     assert [entry for entry in lines[1:] if entry["id"] in stored] == [
         stored[entry.id] for entry in journal.branch()
     ]
-    assert [fork.label(entry.id) for entry in journal.branch()] == [
-        journal.label(entry.id) for entry in journal.branch()
+    assert [fork.tree.label(entry.id) for entry in journal.branch()] == [
+        journal.tree.label(entry.id) for entry in journal.branch()
     ]
-    assert fork.label("a0000003") == "milk"
+    assert fork.tree.label("a0000003") == "milk"
     assert fork.transcript() == journal.transcript()
 
 
@@ -138,7 +138,7 @@ async def test_a_fork_at_the_beginning_is_empty(tmp_path: Path) -> None:
     journal, _ = await talked(tmp_path / "s.jsonl", "one")
     await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=None)
     fork = await opened(tmp_path / "f.jsonl")
-    assert (len(fork.entries), fork.header.id, fork.path.read_bytes().count(b"\n")) == (0, "f", 1)
+    assert (len(fork.tree.entries), fork.header.id, fork.path.read_bytes().count(b"\n")) == (0, "f", 1)
 
 
 async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
@@ -153,13 +153,13 @@ async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
 async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> None:
     """An empty transcript has no leaf; each append moves it; a path leads to any entry on any branch."""
     empty = await opened(tmp_path / "empty.jsonl")
-    assert (empty.leaf_id, empty.branch() == (), empty.label("x")) == (None, True, None)
+    assert (empty.tree.leaf_id, empty.branch() == (), empty.tree.label("x")) == (None, True, None)
 
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
-    assert journal.leaf_id == ids[3]
+    assert journal.tree.leaf_id == ids[3]
     left = await journal.rewind(ids[0])
-    assert journal.leaf_id == left.id
-    assert (journal.customs("nacre.rewind"), journal.customs("other") == ()) == ((left,), True)
+    assert journal.tree.leaf_id == left.id
+    assert (journal.tree.customs("nacre.rewind"), journal.tree.customs("other") == ()) == ((left,), True)
     deep = await journal.append(user("deep"))
     await journal.rewind(ids[0])
     other = await journal.append(user("other"))
@@ -175,9 +175,9 @@ async def test_a_compaction_counts_on_its_branch_only(tmp_path: Path) -> None:
     """One branch is compacted and shows its summary, the other shows every word."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
     await journal.append(Compaction(summary="Long ago.", first_kept_entry_id=ids[2], tokens_before=9))
-    assert (shown(journal)[1:], journal.compaction_count) == (["two", "second"], 1)
+    assert (shown(journal)[1:], journal.tree.compaction_count) == (["two", "second"], 1)
     await journal.rewind(ids[3])
-    assert (shown(journal), journal.compaction_count) == (["one", "first", "two", "second"], 0)
+    assert (shown(journal), journal.tree.compaction_count) == (["one", "first", "two", "second"], 0)
 
 
 async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
@@ -190,8 +190,12 @@ async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
 
     again = await opened(journal.path)
 
-    assert (again.label(ids[0]), again.label(ids[1])) == ("begin", None)
-    assert (again.labelled("begin"), again.labelled("start"), again.labelled("end")) == (ids[0], None, None)
+    assert (again.tree.label(ids[0]), again.tree.label(ids[1])) == ("begin", None)
+    assert (again.tree.labelled("begin"), again.tree.labelled("start"), again.tree.labelled("end")) == (
+        ids[0],
+        None,
+        None,
+    )
     assert shown(again) == ["one", "first"]
 
 
@@ -202,5 +206,5 @@ async def test_a_fork_drops_names_of_other_branches(tmp_path: Path) -> None:
     await journal.append(Label(target_id=ids[0], label="kept"))
     await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=ids[1])
     fork = await opened(tmp_path / "f.jsonl")
-    assert (fork.labelled("kept"), fork.labelled("left")) == (ids[0], None)
-    assert len(fork.entries) == 3
+    assert (fork.tree.labelled("kept"), fork.tree.labelled("left")) == (ids[0], None)
+    assert len(fork.tree.entries) == 3

@@ -105,4 +105,4 @@ async def test_ids_that_an_old_file_has_are_kept(tmp_path: Path) -> None:
     journal = await opened(path)
 
     assert said(journal.branch()) == ["a new root"]
-    assert said(journal.entries) == [*RIVERS, "a new root"]
+    assert said(journal.tree.entries) == [*RIVERS, "a new root"]

@@ -47,7 +47,7 @@ async def change(folder: Path, names: list[str], tell: int) -> None:
     journal = await opened(folder / SOUND, ids="more")
     first = journal.branch()[0].id
     await journal.append(Label(target_id=first, label="begin"))
-    await journal.fork(folder / "fork.jsonl", session_id="fork", leaf_id=journal.leaf_id)
+    await journal.fork(folder / "fork.jsonl", session_id="fork", leaf_id=journal.tree.leaf_id)
     await journal.rewind(first, summary="What was left.")
     await journal.append(user("elsewhere"))
     os.write(tell, json.dumps([SOUND, "elsewhere"]).encode() + b"\n")
@@ -68,7 +68,7 @@ async def problem(folder: Path, before: dict[str, bytes], told: list[list[str]])
             return f"{name} misses {missing}"
     if (folder / "fork.jsonl").exists():
         fork = await opened(folder / "fork.jsonl")
-        if fork.notices or said(fork.branch())[-1] != f"to {SOUND}" or not fork.labelled("begin"):
+        if fork.notices or said(fork.branch())[-1] != f"to {SOUND}" or not fork.tree.labelled("begin"):
             return f"the fork is not whole: {said(fork.branch())}, {fork.notices}"
     return ""
 

@@ -30,7 +30,7 @@ async def test_a_new_transcript_begins_with_its_header(tmp_path: Path) -> None:
     assert journal.path.stat().st_mode & 0o777 == 0o600
     assert journal.path.parent.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "agents").stat().st_mode & 0o777 == 0o700
-    assert (journal.entries, journal.branch(), journal.notices) == ((), (), ())
+    assert (journal.tree.entries, journal.branch(), journal.notices) == ((), (), ())
 
 
 async def test_what_was_appended_comes_back(tmp_path: Path) -> None:
@@ -52,9 +52,12 @@ async def test_what_was_appended_comes_back(tmp_path: Path) -> None:
 
     again = await opened(tmp_path / "s.jsonl")
 
-    assert again.entries == again.branch() == journal.entries == tuple(appended)
-    assert [entry.parent_id for entry in again.entries] == [None, *(entry.id for entry in again.entries[:-1])]
-    assert all(len(entry.id) == 8 and int(entry.id, 16) >= 0 for entry in again.entries)
+    assert again.tree.entries == again.branch() == journal.tree.entries == tuple(appended)
+    assert [entry.parent_id for entry in again.tree.entries] == [
+        None,
+        *(entry.id for entry in again.tree.entries[:-1]),
+    ]
+    assert all(len(entry.id) == 8 and int(entry.id, 16) >= 0 for entry in again.tree.entries)
     assert len((tmp_path / "s.jsonl").read_bytes().splitlines()) == 6
     assert (again.header, again.notices) == (
         SessionHeader(id="s-1", timestamp="2026-03-01T09:00:00.000Z", cwd=str(tmp_path)),
@@ -186,7 +189,7 @@ async def test_a_pi_file_keeps_its_tree(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())
     journal = await opened(tmp_path / "p.jsonl")
 
-    left = [entry for entry in journal.entries if entry not in journal.branch()]
+    left = [entry for entry in journal.tree.entries if entry not in journal.branch()]
     assert "Never mind that." in said(left)
     assert isinstance(left[1].body, Label)
     assert any(

@@ -142,7 +142,7 @@ async def test_the_last_words_are_those_of_the_present_branch(tmp_path: Path) ->
     """What was said on a branch that was left does not stand for the session, unless it is all there is."""
     await talk(tmp_path, "s", MAIN, "first", "left again")
     journal = await begun(tmp_path / "s.jsonl", "s")
-    words_again = [entry for entry in journal.entries if isinstance(entry.body, Message)][-2]
+    words_again = [entry for entry in journal.tree.entries if isinstance(entry.body, Message)][-2]
     await journal.rewind(words_again.parent_id)
     assert last_words(tmp_path / "s.jsonl") == "first"
 
