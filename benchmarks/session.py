@@ -32,8 +32,13 @@ from nacre.runtime.models.tokenizer import counted_once, estimate_tokens
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, user_message
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.disk.lines import to_line
-from nacre.sessions.entries.entries import CompactionEntry, Entry, MessageEntry, SessionHeader
-from nacre.sessions.entries.writing import entry_to_json, header_to_json
+from nacre.sessions.entries.entries import (
+    Compaction,
+    Entry,
+    SessionHeader,
+    entry_to_json,
+    header_to_json,
+)
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.view.tokens import estimate_message_tokens, measure_context
 from nacre.sessions.view.transcript_view import build_transcript
@@ -65,19 +70,15 @@ def entries(number: int, compact_every: int) -> Iterator[Entry]:
     for place in range(number):
         entry_id = f"{place:08x}"
         if compact_every and place and place % compact_every == 0:
-            yield CompactionEntry(
-                id=entry_id,
-                parent_id=parent,
-                timestamp=STAMP,
-                summary=texts[0],
-                first_kept_entry_id=f"{place - KEPT:08x}",
-                tokens_before=100_000,
+            kept_id = f"{place - KEPT:08x}"
+            body: Message | Compaction = Compaction(
+                summary=texts[0], first_kept_entry_id=kept_id, tokens_before=100_000
             )
         else:
             text = texts[place % len(texts)]
             asked = user_message(text, timestamp_ms=1)
-            message: Message = asked if place % 2 == 0 else answer(text, with_usage=True)
-            yield MessageEntry(id=entry_id, parent_id=parent, timestamp=STAMP, message=message)
+            body = asked if place % 2 == 0 else answer(text, with_usage=True)
+        yield Entry(id=entry_id, parent_id=parent, timestamp=STAMP, body=body)
         parent = entry_id
 
 
@@ -161,13 +162,13 @@ async def measured_turns(path: Path) -> dict[str, float]:
         # Side by side, because a disk is now quick, now slow.
         took["plain append"].append(timed(1, partial(append_plainly, spare, b"x" * 600 + b"\n")))
         marks = [time.perf_counter()]
-        await journal.append_message(user_message(text, timestamp_ms=1))
+        await journal.append(user_message(text, timestamp_ms=1))
         marks.append(time.perf_counter())
         items = journal.transcript()
         marks.append(time.perf_counter())
         measure_context(items, journal.branch(), estimate_tokens, overhead_tokens=0)
         marks.append(time.perf_counter())
-        await journal.append_message(answer(text, with_usage=True))
+        await journal.append(answer(text, with_usage=True))
         measure_context(journal.transcript(), journal.branch(), estimate_tokens, overhead_tokens=0)
         marks.append(time.perf_counter())
         for name, begun, ended in zip(("append", "view", "count"), marks, marks[1:], strict=False):

@@ -38,18 +38,17 @@ from .contracts.messages import (
 from .contracts.serialise import serialise_for_summary as serialise_for_summary
 from .contracts.usage import Usage as Usage, usage_from_json as usage_from_json
 from .entries.entries import (
-    BranchSummaryEntry as BranchSummaryEntry,
-    CompactionEntry as CompactionEntry,
-    CustomEntry as CustomEntry,
-    CustomMessageEntry as CustomMessageEntry,
+    BranchSummary as BranchSummary,
+    Compaction as Compaction,
+    CustomMessage as CustomMessage,
+    CustomRecord as CustomRecord,
     Entry as Entry,
-    LabelEntry as LabelEntry,
-    MessageEntry as MessageEntry,
-    OtherEntry as OtherEntry,
+    Label as Label,
+    RawBody as RawBody,
     SessionHeader as SessionHeader,
     entry_from_json as entry_from_json,
+    entry_to_json as entry_to_json,
 )
-from .entries.writing import entry_to_json as entry_to_json
 from .index.index import SessionIndex as SessionIndex
 from .index.record import SessionRecord as SessionRecord
 from .journal.journal import Journal as Journal
@@ -61,6 +60,6 @@ from .view.tokens import (
 from .view.transcript import (
     TranscriptItem as TranscriptItem,
     last_compaction as last_compaction,
-    summary_entry as summary_entry,
+    summary_item as summary_item,
 )
 from .view.transcript_view import build_transcript as build_transcript

@@ -19,13 +19,13 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
 )
 from nacre.sessions.entries.entries import (
-    BranchSummaryEntry,
-    CompactionEntry,
-    CustomMessageEntry,
+    BranchSummary,
+    Compaction,
+    CustomMessage,
     Entry,
-    MessageEntry,
+    entry_to_json,
+    header_to_json,
 )
-from nacre.sessions.entries.writing import entry_to_json, header_to_json
 from nacre.sessions.index.record import record_to_json
 from nacre.sessions.journal.reading import StoredTranscript
 from nacre.sessions.upkeep.catalogue import StoredSession
@@ -74,15 +74,15 @@ _FORMS: Mapping[str, Callable[[StoredSession, StoredTranscript, tzinfo], bytes]]
 
 
 def _entry_parts(entry: Entry, zone: tzinfo) -> list[str]:
-    at = _at(entry.timestamp, zone)
-    if isinstance(entry, MessageEntry):
-        return _message_parts(entry.message, at)
-    if isinstance(entry, CompactionEntry):
-        return [f"## Summary of what came before · {at}", entry.summary.strip()]
-    if isinstance(entry, BranchSummaryEntry):
-        return [f"## Summary of a branch that was left · {at}", entry.summary.strip()]
-    if isinstance(entry, CustomMessageEntry) and entry.display:
-        return [f"## Note · {at}", entry.content.strip()]
+    body, at = entry.body, _at(entry.timestamp, zone)
+    if isinstance(body, Message):
+        return _message_parts(body, at)
+    if isinstance(body, Compaction):
+        return [f"## Summary of what came before · {at}", body.summary.strip()]
+    if isinstance(body, BranchSummary):
+        return [f"## Summary of a branch that was left · {at}", body.summary.strip()]
+    if isinstance(body, CustomMessage) and body.display:
+        return [f"## Note · {at}", body.content.strip()]
     return []
 
 

@@ -22,7 +22,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     message_text,
 )
-from nacre.sessions.entries.entries import BranchSummaryEntry, CompactionEntry, Entry, MessageEntry
+from nacre.sessions.entries.entries import BranchSummary, Compaction, Entry
 from nacre.sessions.index.record import record_to_json
 from nacre.sessions.journal.reading import StoredTranscript
 from nacre.sessions.upkeep.catalogue import StoredSession
@@ -101,7 +101,7 @@ def show_lines(
     record, zone = session.record, now.tzinfo or UTC
     spoken = _messages(transcript.branch)
     elsewhere = len(_messages(transcript.entries)) - len(spoken)
-    compactions = sum(isinstance(entry, CompactionEntry) for entry in transcript.branch)
+    compactions = sum(isinstance(entry.body, Compaction) for entry in transcript.branch)
     history = _counted(len(spoken), "message")
     history += f", {elsewhere} more on branches that were left" if elsewhere else ""
     history += f" · {_counted(compactions, 'compaction')}" if compactions else ""
@@ -133,9 +133,9 @@ def show_json(
         **session_json(session, main_key=main_key),
         "messageCount": len(_messages(transcript.branch)),
         "messages": [
-            {"entryId": entry.id, "timestamp": entry.timestamp, **entry.message.to_json()}
+            {"entryId": entry.id, "timestamp": entry.timestamp, **entry.body.to_json()}
             for entry in _last(transcript.branch, last)
-            if isinstance(entry, MessageEntry)
+            if isinstance(entry.body, Message)
         ],
     }
 
@@ -224,8 +224,8 @@ def _moment(at_ms: int | None, zone: tzinfo) -> str:
         return ""
 
 
-def _messages(entries: Sequence[Entry]) -> list[MessageEntry]:
-    return [entry for entry in entries if isinstance(entry, MessageEntry)]
+def _messages(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if isinstance(entry.body, Message)]
 
 
 def _last(branch: Sequence[Entry], count: int) -> list[Entry]:
@@ -234,18 +234,18 @@ def _last(branch: Sequence[Entry], count: int) -> list[Entry]:
     for entry in reversed(branch):
         if count <= 0:
             break
-        if isinstance(entry, MessageEntry | CompactionEntry | BranchSummaryEntry):
+        if isinstance(entry.body, Message | Compaction | BranchSummary):
             shown.append(entry)
-            count -= isinstance(entry, MessageEntry)
+            count -= isinstance(entry.body, Message)
     return shown[::-1]
 
 
 def _entry_lines(entry: Entry, zone: tzinfo) -> list[str]:
-    if isinstance(entry, CompactionEntry):
+    if isinstance(entry.body, Compaction):
         return ["--- what was said before was summarised ---"]
-    if isinstance(entry, BranchSummaryEntry):
+    if isinstance(entry.body, BranchSummary):
         return ["--- went back to here from another branch ---"]
-    return _message_lines(entry.message, zone) if isinstance(entry, MessageEntry) else []
+    return _message_lines(entry.body, zone) if isinstance(entry.body, Message) else []
 
 
 def _message_lines(message: Message, zone: tzinfo) -> list[str]:

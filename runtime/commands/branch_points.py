@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from nacre.sessions.contracts.messages import Message, ToolResultMessage, UserMessage, message_text
+from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.disk.lines import timestamp_ms
-from nacre.sessions.entries.entries import Entry, MessageEntry
+from nacre.sessions.entries.entries import Entry
 
 HERE = "here"
 """The present place, in `/fork here`."""
@@ -49,11 +49,11 @@ def branch_points(branch: Sequence[Entry]) -> list[BranchPoint]:
     for place in range(len(branch) - 1, -1, -1):
         entry = branch[place]
         leaves += is_spoken(entry)
-        if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage):
+        if isinstance(entry.body, UserMessage):
             points.append(
                 BranchPoint(
                     before_id=branch[place - 1].id if place else None,
-                    text=_shortened(message_text(entry.message)),
+                    text=_shortened(message_text(entry.body)),
                     said_at=moment_of(entry),
                     leaves=leaves,
                 )
@@ -70,7 +70,7 @@ def leaving(branch: Sequence[Entry], target: Sequence[Entry]) -> Leaving:
     while shared and branch[shared - 1].id not in ids:
         shared -= 1
     return Leaving(
-        messages=tuple(entry.message for entry in branch[shared:] if isinstance(entry, MessageEntry)),
+        messages=tuple(entry.body for entry in branch[shared:] if isinstance(entry.body, Message)),
         left=sum(map(is_spoken, branch[shared:])),
         regained=sum(map(is_spoken, target[shared:])),
     )
@@ -78,9 +78,9 @@ def leaving(branch: Sequence[Entry], target: Sequence[Entry]) -> Leaving:
 
 def is_spoken(entry: Entry) -> bool:
     """Whether an entry is something that a person or the assistant said, and not only a call or a result."""
-    if not isinstance(entry, MessageEntry) or isinstance(entry.message, ToolResultMessage):
-        return False
-    return isinstance(entry.message, UserMessage) or bool(message_text(entry.message).strip())
+    if isinstance(entry.body, AssistantMessage):
+        return bool(message_text(entry.body).strip())
+    return isinstance(entry.body, UserMessage)
 
 
 def moment_of(entry: Entry) -> datetime:

@@ -22,11 +22,11 @@ from nacre.runtime.commands.branch_points import (
 from nacre.runtime.commands.command import CommandRun, Outcome, said
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY, has_unflushed_messages
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.lanes.opening import SESSION_ENTRY, begun_private
 from nacre.sessions.compaction.file_operations import file_operations
 from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.whole_results import WholeResults
-from nacre.sessions.entries.entries import CustomEntry, Entry, MessageEntry
+from nacre.sessions.entries.entries import Entry, Label
+from nacre.sessions.entries.owner import SessionOwner, begun_private
 from nacre.sessions.index.index import SessionRecord
 from nacre.sessions.index.record import without_usage
 from nacre.sessions.index.succession import next_session
@@ -47,12 +47,12 @@ async def rewind(run: CommandRun) -> Outcome:
     place = _place(session, word) if word else None
     if place is None:
         return run.said(_preview(session, word, now))
-    if place.entry_id == session.journal.leaf_id:
+    if place.entry_id == session.journal.tree.leaf_id:
         return run.said("This is where the conversation is; nothing was changed.")
     journal = session.journal
     going = leaving(session.branch, _target(session, place))
     await _save_notes(run)
-    left_at, flush = journal.leaf_id, _flush_of(session, going)
+    left_at, flush = journal.tree.leaf_id, _flush_of(session, going)
     files = sorted(file_operations(None, going.messages).modified)
     told = [note.strip(), render("branch_left_files", files=", ".join(files)) if files else ""]
     await journal.rewind(place.entry_id, summary="\n\n".join(filter(None, told)))
@@ -69,7 +69,7 @@ async def fork(run: CommandRun) -> Outcome:
     session, parts = run.turn.session, run.turn.parts
     index, word = parts.sessions.index, run.rest.strip()
     here = word.lower() == HERE and session.has_messages
-    place = Place(entry_id=session.journal.leaf_id) if here else _place(session, word) if word else None
+    place = Place(entry_id=session.journal.tree.leaf_id) if here else _place(session, word) if word else None
     if place is None:
         return run.said(_preview(session, word, parts.now()))
     new_session_id = parts.new_id()
@@ -107,13 +107,13 @@ async def label(run: CommandRun) -> Outcome:
         return run.said(
             "A name is one word of at most 40 letters, digits, dots and dashes, for example: /label draft"
         )
-    if journal.leaf_id is None or not session.has_messages:
+    if journal.tree.leaf_id is None or not session.has_messages:
         return run.said("Nothing has been said here yet, so there is no place to name.")
-    place_id = journal.leaf_id
-    before_id = journal.labelled(name)
+    place_id = journal.tree.leaf_id
+    before_id = journal.tree.labelled(name)
     if before_id is not None:
-        await journal.append_label(before_id, None)
-    await journal.append_label(place_id, name)
+        await journal.append(Label(target_id=before_id))
+    await journal.append(Label(target_id=place_id, label=name))
     moved = " It named another place before." if before_id is not None else ""
     return run.said(f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}")
 
@@ -127,23 +127,23 @@ def _target(session: OpenSession, place: Place) -> Sequence[Entry]:
     return session.journal.branch(place.entry_id) if place.entry_id is not None else ()
 
 
-def _flush_of(session: OpenSession, going: Leaving) -> CustomEntry | None:
+def _flush_of(session: OpenSession, going: Leaving) -> Entry | None:
     """The flush that saved all that going there leaves in view, if there was one."""
     return None if session.flushes.has_unflushed_messages or going.regained else session.flushes.last
 
 
-async def _tell_what_was_saved(journal: Journal, flush: CustomEntry | None) -> None:
+async def _tell_what_was_saved(journal: Journal, flush: Entry | None) -> None:
     """What is in view now was saved on the branch that was left, so it is not saved again."""
     if flush is not None and has_unflushed_messages(journal.branch()):
-        await journal.append_custom(FLUSH_ENTRY, flush.data)
+        await journal.append_custom(FLUSH_ENTRY, flush.custom_data(FLUSH_ENTRY))
 
 
 async def _tell_whose_it_is(forked: Journal, session: OpenSession) -> None:
     """A fork from before the entry that tells whose the session is must not become somebody else's."""
-    if begun_private(forked) is None:
-        is_private = begun_private(session.journal) is True
-        data = {"key": session.key, "chatKind": session.policy.chat_kind, "private": is_private}
-        await forked.append_custom(SESSION_ENTRY, data)
+    if begun_private(forked.tree) is None:
+        is_private = begun_private(session.journal.tree) is True
+        owner = SessionOwner(key=session.key, chat_kind=session.policy.chat_kind, is_private=is_private)
+        await forked.append(owner.to_record())
 
 
 def _place(session: OpenSession, word: str) -> Place | None:
@@ -151,17 +151,17 @@ def _place(session: OpenSession, word: str) -> Place | None:
     points = branch_points(session.branch)
     if word.isdecimal() and 1 <= int(word) <= len(points):
         return Place(entry_id=points[int(word) - 1].before_id)
-    named = session.journal.labelled(word)
+    named = session.journal.tree.labelled(word)
     if named is not None:
         return Place(entry_id=named)
-    return Place(entry_id=word) if any(entry.id == word for entry in session.journal.entries) else None
+    return Place(entry_id=word) if any(entry.id == word for entry in session.journal.tree.entries) else None
 
 
 def _preview(session: OpenSession, word: str, now: datetime) -> str:
     points: list[BranchPoint] = branch_points(session.branch)
-    entries = {entry.id: entry for entry in session.journal.entries}
+    entries = {entry.id: entry for entry in session.journal.tree.entries}
     names = {
-        name: moment_of(entry) for entry in entries.values() if (name := session.journal.label(entry.id))
+        name: moment_of(entry) for entry in entries.values() if (name := session.journal.tree.label(entry.id))
     }
     text = preview_text(points, names, zone=now.tzinfo)
     return f"There is no place {word!r} in this conversation.\n{text}" if word else text
@@ -169,4 +169,4 @@ def _preview(session: OpenSession, word: str, now: datetime) -> str:
 
 def _last_said(session: OpenSession) -> Message | None:
     spoken = (entry for entry in reversed(session.branch) if is_spoken(entry))
-    return next((entry.message for entry in spoken if isinstance(entry, MessageEntry)), None)
+    return next((entry.body for entry in spoken if isinstance(entry.body, Message)), None)

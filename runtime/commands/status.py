@@ -9,6 +9,7 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.commands.command import CommandRun, Outcome
 from nacre.runtime.commands.wording import short_age, short_count
 from nacre.runtime.endings.lifecycle import last_said_at, started_at
+from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.freshness import NextReset
@@ -75,7 +76,7 @@ def _last_flush(session: OpenSession, now: datetime) -> str:
     if flush is None:
         return "never in this session"
     at = datetime.fromisoformat(flush.timestamp).astimezone(now.tzinfo)
-    data = flush.data if isinstance(flush.data, dict) else {}
+    data = flush.custom_data(FLUSH_ENTRY) or {}
     return f"{at.strftime('%Y-%m-%d %H:%M')} ({data.get('status', 'unknown')})"
 
 

@@ -32,9 +32,9 @@ from nacre.sessions.contracts.freshness import (
     session_type,
 )
 from nacre.sessions.contracts.keys import key_kind
+from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.endings import EndedSession, EndingFolder, EndReason
 from nacre.sessions.disk.lines import timestamp_ms
-from nacre.sessions.entries.entries import MessageEntry
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +209,7 @@ def last_said_at(session: OpenSession) -> datetime:
     The transcript is asked, not only the index: flushes, settings and listings touch the index too, and
     an answer that took an hour must not count as an hour of silence.
     """
-    newest = next((entry for entry in reversed(session.branch) if isinstance(entry, MessageEntry)), None)
+    newest = next((entry for entry in reversed(session.branch) if isinstance(entry.body, Message)), None)
     said_ms = timestamp_ms(newest.timestamp) if newest is not None else 0
     told_ms = session.line.record.last_interaction_at_ms or 0
     return max(_moment(said_ms), _moment(told_ms), started_at(session))

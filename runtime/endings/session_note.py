@@ -17,7 +17,7 @@ from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.recall.transcript_lines import without_secrets
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.disk.lines import timestamp_ms
-from nacre.sessions.entries.entries import Entry, MessageEntry
+from nacre.sessions.entries.entries import Entry
 
 MAX_MESSAGE_CHARS = 2_000
 """A longer message keeps its beginning: the transcript has the rest."""
@@ -123,19 +123,17 @@ def note_text(facts: NoteFacts, quotes: Sequence[Quote], *, moment: datetime) ->
 
 
 def _quote(entry: Entry) -> Quote | None:
-    if not isinstance(entry, MessageEntry) or not isinstance(entry.message, UserMessage | AssistantMessage):
+    if not isinstance(entry.body, UserMessage | AssistantMessage):
         return None
-    text = message_text(entry.message)
-    speaker = "User" if isinstance(entry.message, UserMessage) else "Assistant"
+    text = message_text(entry.body)
+    speaker = "User" if isinstance(entry.body, UserMessage) else "Assistant"
     text = without_token(text) if speaker == "Assistant" else text
     text = without_secrets(text).strip()
     if not text or (speaker == "User" and parse_command(text) is not None):
         return None
     if len(text) > MAX_MESSAGE_CHARS:
         text = f"{text[:MAX_MESSAGE_CHARS].rstrip()} […]"
-    return Quote(
-        speaker=speaker, text=text, at_ms=timestamp_ms(entry.timestamp) or entry.message.timestamp_ms
-    )
+    return Quote(speaker=speaker, text=text, at_ms=timestamp_ms(entry.timestamp) or entry.body.timestamp_ms)
 
 
 def _local(at_ms: int, zone: tzinfo | None) -> datetime | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from nacre.runtime.contracts.events import FlushStatus
 from nacre.runtime.lanes.index_line import IndexLine
 from nacre.sessions.contracts.messages import Message, message_text
-from nacre.sessions.entries.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
+from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.journal.journal import Journal
 
 FLUSH_ENTRY = "nacre.flush"
@@ -25,7 +25,7 @@ class FlushRecords:
         self._line = line
 
     @property
-    def last(self) -> CustomEntry | None:
+    def last(self) -> Entry | None:
         """The newest attempt to flush, whatever came of it."""
         return last_flush(self._journal.branch())
 
@@ -49,7 +49,7 @@ class FlushRecords:
 
     async def record(self, status: FlushStatus, *, path: str, problem: str, is_forced: bool) -> None:
         """Records an attempt, on success and on failure; a forced one is not the cycle's."""
-        cycle = self._journal.compaction_count
+        cycle = self._journal.tree.compaction_count
         data: dict[str, object] = {"cycle": cycle, "status": status, "path": path, "problem": problem}
         if is_forced:
             data["forced"] = True
@@ -59,13 +59,12 @@ class FlushRecords:
 
 def is_flush(entry: Entry) -> bool:
     """Whether an entry records an attempt to flush."""
-    return isinstance(entry, CustomEntry) and entry.custom_type == FLUSH_ENTRY
+    return entry.custom_data(FLUSH_ENTRY) is not None
 
 
-def last_flush(branch: Sequence[Entry]) -> CustomEntry | None:
+def last_flush(branch: Sequence[Entry]) -> Entry | None:
     """The newest attempt to flush, whatever came of it."""
-    flushes = (entry for entry in reversed(branch) if is_flush(entry))
-    return next((entry for entry in flushes if isinstance(entry, CustomEntry)), None)
+    return next((entry for entry in reversed(branch) if is_flush(entry)), None)
 
 
 def has_unflushed_messages(branch: Sequence[Entry]) -> bool:
@@ -73,7 +72,7 @@ def has_unflushed_messages(branch: Sequence[Entry]) -> bool:
     for entry in reversed(branch):
         if is_flush(entry):
             return False
-        if isinstance(entry, MessageEntry):
+        if isinstance(entry.body, Message):
             return True
     return False
 
@@ -88,7 +87,7 @@ def flush_is_spent(branch: Sequence[Entry]) -> bool:
     for entry in reversed(branch):
         if is_flush(entry) and not _is_forced(entry):
             return True
-        if isinstance(entry, CompactionEntry):
+        if isinstance(entry.body, Compaction):
             return False
     return False
 
@@ -102,11 +101,10 @@ def unflushed_bytes(branch: Sequence[Entry], *, most: int) -> int:
     for entry in reversed(branch):
         if is_flush(entry) or size >= most:
             break
-        if isinstance(entry, MessageEntry):
-            size += len(message_text(entry.message).encode("utf-8", "surrogatepass"))
+        if isinstance(entry.body, Message):
+            size += len(message_text(entry.body).encode("utf-8", "surrogatepass"))
     return size
 
 
 def _is_forced(entry: Entry) -> bool:
-    data = entry.data if isinstance(entry, CustomEntry) else None
-    return isinstance(data, dict) and data.get("forced") is True
+    return (entry.custom_data(FLUSH_ENTRY) or {}).get("forced") is True

@@ -20,7 +20,7 @@ class ModelView:
 
     def unpruned(self) -> Sequence[TranscriptItem]:
         """What the branch says: its newest turns, or all of it."""
-        is_compacted = self._journal.compaction_count > 0
+        is_compacted = self._journal.tree.compaction_count > 0
         return newest_turns(self._journal.transcript(), self._history_turns, is_compacted=is_compacted)
 
     def transcript(self) -> Sequence[TranscriptItem]:

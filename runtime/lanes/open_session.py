@@ -17,7 +17,7 @@ from nacre.runtime.lanes.model_view import ModelView
 from nacre.runtime.lanes.routing import Route
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.messages import Message, UserMessage
-from nacre.sessions.entries.entries import Entry, MessageEntry
+from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 from nacre.sessions.journal.journal import Journal
 
@@ -76,12 +76,12 @@ class OpenSession:
     @property
     def compaction_count(self) -> int:
         """How many compactions this session has had; also the number of its present cycle."""
-        return self.journal.compaction_count
+        return self.journal.tree.compaction_count
 
     @property
     def has_messages(self) -> bool:
         """Whether anybody has said anything yet."""
-        return any(isinstance(entry, MessageEntry) for entry in self.branch)
+        return any(isinstance(entry.body, Message) for entry in self.branch)
 
     def now_ms(self) -> int:
         """The present moment in milliseconds since the epoch."""
@@ -89,19 +89,21 @@ class OpenSession:
 
     async def say(self, message: UserMessage) -> None:
         """Puts what a person said on disk."""
-        await self.journal.append_message(message)
+        await self.journal.append(message)
         await self.line.said()
 
     async def write(self, message: Message) -> None:
         """Puts a message on disk."""
-        await self.journal.append_message(message)
+        await self.journal.append(message)
 
     async def compact(self, summary: str, plan: CompactionPlan, *, tokens_after: int) -> None:
         """Replaces, in the model's view, everything before the plan's first kept entry by a summary."""
-        await self.journal.append_compaction(
-            summary=summary,
-            first_kept_entry_id=plan.first_kept_entry_id,
-            tokens_before=plan.tokens_before,
-            details=plan.details(),
+        await self.journal.append(
+            Compaction(
+                summary=summary,
+                first_kept_entry_id=plan.first_kept_entry_id,
+                tokens_before=plan.tokens_before,
+                details=plan.details(),
+            )
         )
         await self.line.compacted(count=self.compaction_count, tokens_after=tokens_after)

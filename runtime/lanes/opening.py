@@ -11,13 +11,11 @@ from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.lanes.routing import Route
 from nacre.sessions.disk.endings import EndedSession
-from nacre.sessions.entries.entries import CustomEntry
+from nacre.sessions.entries.owner import SessionOwner, begun_private
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 from nacre.sessions.index.origin import Origin, with_origin
 from nacre.sessions.index.succession import next_session
 from nacre.sessions.journal.journal import Journal
-
-SESSION_ENTRY = "nacre.session"
 
 
 class SessionOpener:
@@ -55,20 +53,19 @@ class SessionOpener:
         """
         record, journal = await self._journal(route, fresh=fresh)
         notices: tuple[str, ...] = ()
-        if record.system_sent and not journal.entries:
+        if record.system_sent and not journal.tree.entries:
             notices = (
                 f"The transcript {journal.path.name} of this session is gone, so it begins anew; "
                 "of what was said before, only the notes are left.",
             )
         policy = route.policy
-        in_private = begun_private(journal)
+        in_private = begun_private(journal.tree)
         if in_private and not policy.is_private:
             record, journal = await self._journal(route, fresh=True)
             in_private = None
         if in_private is None:
-            await journal.append_custom(
-                SESSION_ENTRY, {"key": route.key, "chatKind": policy.chat_kind, "private": policy.is_private}
-            )
+            owner = SessionOwner(key=route.key, chat_kind=policy.chat_kind, is_private=policy.is_private)
+            await journal.append(owner.to_record())
         return OpenSession(
             route,
             journal,
@@ -93,7 +90,7 @@ class SessionOpener:
         if not path.is_file():
             return None
         journal = await self.journals.open(path, session_id=ended.session_id)
-        private = begun_private(journal) is True
+        private = begun_private(journal.tree) is True
         chat_kind = "direct" if private else "group"
         policy = ChatPolicy(chat_kind=chat_kind, is_owner=private, session_key_is_private=private)
         origin = Origin(chat_kind=chat_kind, channel=ended.channel)
@@ -125,13 +122,3 @@ class SessionOpener:
         if record is None:
             raise RuntimeError(f"the index gave no record for {route.key!r} although one was written")
         return record
-
-
-def begun_private(journal: Journal) -> bool | None:
-    """Whether a session was begun by its owner in private; `None` when it does not say."""
-    for entry in journal.customs(SESSION_ENTRY):
-        data = entry.data if isinstance(entry, CustomEntry) else None
-        told = data.get("private") if isinstance(data, dict) else None
-        if isinstance(told, bool):
-            return told
-    return None

@@ -19,7 +19,7 @@ from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, daily_log_path, r
 from nacre.prompts import quoted, render
 from nacre.runtime.settings.startup import StartupContextSettings
 from nacre.sessions.contracts.messages import AssistantMessage
-from nacre.sessions.entries.entries import CompactionEntry, CustomMessageEntry, Entry, MessageEntry
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
@@ -36,11 +36,11 @@ _NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
 def recall_is_due(branch: Sequence[Entry]) -> bool:
     """Whether a branch wants its reminder: before the first answer, and the first after a compaction."""
     for entry in reversed(branch):
-        if isinstance(entry, CompactionEntry):
+        if isinstance(entry.body, Compaction):
             return True
-        if isinstance(entry, CustomMessageEntry) and entry.custom_type == RECALL_TYPE:
+        if isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE:
             return False
-        if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage):
+        if isinstance(entry.body, AssistantMessage):
             return False
     return True
 

@@ -12,11 +12,11 @@ from datetime import date, datetime, tzinfo
 from nacre.memory.contracts.transcripts import TranscriptText
 from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.silence import without_token
-from nacre.runtime.lanes.opening import SESSION_ENTRY
 from nacre.sessions.contracts.keys import canonical_key
-from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
+from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.disk.lines import split_lines, timestamp_ms
-from nacre.sessions.entries.entries import CustomEntry, Entry, MessageEntry, entry_from_json
+from nacre.sessions.entries.entries import Entry, entry_from_json
+from nacre.sessions.entries.owner import SessionOwner, session_owner
 
 OWNER = "User"
 ANYBODY = "Somebody"
@@ -56,8 +56,9 @@ def transcript_text(data: bytes, *, key: str, agent_id: str, main_key: str, zone
         if line.value is None:
             continue
         entry = entry_from_json(line.value)
-        if isinstance(entry, CustomEntry) and entry.custom_type == SESSION_ENTRY:
-            speaker = _speaker(entry, speaker, agent_id=agent_id, main_key=main_key)
+        owner = session_owner(entry)
+        if owner is not None:
+            speaker = _speaker(owner, speaker, agent_id=agent_id, main_key=main_key)
         elif said := _said(entry, speaker):
             lines.append(said)
             numbers.append(number)
@@ -76,26 +77,22 @@ def without_secrets(text: str) -> str:
     return _ASSIGNED.sub(rf"\1{REDACTED}", _SECRETS.sub(REDACTED, text))
 
 
-def _speaker(entry: CustomEntry, speaker: str, *, agent_id: str, main_key: str) -> str:
+def _speaker(owner: SessionOwner, speaker: str, *, agent_id: str, main_key: str) -> str:
     """Who speaks, as the session's own entry tells; `speaker` if it does not."""
-    data = entry.data if isinstance(entry.data, dict) else {}
-    if isinstance(data.get("private"), bool):
-        return OWNER if data["private"] else ANYBODY
-    key = data.get("key")
-    if not isinstance(key, str):
+    if owner.is_private is not None:
+        return OWNER if owner.is_private else ANYBODY
+    if owner.key is None:
         return speaker
-    return OWNER if is_owners_key(key, agent_id=agent_id, main_key=main_key) else ANYBODY
+    return OWNER if is_owners_key(owner.key, agent_id=agent_id, main_key=main_key) else ANYBODY
 
 
 def _said(entry: Entry, speaker: str) -> str:
     """One message on one line, or nothing."""
-    if not isinstance(entry, MessageEntry):
-        return ""
-    text = message_text(entry.message)
-    if isinstance(entry.message, UserMessage):
+    if isinstance(entry.body, UserMessage):
+        text = message_text(entry.body)
         text = "" if parse_command(text) else text
-    elif isinstance(entry.message, AssistantMessage):
-        speaker, text = "Assistant", without_token(text)
+    elif isinstance(entry.body, AssistantMessage):
+        speaker, text = "Assistant", without_token(message_text(entry.body))
     else:
         return ""
     words = " ".join(text.split())
@@ -103,7 +100,7 @@ def _said(entry: Entry, speaker: str) -> str:
 
 
 def _day(entry: Entry, zone: tzinfo) -> date | None:
-    at_ms = entry.message.timestamp_ms if isinstance(entry, MessageEntry) else 0
+    at_ms = entry.body.timestamp_ms if isinstance(entry.body, Message) else 0
     at_ms = at_ms or timestamp_ms(entry.timestamp)
     try:
         return datetime.fromtimestamp(at_ms / 1000, zone).date() if at_ms > 0 else None

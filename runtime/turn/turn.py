@@ -31,6 +31,7 @@ from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.entries.entries import CustomMessage
 from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class Turn:
             self.emit(Warned(message=text))
             return
         if notes:
-            await self.session.journal.append_custom_message(RECALL_TYPE, notes, display=False)
+            await self.session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
 
     async def _asked_first(self) -> Candidate:
         if self._asked is None:

@@ -18,9 +18,9 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from nacre.sessions.contracts.pairs import paired_results
-from nacre.sessions.entries.entries import CustomEntry, Entry, MessageEntry, OtherEntry
+from nacre.sessions.entries.entries import CustomRecord, Entry, RawBody
 from nacre.sessions.view.tokens import estimate_message_tokens
-from nacre.sessions.view.transcript import entry_item, is_user_said, last_compaction, last_compaction_place
+from nacre.sessions.view.transcript import entry_item, last_compaction, last_compaction_place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], in
                     message=item.message,
                     tokens=estimate_message_tokens(item.message, count_tokens),
                     is_recall=item.is_recall,
-                    is_said=is_user_said(branch[place]),
+                    is_said=isinstance(branch[place].body, UserMessage),
                 )
             )
     return units
@@ -214,12 +214,10 @@ def _open_asks(entries: Sequence[Entry]) -> list[str]:
     asks: list[str] = []
     waiting: list[str] = []
     for entry in entries:
-        if not isinstance(entry, MessageEntry):
-            continue
-        if isinstance(entry.message, UserMessage):
-            waiting.append(message_text(entry.message))
-        elif isinstance(entry.message, AssistantMessage):
-            if entry.message.stop_reason in ("error", "aborted"):
+        if isinstance(entry.body, UserMessage):
+            waiting.append(message_text(entry.body))
+        elif isinstance(entry.body, AssistantMessage):
+            if entry.body.stop_reason in ("error", "aborted"):
                 asks += waiting
             waiting.clear()
     return [ask for ask in asks if ask.strip()]
@@ -229,7 +227,7 @@ def _first_kept_place(branch: Sequence[Entry], start: int, place: int) -> int:
     """Settings and records directly before the first kept message are kept with it."""
     while place > start:
         entry = branch[place - 1]
-        if not isinstance(entry, CustomEntry | OtherEntry) or entry_item(entry) is not None:
+        if not isinstance(entry.body, CustomRecord | RawBody) or entry_item(entry) is not None:
             break
         place -= 1
     return place

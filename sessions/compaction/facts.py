@@ -14,7 +14,7 @@ from nacre.sessions.compaction.file_operations import file_lists, file_operation
 from nacre.sessions.compaction.identifiers import identifiers
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.serialise import call_text
-from nacre.sessions.entries.entries import CompactionEntry
+from nacre.sessions.entries.entries import Compaction
 
 OPEN_ASKS_HEADING = "## Asks without a recorded answer"
 IDENTIFIERS_HEADING = "## Exact identifiers"
@@ -45,7 +45,7 @@ class SummaryFacts:
 
 
 def facts_of(
-    previous: CompactionEntry | None, messages: Sequence[Message], *, open_asks: Sequence[str] = ()
+    previous: Compaction | None, messages: Sequence[Message], *, open_asks: Sequence[str] = ()
 ) -> SummaryFacts:
     """The facts of the messages that a compaction takes out of view.
 
@@ -82,7 +82,7 @@ def without_facts(summary: str) -> str:
     return _RENEWED.sub("\n", without_file_lists(summary)).strip()
 
 
-def _identifiers(previous: CompactionEntry | None, messages: Sequence[Message]) -> tuple[str, ...]:
+def _identifiers(previous: Compaction | None, messages: Sequence[Message]) -> tuple[str, ...]:
     earlier: list[str] = []
     if previous is not None:
         earlier = identifiers([without_facts(previous.summary)], most=MOST_IDENTIFIERS)

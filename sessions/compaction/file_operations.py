@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nacre.sessions.contracts.messages import AssistantMessage, Message
-from nacre.sessions.entries.entries import CompactionEntry
+from nacre.sessions.entries.entries import Compaction
 
 _READING = ("read",)
 _MODIFYING = ("write", "edit", "append")
@@ -24,7 +24,7 @@ class FileOperations:
     modified: frozenset[str]
 
 
-def file_operations(previous: CompactionEntry | None, messages: Sequence[Message]) -> FileOperations:
+def file_operations(previous: Compaction | None, messages: Sequence[Message]) -> FileOperations:
     """The files of the previous compaction and of the tool calls in `messages`.
 
     The previous ones come from its details, unless an extension wrote these, and from the lists at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nacre.sessions.compaction.cut import CompactionPlan
-from nacre.sessions.entries.entries import CompactionEntry, Entry
+from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.view.tokens import estimate_message_tokens
 from nacre.sessions.view.transcript_view import build_transcript
 
@@ -24,12 +24,10 @@ def with_compaction(branch: Sequence[Entry], plan: CompactionPlan, summary: str)
     """
     if all(entry.id != plan.first_kept_entry_id for entry in branch):
         raise ValueError(f"No entry of this branch is {plan.first_kept_entry_id!r}, which was to be kept.")
-    compaction = CompactionEntry(
-        id="",
-        parent_id=branch[-1].id,
-        timestamp=branch[-1].timestamp,
+    compaction = Compaction(
         summary=summary,
         first_kept_entry_id=plan.first_kept_entry_id,
         tokens_before=plan.tokens_before,
     )
-    return (*branch, compaction)
+    newest = branch[-1]
+    return (*branch, Entry(id="", parent_id=newest.id, timestamp=newest.timestamp, body=compaction))

@@ -11,10 +11,16 @@ from functools import partial
 from typing import Any
 
 from nacre.sessions.disk.lines import Line
-from nacre.sessions.entries.entries import CompactionEntry, LabelEntry, SessionHeader
+from nacre.sessions.entries.entries import (
+    Compaction,
+    Entry,
+    Label,
+    SessionHeader,
+    entry_to_json,
+    header_to_json,
+)
 from nacre.sessions.entries.linking import EntryLinker
 from nacre.sessions.entries.tree import EntryTree
-from nacre.sessions.entries.writing import entry_to_json, header_to_json
 
 
 def branch_copy(
@@ -41,19 +47,18 @@ def branch_copy(
         if entry.id not in wanted:
             continue
         raw = {**line.value, "id": entry.id, "parentId": entry.parent_id}
-        if isinstance(entry, CompactionEntry):
-            raw["firstKeptEntryId"] = entry.first_kept_entry_id
-        if isinstance(entry, LabelEntry):
-            raw["targetId"] = entry.target_id
+        if isinstance(entry.body, Compaction):
+            raw["firstKeptEntryId"] = entry.body.first_kept_entry_id
+        if isinstance(entry.body, Label):
+            raw["targetId"] = entry.body.target_id
         kept.add(entry)
         yield raw
     for entry in [entry for entry in kept.entries if kept.label(entry.id) != tree.label(entry.id)]:
-        label = LabelEntry(
+        label = Entry(
             id=linker.unused_id(partial("label:{}".format, entry.id)),
             parent_id=newest,
             timestamp=header.timestamp,
-            target_id=entry.id,
-            label=tree.label(entry.id),
+            body=Label(target_id=entry.id, label=tree.label(entry.id)),
         )
         linker.add(label)
         newest = label.id

@@ -1,7 +1,7 @@
-"""One line of a transcript file, in pi's session format v3: its header and its entries.
+"""One line of a transcript file, in pi's session format v3: its header and its entries, read and written.
 
-A contract: bytes on disk. Reading loses nothing: whatever is not understood is an `OtherEntry` with
-its JSON as it was. Files are only ever appended to, so keys that are unknown here stay in the file.
+A contract: bytes on disk. Reading loses nothing: whatever is not understood is a `RawBody` with its
+JSON as it was. Files are only ever appended to, so keys that are unknown here stay in the file.
 """
 
 from __future__ import annotations
@@ -10,12 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from nacre.sessions.contracts.messages import Message, message_from_json
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+    message_from_json,
+)
 
 FORMAT_VERSION = 3
 
+KNOWN_TYPES = ("message", "compaction", "custom", "custom_message", "branch_summary", "label")
 FOREIGN_ROLES = ("custom", "bashExecution", "branchSummary", "compactionSummary")
-"""Roles of pi's own that a `message` entry may carry; they are read as `OtherEntry`."""
+"""Roles of pi's own that a `message` entry may carry; they are read as `RawBody`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,25 +37,12 @@ class SessionHeader:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessageEntry:
-    """A message of the conversation."""
-
-    id: str
-    parent_id: str | None
-    timestamp: str
-    message: Message
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompactionEntry:
+class Compaction:
     """A summary that stands, in the model's view, for everything before `first_kept_entry_id`.
 
     `from_hook` says that an extension of another program wrote it, so `details` may mean anything.
     """
 
-    id: str
-    parent_id: str | None
-    timestamp: str
     summary: str
     first_kept_entry_id: str
     tokens_before: int
@@ -57,23 +51,17 @@ class CompactionEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CustomEntry:
+class CustomRecord:
     """A program's own record; never in the model's view."""
 
-    id: str
-    parent_id: str | None
-    timestamp: str
     custom_type: str
     data: Any = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CustomMessageEntry:
+class CustomMessage:
     """Text that a program put into the conversation; the model sees it as a user message."""
 
-    id: str
-    parent_id: str | None
-    timestamp: str
     custom_type: str
     content: str
     display: bool = False
@@ -81,15 +69,12 @@ class CustomMessageEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BranchSummaryEntry:
+class BranchSummary:
     """What happened behind `from_id` on a branch that was left there; `root` is the very beginning.
 
-    `from_hook` as in `CompactionEntry`.
+    `from_hook` as in `Compaction`.
     """
 
-    id: str
-    parent_id: str | None
-    timestamp: str
     from_id: str
     summary: str
     details: Mapping[str, Any] | None = None
@@ -97,30 +82,42 @@ class BranchSummaryEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LabelEntry:
+class Label:
     """A name that a person gave to the entry `target_id`; without a `label` it takes the name away."""
 
-    id: str
-    parent_id: str | None
-    timestamp: str
     target_id: str
     label: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OtherEntry:
+class RawBody:
     """An entry of any other type, as it stands in the file: settings, names, unknown things."""
+
+    raw: Mapping[str, Any]
+
+
+KnownBody: TypeAlias = Message | Compaction | CustomRecord | CustomMessage | BranchSummary | Label
+Body: TypeAlias = KnownBody | RawBody
+"""What an entry says. A message of the conversation is its entry's body itself."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One line behind the header: its place in the session's tree, when it was written, what it says."""
 
     id: str
     parent_id: str | None
     timestamp: str
-    raw: Mapping[str, Any]
+    body: Body
 
+    def custom_data(self, custom_type: str) -> Mapping[str, Any] | None:
+        """What a program's own record of this type holds, nothing if that is no object.
 
-KnownEntry: TypeAlias = (
-    MessageEntry | CompactionEntry | CustomEntry | CustomMessageEntry | BranchSummaryEntry | LabelEntry
-)
-Entry: TypeAlias = KnownEntry | OtherEntry
+        `None` when the entry is something else.
+        """
+        if not isinstance(self.body, CustomRecord) or self.body.custom_type != custom_type:
+            return None
+        return self.body.data if isinstance(self.body.data, Mapping) else {}
 
 
 def header_from_json(raw: Mapping[str, Any]) -> SessionHeader | None:
@@ -140,8 +137,20 @@ def header_from_json(raw: Mapping[str, Any]) -> SessionHeader | None:
     )
 
 
+def header_to_json(header: SessionHeader) -> dict[str, Any]:
+    """The header as pi stores it."""
+    raw: dict[str, Any] = {
+        "type": "session",
+        "version": header.version,
+        "id": header.id,
+        "timestamp": header.timestamp,
+        "cwd": header.cwd,
+    }
+    return raw if header.parent_session is None else {**raw, "parentSession": header.parent_session}
+
+
 def entry_from_json(raw: Mapping[str, Any]) -> Entry:
-    """Reads one entry; one of an unknown type or with an unreadable shape becomes an `OtherEntry`.
+    """Reads one entry; one of an unknown type or with an unreadable shape has a `RawBody`.
 
     Expects a string `id`; `parentId` may be missing.
     """
@@ -153,20 +162,32 @@ def entry_from_json(raw: Mapping[str, Any]) -> Entry:
 
 def placed_entry(raw: Mapping[str, Any], *, entry_id: str, parent_id: str | None) -> Entry:
     """Reads one entry like `entry_from_json`, with the id and parent that its place in the file gives it."""
-    timestamp = str(raw.get("timestamp") or "")
-    reader = _READERS.get(str(raw.get("type")))
     try:
-        entry = reader(raw, (entry_id, parent_id, timestamp)) if reader else None
+        body = _known_body(raw) or RawBody(raw=raw)
     except ValueError:
-        entry = None
-    return entry or OtherEntry(id=entry_id, parent_id=parent_id, timestamp=timestamp, raw=raw)
+        body = RawBody(raw=raw)
+    return Entry(id=entry_id, parent_id=parent_id, timestamp=str(raw.get("timestamp") or ""), body=body)
+
+
+def entry_to_json(entry: Entry) -> dict[str, Any]:
+    """The entry as pi stores it."""
+    if isinstance(entry.body, RawBody):
+        return {**entry.body.raw, "id": entry.id, "parentId": entry.parent_id}
+    kind, fields = _own_fields(entry.body)
+    return {
+        "type": kind,
+        "id": entry.id,
+        "parentId": entry.parent_id,
+        "timestamp": entry.timestamp,
+        **{key: value for key, value in fields.items() if value is not None},
+    }
 
 
 def is_misshapen(entry: Entry) -> bool:
     """Whether an entry of a known type could not be read as such, so that the model does not see it."""
-    if not isinstance(entry, OtherEntry) or str(entry.raw.get("type")) not in _READERS:
+    if not isinstance(entry.body, RawBody) or entry.body.raw.get("type") not in KNOWN_TYPES:
         return False
-    message = entry.raw.get("message")
+    message = entry.body.raw.get("message")
     return not (isinstance(message, dict) and message.get("role") in FOREIGN_ROLES)
 
 
@@ -180,106 +201,77 @@ def blocks_text(content: object) -> str:
         return content
     if not isinstance(content, list):
         raise ValueError(f"content is {type(content).__name__}, not text or blocks")
-    return "\n".join(str(block.get("text") or "") for block in content if _is_text(block))
+    blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "text")
+    return "\n".join(str(block.get("text") or "") for block in blocks)
 
 
-def _is_text(block: object) -> bool:
-    return isinstance(block, dict) and block.get("type") == "text"
+def _known_body(raw: Mapping[str, Any]) -> KnownBody | None:
+    """The body of one of `KNOWN_TYPES`; `None` and `ValueError` are of another type or shape."""
+    custom_type, summary = str(raw.get("customType") or ""), raw.get("summary")
+    details = raw["details"] if isinstance(raw.get("details"), dict) else None
+    match raw.get("type"):
+        case "message" if isinstance(raw.get("message"), dict):
+            return message_from_json(raw["message"])
+        case "compaction" if isinstance(summary, str):
+            before = raw.get("tokensBefore")
+            return Compaction(
+                summary=summary,
+                first_kept_entry_id=str(raw.get("firstKeptEntryId") or ""),
+                tokens_before=before if isinstance(before, int) and not isinstance(before, bool) else 0,
+                details=details,
+                from_hook=raw.get("fromHook") is True,
+            )
+        case "custom":
+            return CustomRecord(custom_type=custom_type, data=raw.get("data"))
+        case "custom_message":
+            return CustomMessage(
+                custom_type=custom_type,
+                content=blocks_text(raw.get("content")),
+                display=raw.get("display") is True,
+                details=details,
+            )
+        case "branch_summary" if isinstance(summary, str):
+            return BranchSummary(
+                from_id=str(raw.get("fromId") or "root"),
+                summary=summary,
+                details=details,
+                from_hook=raw.get("fromHook") is True,
+            )
+        case "label" if isinstance(raw.get("targetId"), str):
+            label = raw.get("label")
+            named = isinstance(label, str) and label.strip()
+            return Label(target_id=raw["targetId"], label=label if named else None)
+    return None
 
 
-_Place: TypeAlias = tuple[str, str | None, str]
-"""An entry's id, parent and timestamp."""
-
-
-def _message(raw: Mapping[str, Any], place: _Place) -> Entry | None:
-    message = raw.get("message")
-    read = message_from_json(message) if isinstance(message, dict) else None
-    if read is None:
-        return None
-    entry_id, parent_id, timestamp = place
-    return MessageEntry(id=entry_id, parent_id=parent_id, timestamp=timestamp, message=read)
-
-
-def _compaction(raw: Mapping[str, Any], place: _Place) -> Entry | None:
-    if not isinstance(raw.get("summary"), str):
-        return None
-    before = raw.get("tokensBefore")
-    entry_id, parent_id, timestamp = place
-    return CompactionEntry(
-        id=entry_id,
-        parent_id=parent_id,
-        timestamp=timestamp,
-        summary=raw["summary"],
-        first_kept_entry_id=str(raw.get("firstKeptEntryId") or ""),
-        tokens_before=before if isinstance(before, int) and not isinstance(before, bool) else 0,
-        details=_details(raw),
-        from_hook=raw.get("fromHook") is True,
-    )
-
-
-def _custom(raw: Mapping[str, Any], place: _Place) -> Entry | None:
-    entry_id, parent_id, timestamp = place
-    return CustomEntry(
-        id=entry_id,
-        parent_id=parent_id,
-        timestamp=timestamp,
-        custom_type=str(raw.get("customType") or ""),
-        data=raw.get("data"),
-    )
-
-
-def _custom_message(raw: Mapping[str, Any], place: _Place) -> Entry | None:
-    entry_id, parent_id, timestamp = place
-    return CustomMessageEntry(
-        id=entry_id,
-        parent_id=parent_id,
-        timestamp=timestamp,
-        custom_type=str(raw.get("customType") or ""),
-        content=blocks_text(raw.get("content")),
-        display=raw.get("display") is True,
-        details=_details(raw),
-    )
-
-
-def _branch_summary(raw: Mapping[str, Any], place: _Place) -> Entry | None:
-    if not isinstance(raw.get("summary"), str):
-        return None
-    entry_id, parent_id, timestamp = place
-    return BranchSummaryEntry(
-        id=entry_id,
-        parent_id=parent_id,
-        timestamp=timestamp,
-        from_id=str(raw.get("fromId") or "root"),
-        summary=raw["summary"],
-        details=_details(raw),
-        from_hook=raw.get("fromHook") is True,
-    )
-
-
-def _label(raw: Mapping[str, Any], place: _Place) -> Entry | None:
-    target, label = raw.get("targetId"), raw.get("label")
-    if not isinstance(target, str):
-        return None
-    entry_id, parent_id, timestamp = place
-    return LabelEntry(
-        id=entry_id,
-        parent_id=parent_id,
-        timestamp=timestamp,
-        target_id=target,
-        label=label if isinstance(label, str) and label.strip() else None,
-    )
-
-
-def _details(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    details = raw.get("details")
-    return details if isinstance(details, dict) else None
-
-
-_READERS = {
-    "message": _message,
-    "compaction": _compaction,
-    "custom": _custom,
-    "custom_message": _custom_message,
-    "branch_summary": _branch_summary,
-    "label": _label,
-}
+def _own_fields(body: KnownBody) -> tuple[str, dict[str, Any]]:
+    """The type of an entry with this body, and the keys that the type has; `None` is left out."""
+    match body:
+        case UserMessage() | AssistantMessage() | ToolResultMessage():
+            return "message", {"message": body.to_json()}
+        case Compaction():
+            return "compaction", {
+                "summary": body.summary,
+                "firstKeptEntryId": body.first_kept_entry_id,
+                "tokensBefore": body.tokens_before,
+                "details": body.details,
+                "fromHook": body.from_hook or None,
+            }
+        case CustomRecord():
+            return "custom", {"customType": body.custom_type, "data": body.data}
+        case CustomMessage():
+            return "custom_message", {
+                "customType": body.custom_type,
+                "content": body.content,
+                "display": body.display,
+                "details": body.details,
+            }
+        case BranchSummary():
+            return "branch_summary", {
+                "fromId": body.from_id,
+                "summary": body.summary,
+                "details": body.details,
+                "fromHook": body.from_hook or None,
+            }
+        case Label():
+            return "label", {"targetId": body.target_id, "label": body.label}

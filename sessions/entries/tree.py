@@ -5,7 +5,7 @@ A parent is always an entry that was added before, so no chain of parents can be
 
 from __future__ import annotations
 
-from nacre.sessions.entries.entries import CompactionEntry, CustomEntry, Entry, LabelEntry
+from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry, Label
 from nacre.sessions.entries.entry_run import EntryRun
 
 
@@ -67,12 +67,13 @@ class EntryTree:
             self._lengthen(entry)
         self._grown.append(entry)
         self._by_id[entry.id] = entry
-        if isinstance(entry, CustomEntry):
-            self._customs.setdefault(entry.custom_type, []).append(entry)
-        if isinstance(entry, LabelEntry):
-            self._labels.pop(entry.target_id, None)
-            if entry.label:
-                self._labels[entry.target_id] = entry.label
+        match entry.body:
+            case CustomRecord(custom_type=custom_type):
+                self._customs.setdefault(custom_type, []).append(entry)
+            case Label(target_id=target_id, label=label):
+                self._labels.pop(target_id, None)
+                if label:
+                    self._labels[target_id] = label
 
     def branch(self, leaf_id: str | None = None) -> EntryRun:
         """The entries from the root to an entry, the leaf unless given.
@@ -98,7 +99,7 @@ class EntryTree:
 
     def _lengthen(self, entry: Entry) -> None:
         self._path.append(entry)
-        self._compactions += isinstance(entry, CompactionEntry)
+        self._compactions += isinstance(entry.body, Compaction)
 
     def _chain(self, entry_id: str | None) -> list[Entry]:
         path: list[Entry] = []

@@ -12,11 +12,9 @@ from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import RECOVERED
 from nacre.sessions.disk.durable import open_plain, reported
 from nacre.sessions.disk.lines import split_lines, timestamp_ms
-from nacre.sessions.entries.entries import CustomEntry, entry_from_json, header_from_json
+from nacre.sessions.entries.entries import entry_from_json, header_from_json
+from nacre.sessions.entries.owner import session_owner
 from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
-
-SESSION_TYPE = "nacre.session"
-"""The custom entry near a transcript's beginning whose data tells the session's `key` and `chatKind`."""
 
 HEAD_BYTES = 65_536
 
@@ -87,29 +85,19 @@ def _scanned(path: Path) -> ScannedSession | None:
     header = header_from_json(values[0]) if values else None
     if header is None:
         return None
-    named = next((entry for entry in map(entry_from_json, values[1:]) if _names_key(entry)), None)
-    data = named.data if isinstance(named, CustomEntry) else {}
-    kind = data.get("chatKind")
+    told = (session_owner(entry_from_json(value)) for value in values[1:])
+    owner = next((owner for owner in told if owner is not None and owner.key), None)
     record = SessionRecord(
         session_id=header.id,
         updated_at_ms=written_ms,
         session_file=None if path.name == f"{header.id}.jsonl" else path.name,
-        chat_type=kind if isinstance(kind, str) else None,
+        chat_type=owner.chat_kind if owner is not None else None,
         session_started_at_ms=timestamp_ms(header.timestamp),
     )
-    return ScannedSession(key=data.get("key") or f"{RECOVERED}{header.id.lower()}", record=record)
+    key = owner.key if owner is not None else None
+    return ScannedSession(key=key or f"{RECOVERED}{header.id.lower()}", record=record)
 
 
 def _head(path: Path) -> tuple[bytes, int]:
     with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file, reported("read", path):
         return file.read(HEAD_BYTES), os.fstat(file.fileno()).st_mtime_ns // 1_000_000
-
-
-def _names_key(entry: object) -> bool:
-    return (
-        isinstance(entry, CustomEntry)
-        and entry.custom_type == SESSION_TYPE
-        and isinstance(entry.data, dict)
-        and isinstance(entry.data.get("key"), str)
-        and bool(entry.data["key"])
-    )

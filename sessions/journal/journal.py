@@ -6,24 +6,23 @@ for what happens to a file that a crash or another program damaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.lines import timestamp_text
 from nacre.sessions.disk.worker import OrderedWorker
 from nacre.sessions.entries.entries import (
-    BranchSummaryEntry,
-    CompactionEntry,
-    CustomEntry,
-    CustomMessageEntry,
+    BranchSummary,
+    Compaction,
+    CustomRecord,
     Entry,
-    LabelEntry,
-    MessageEntry,
+    KnownBody,
+    Label,
     SessionHeader,
 )
+from nacre.sessions.entries.tree import EntryTree
 from nacre.sessions.journal.journal_file import JournalFile
 from nacre.sessions.view.transcript import TranscriptItem
 from nacre.sessions.view.transcript_view import TranscriptView
@@ -93,36 +92,14 @@ class Journal:
         return self._file.size_bytes
 
     @property
-    def entries(self) -> Sequence[Entry]:
-        """All entries in file order, on every branch, as they are now; a later append does not change it."""
-        return self._file.tree.entries
+    def tree(self) -> EntryTree:
+        """All entries on every branch, with their names; another object once the file was read anew."""
+        return self._file.tree
 
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences about what was repaired, skipped or set aside since the journal was opened."""
         return self._file.notices
-
-    @property
-    def leaf_id(self) -> str | None:
-        """The id of the newest entry, whose child the next one will be."""
-        return self._file.tree.leaf_id
-
-    @property
-    def compaction_count(self) -> int:
-        """How many compactions the branch has."""
-        return self._file.tree.compaction_count
-
-    def customs(self, custom_type: str) -> Sequence[Entry]:
-        """The custom entries of one type in file order, on every branch."""
-        return self._file.tree.customs(custom_type)
-
-    def label(self, entry_id: str) -> str | None:
-        """The name that was last given to an entry, if it was not taken away again."""
-        return self._file.tree.label(entry_id)
-
-    def labelled(self, label: str) -> str | None:
-        """The id of the entry that carries a name; of several the one that got it last."""
-        return self._file.tree.labelled(label)
 
     def branch(self, leaf_id: str | None = None) -> Sequence[Entry]:
         """The entries from the root to the newest one, or to `leaf_id`, as they are now.
@@ -132,109 +109,37 @@ class Journal:
         Raises:
             ValueError: no entry has that id.
         """
-        return self._file.tree.branch(leaf_id)
+        return self.tree.branch(leaf_id)
 
     def transcript(self) -> tuple[TranscriptItem, ...]:
         """What a model is to see of the branch; the same object as long as that did not change.
 
         See `transcript_view.py` for what it holds. Call it from one thread at a time.
         """
-        return self._view.follow(self._file.tree.branch())
+        return self._view.follow(self.tree.branch())
 
     async def refresh(self) -> bool:
         """Reads what others appended since the last look; whether there was anything."""
         return await self._worker.run(self._file.refresh)
 
-    async def append_message(self, message: Message) -> MessageEntry:
-        """Puts a message on disk."""
-
-        def make(entry_id: str, parent_id: str | None, timestamp: str) -> MessageEntry:
-            return MessageEntry(id=entry_id, parent_id=parent_id, timestamp=timestamp, message=message)
-
-        return await self._worker.run(lambda: self._file.append(make, self._new_id))
-
-    async def append_compaction(
-        self,
-        *,
-        summary: str,
-        first_kept_entry_id: str,
-        tokens_before: int,
-        details: Mapping[str, Any] | None = None,
-    ) -> CompactionEntry:
-        """Puts a summary on disk that stands for everything before `first_kept_entry_id`.
+    async def append(self, body: KnownBody) -> Entry:
+        """Puts an entry on disk as the newest one's child.
 
         Raises:
-            ValueError: the summary is blank, or no entry of the branch has that id.
+            ValueError: a compaction's summary is blank, or the entry that it keeps first is not on the
+                branch; or there is no entry that a label could name.
         """
-        is_kept = any(entry.id == first_kept_entry_id for entry in reversed(self.branch()))
-        if not summary.strip() or not is_kept:
-            raise ValueError(
-                f"A compaction needs a summary, which had {len(summary.strip())} characters, and a kept "
-                f"entry of the branch, which was {first_kept_entry_id!r}; the history was left as it is."
-            )
+        if isinstance(body, Compaction):
+            _check_compaction(body, self.branch())
+        if isinstance(body, Label):
+            self.branch(body.target_id)
+        return await self._worker.run(lambda: self._file.append(body, self._new_id))
 
-        def make(entry_id: str, parent_id: str | None, timestamp: str) -> CompactionEntry:
-            return CompactionEntry(
-                id=entry_id,
-                parent_id=parent_id,
-                timestamp=timestamp,
-                summary=summary,
-                first_kept_entry_id=first_kept_entry_id,
-                tokens_before=tokens_before,
-                details=details,
-            )
-
-        return await self._worker.run(lambda: self._file.append(make, self._new_id))
-
-    async def append_custom(self, custom_type: str, data: Any) -> CustomEntry:
+    async def append_custom(self, custom_type: str, data: Any) -> Entry:
         """Puts a program's own record on disk, which the model never sees."""
+        return await self.append(CustomRecord(custom_type=custom_type, data=data))
 
-        def make(entry_id: str, parent_id: str | None, timestamp: str) -> CustomEntry:
-            return CustomEntry(
-                id=entry_id, parent_id=parent_id, timestamp=timestamp, custom_type=custom_type, data=data
-            )
-
-        return await self._worker.run(lambda: self._file.append(make, self._new_id))
-
-    async def append_custom_message(
-        self,
-        custom_type: str,
-        content: str,
-        *,
-        display: bool = False,
-        details: Mapping[str, Any] | None = None,
-    ) -> CustomMessageEntry:
-        """Puts text on disk that the model sees as a user message, marked with its type."""
-
-        def make(entry_id: str, parent_id: str | None, timestamp: str) -> CustomMessageEntry:
-            return CustomMessageEntry(
-                id=entry_id,
-                parent_id=parent_id,
-                timestamp=timestamp,
-                custom_type=custom_type,
-                content=content,
-                display=display,
-                details=details,
-            )
-
-        return await self._worker.run(lambda: self._file.append(make, self._new_id))
-
-    async def append_label(self, target_id: str, label: str | None) -> LabelEntry:
-        """Gives an entry a name, or takes it away; the last one given holds.
-
-        Raises:
-            ValueError: there is no entry of that id.
-        """
-        self.branch(target_id)
-
-        def make(entry_id: str, parent_id: str | None, timestamp: str) -> LabelEntry:
-            return LabelEntry(
-                id=entry_id, parent_id=parent_id, timestamp=timestamp, target_id=target_id, label=label
-            )
-
-        return await self._worker.run(lambda: self._file.append(make, self._new_id))
-
-    async def rewind(self, leaf_id: str | None, *, summary: str = "") -> BranchSummaryEntry | CustomEntry:
+    async def rewind(self, leaf_id: str | None, *, summary: str = "") -> Entry:
         """Goes back: the next entry becomes a child of `leaf_id`, or a new root when that is `None`.
 
         The branch that is left stays in the file. A `summary` of it is shown to the model. One entry is
@@ -244,24 +149,11 @@ class Journal:
             ValueError: there is no entry of that id.
         """
         self.branch(leaf_id)
-        left_at = self.leaf_id
-
-        def make(entry_id: str, parent_id: str | None, timestamp: str) -> BranchSummaryEntry | CustomEntry:
-            left = {"leftAt": left_at}
-            if not summary.strip():
-                return CustomEntry(
-                    id=entry_id, parent_id=parent_id, timestamp=timestamp, custom_type=REWIND_TYPE, data=left
-                )
-            return BranchSummaryEntry(
-                id=entry_id,
-                parent_id=parent_id,
-                timestamp=timestamp,
-                from_id=leaf_id or "root",
-                summary=summary,
-                details=left,
-            )
-
-        return await self._worker.run(lambda: self._file.append(make, self._new_id, parent_id=leaf_id))
+        left = {"leftAt": self.tree.leaf_id}
+        body: BranchSummary | CustomRecord = CustomRecord(custom_type=REWIND_TYPE, data=left)
+        if summary.strip():
+            body = BranchSummary(from_id=leaf_id or "root", summary=summary, details=left)
+        return await self._worker.run(lambda: self._file.append(body, self._new_id, parent_id=leaf_id))
 
     async def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
         """Writes a new transcript with the branch to `leaf_id`, and names this one as its parent.
@@ -278,3 +170,13 @@ class Journal:
             parent_session=str(self.path),
         )
         await self._worker.run(lambda: self._file.copy_branch(leaf_id, path, header))
+
+
+def _check_compaction(compaction: Compaction, branch: Sequence[Entry]) -> None:
+    is_kept = any(entry.id == compaction.first_kept_entry_id for entry in reversed(branch))
+    if not compaction.summary.strip() or not is_kept:
+        raise ValueError(
+            f"A compaction needs a summary, which had {len(compaction.summary.strip())} characters, and a "
+            f"kept entry of the branch, which was {compaction.first_kept_entry_id!r}; "
+            "the history was left as it is."
+        )

@@ -14,7 +14,6 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import EllipsisType
-from typing import TypeVar
 
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.disk.durable import (
@@ -29,17 +28,14 @@ from nacre.sessions.disk.durable import (
 )
 from nacre.sessions.disk.lines import Line, read_lines, timestamp_text, to_line
 from nacre.sessions.entries.branch_copy import branch_copy
-from nacre.sessions.entries.entries import Entry, SessionHeader
+from nacre.sessions.entries.entries import Entry, KnownBody, SessionHeader, entry_to_json
 from nacre.sessions.entries.linking import EntryLinker
 from nacre.sessions.entries.tree import EntryTree
-from nacre.sessions.entries.writing import entry_to_json
 from nacre.sessions.journal.readable_file import readable_header
 
 _NEVER_READ = (0, 0)
 _TAIL_BYTES = 256
 """How much of what was read last is looked at again, to tell a file that grew from one written anew."""
-
-E = TypeVar("E", bound=Entry)
 
 
 class JournalFile:
@@ -83,19 +79,24 @@ class JournalFile:
 
     def append(
         self,
-        make: Callable[[str, str | None, str], E],
+        body: KnownBody,
         new_id: Callable[[], str],
         *,
         parent_id: str | EllipsisType | None = ...,
-    ) -> E:
-        """Writes one entry, made from its id, parent and timestamp, and waits until the disk has it.
+    ) -> Entry:
+        """Writes one entry and waits until the disk has it.
 
         The parent is the newest entry unless `parent_id` names another; `None` begins a new branch.
         """
         with self._busy, locked(self.path):
             self._catch_up()
             parent = self.tree.leaf_id if parent_id is ... else parent_id
-            entry = make(self._linker.unused_id(new_id), parent, timestamp_text(self._now()))
+            entry = Entry(
+                id=self._linker.unused_id(new_id),
+                parent_id=parent,
+                timestamp=timestamp_text(self._now()),
+                body=body,
+            )
             line = to_line(entry_to_json(entry))
             self._write(line)
             self._size_bytes += len(line)

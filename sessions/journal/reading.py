@@ -46,7 +46,7 @@ async def read_transcript(path: Path, *, session_id: str, now: Callable[[], date
         )
         return StoredTranscript(
             header=journal.header,
-            entries=tuple(journal.entries),
+            entries=tuple(journal.tree.entries),
             branch=tuple(journal.branch()),
         )
 

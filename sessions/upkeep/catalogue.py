@@ -16,7 +16,7 @@ from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.contracts.messages import UserMessage, message_text
 from nacre.sessions.disk.durable import read_tail
 from nacre.sessions.disk.lines import split_lines
-from nacre.sessions.entries.entries import MessageEntry, entry_from_json
+from nacre.sessions.entries.entries import entry_from_json
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.index.recovery import ScannedSession, scanned_records
@@ -113,9 +113,7 @@ def last_words(path: Path) -> str:
     values = [line.value for line in reversed(split_lines(data)) if line.value is not None]
     off_branch, next_id = "", str(values[0].get("id")) if values else ""
     for entry in map(entry_from_json, values):
-        words = ""
-        if isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage):
-            words = message_text(entry.message)
+        words = message_text(entry.body) if isinstance(entry.body, UserMessage) else ""
         if entry.id != next_id:
             off_branch = off_branch or words
         elif words:

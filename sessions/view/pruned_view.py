@@ -27,7 +27,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     message_text,
 )
-from nacre.sessions.entries.entries import CompactionEntry, CustomEntry, Entry
+from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.view.transcript import TranscriptItem
 
 PRUNE_TYPE = "nacre.prune"
@@ -59,7 +59,7 @@ class PrunedView:
 
     def __init__(self) -> None:
         self._items: Sequence[TranscriptItem] | None = None
-        self._record: CustomEntry | None = None
+        self._record: Entry | None = None
         self._shown: Sequence[TranscriptItem] = ()
 
     def of(self, items: Sequence[TranscriptItem], branch: Sequence[Entry]) -> Sequence[TranscriptItem]:
@@ -71,23 +71,23 @@ class PrunedView:
         return self._shown
 
 
-def prune_record(branch: Sequence[Entry]) -> CustomEntry | None:
+def prune_record(branch: Sequence[Entry]) -> Entry | None:
     """The newest record of a branch that can still name something that is shown."""
     kept_id: str | None = None
     for entry in reversed(branch):
-        if isinstance(entry, CustomEntry) and entry.custom_type == PRUNE_TYPE:
+        if entry.custom_data(PRUNE_TYPE) is not None:
             return entry
-        if kept_id is None and isinstance(entry, CompactionEntry):
-            kept_id = entry.first_kept_entry_id
+        if kept_id is None and isinstance(entry.body, Compaction):
+            kept_id = entry.body.first_kept_entry_id
         if entry.id == kept_id:
             return None
     return None
 
 
-def projections_of(record: CustomEntry | None) -> Mapping[str, Projection]:
+def projections_of(record: Entry | None) -> Mapping[str, Projection]:
     """How the results of a record are shown, by entry id; what cannot be read is left as it was."""
-    data = record.data if record is not None and isinstance(record.data, Mapping) else {}
-    results = data.get("results")
+    data = record.custom_data(PRUNE_TYPE) if record is not None else None
+    results = (data or {}).get("results")
     read = results.items() if isinstance(results, Mapping) else ()
     found = {str(entry_id): _projection(raw) for entry_id, raw in read}
     return {entry_id: projection for entry_id, projection in found.items() if projection is not None}
@@ -112,9 +112,8 @@ def saved_tokens_since(branch: Sequence[Entry], entry_id: str) -> int:
     for entry in reversed(branch):
         if entry.id == entry_id:
             break
-        if isinstance(entry, CustomEntry) and entry.custom_type == PRUNE_TYPE:
-            tokens = entry.data.get("savedTokens") if isinstance(entry.data, Mapping) else None
-            saved += tokens if isinstance(tokens, int) and tokens > 0 else 0
+        tokens = (entry.custom_data(PRUNE_TYPE) or {}).get("savedTokens")
+        saved += tokens if isinstance(tokens, int) and tokens > 0 else 0
     return saved
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -12,18 +13,18 @@ from nacre.sessions.contracts.messages import (
     Text,
     Thinking,
     ToolCall,
+    ToolResultMessage,
     UserMessage,
     message_text,
     user_message,
 )
 from nacre.sessions.disk.lines import timestamp_ms
 from nacre.sessions.entries.entries import (
-    BranchSummaryEntry,
-    CompactionEntry,
-    CustomMessageEntry,
+    BranchSummary,
+    Compaction,
+    CustomMessage,
     Entry,
-    MessageEntry,
-    OtherEntry,
+    RawBody,
     blocks_text,
 )
 
@@ -48,28 +49,24 @@ class TranscriptItem:
     is_recall: bool
 
 
-def last_compaction(branch: Sequence[Entry]) -> CompactionEntry | None:
+def last_compaction(branch: Sequence[Entry]) -> Compaction | None:
     """The newest compaction of a branch."""
-    place = last_compaction_place(branch)
-    found = None if place is None else branch[place]
-    return found if isinstance(found, CompactionEntry) else None
+    bodies = (entry.body for entry in reversed(branch))
+    return next((body for body in bodies if isinstance(body, Compaction)), None)
 
 
 def last_compaction_place(branch: Sequence[Entry]) -> int | None:
     """Where the newest compaction of a branch stands, looked for from the end."""
     behind = (
-        number for number, entry in enumerate(reversed(branch), 1) if isinstance(entry, CompactionEntry)
+        number for number, entry in enumerate(reversed(branch), 1) if isinstance(entry.body, Compaction)
     )
     return next((len(branch) - number for number in behind), None)
 
 
-def summary_entry(compaction: CompactionEntry) -> TranscriptItem:
-    """The user message with which a compacted transcript begins."""
-    return TranscriptItem(
-        entry_id=compaction.id,
-        message=_summary_message(COMPACTED_PREFACE, compaction.summary, compaction.timestamp),
-        is_recall=False,
-    )
+def summary_item(entry: Entry, compaction: Compaction) -> TranscriptItem:
+    """The user message with which a transcript begins behind a compaction, which stands in `entry`."""
+    message = _summary_message(COMPACTED_PREFACE, compaction.summary, entry.timestamp)
+    return TranscriptItem(entry_id=entry.id, message=message, is_recall=False)
 
 
 def entry_item(entry: Entry) -> TranscriptItem | None:
@@ -78,28 +75,21 @@ def entry_item(entry: Entry) -> TranscriptItem | None:
     Of an answer that failed or was broken off the text stays; its half-made calls do not.
     """
     message: Message | None = None
-    match entry:
-        case MessageEntry(message=AssistantMessage() as answer):
-            message = _usable(answer)
-        case MessageEntry():
-            message = entry.message
-        case CustomMessageEntry():
-            message = user_message(entry.content, timestamp_ms=timestamp_ms(entry.timestamp))
-        case BranchSummaryEntry() if entry.summary.strip():
-            message = _summary_message(BRANCH_PREFACE, entry.summary, entry.timestamp)
-        case OtherEntry():
-            message = _foreign_message(entry)
-        case _:
-            message = None
+    match body := entry.body:
+        case AssistantMessage():
+            message = _usable(body)
+        case UserMessage() | ToolResultMessage():
+            message = body
+        case CustomMessage():
+            message = user_message(body.content, timestamp_ms=timestamp_ms(entry.timestamp))
+        case BranchSummary() if body.summary.strip():
+            message = _summary_message(BRANCH_PREFACE, body.summary, entry.timestamp)
+        case RawBody():
+            message = _foreign_message(body.raw, entry.timestamp)
     if message is None:
         return None
-    is_recall = isinstance(entry, CustomMessageEntry) and entry.custom_type == RECALL_TYPE
+    is_recall = isinstance(body, CustomMessage) and body.custom_type == RECALL_TYPE
     return TranscriptItem(entry_id=entry.id, message=message, is_recall=is_recall)
-
-
-def is_user_said(entry: Entry) -> bool:
-    """Whether an entry is something that the user said, and not text put there by a program."""
-    return isinstance(entry, MessageEntry) and isinstance(entry.message, UserMessage)
 
 
 def _usable(answer: AssistantMessage) -> AssistantMessage | None:
@@ -125,12 +115,12 @@ def _summary_message(preface: str, summary: str, timestamp: str) -> UserMessage:
     return user_message(f"{preface}\n\n<summary>\n{quoted}\n</summary>", timestamp_ms=timestamp_ms(timestamp))
 
 
-def _foreign_message(entry: OtherEntry) -> UserMessage | None:
+def _foreign_message(line: Mapping[str, Any], timestamp: str) -> UserMessage | None:
     """What pi's own message roles say to a model: text that an extension added, or a shell command."""
-    raw = entry.raw.get("message")
-    if entry.raw.get("type") != "message" or not isinstance(raw, Mapping):
+    raw = line.get("message")
+    if line.get("type") != "message" or not isinstance(raw, Mapping):
         return None
-    at_ms = timestamp_ms(entry.timestamp)
+    at_ms = timestamp_ms(timestamp)
     role = raw.get("role")
     if role == "custom":
         content = raw.get("content")

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage
-from nacre.sessions.entries.entries import CompactionEntry, Entry
+from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
+from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.view.transcript import (
     TranscriptItem,
     entry_item,
-    is_user_said,
     last_compaction_place,
-    summary_entry,
+    summary_item,
 )
 
 MISSING_RESULT = "No result of this call was recorded; the run was interrupted before it was done."
@@ -104,14 +103,15 @@ def _shown_from(branch: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
     if at is None:
         yield from map(entry_item, branch)
         return
-    compaction = branch[at]
-    assert isinstance(compaction, CompactionEntry), "its place was looked up"
+    compaction = branch[at].body
+    assert isinstance(compaction, Compaction), "its place was looked up"
     kept_id = compaction.first_kept_entry_id
     kept_from = next((place for place in range(at - 1, -1, -1) if branch[place].id == kept_id), at)
     kept = branch[kept_from:at]
-    yield summary_entry(compaction)
-    if kept and not any(map(is_user_said, kept)):
-        asked = (branch[place] for place in range(kept_from - 1, -1, -1) if is_user_said(branch[place]))
+    yield summary_item(branch[at], compaction)
+    if kept and not any(isinstance(entry.body, UserMessage) for entry in kept):
+        before = (branch[place] for place in range(kept_from - 1, -1, -1))
+        asked = (entry for entry in before if isinstance(entry.body, UserMessage))
         yield from map(entry_item, islice(asked, 1))
     yield from map(entry_item, kept)
     yield from map(entry_item, branch[at + 1 :])

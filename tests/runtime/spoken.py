@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 
 from nacre.runtime.endings.session_end import SessionEnded
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, ToolCall, user_message
-from nacre.sessions.entries.entries import Entry, MessageEntry
+from nacre.sessions.entries.entries import Entry
 
 
 def entry(message: Message, number: int = 0) -> Entry:
-    return MessageEntry(id=str(number), parent_id=None, timestamp="2026-03-14T22:00:00.000Z", message=message)
+    return Entry(id=str(number), parent_id=None, timestamp="2026-03-14T22:00:00.000Z", body=message)
 
 
 def user(text: str) -> Entry:

@@ -19,11 +19,11 @@ from nacre.sessions.contracts.messages import (
     user_message,
 )
 from nacre.sessions.entries.entries import (
-    CompactionEntry,
-    CustomEntry,
-    CustomMessageEntry,
+    Body,
+    Compaction,
+    CustomMessage,
+    CustomRecord,
     Entry,
-    MessageEntry,
 )
 from nacre.sessions.journal.journal import Journal
 
@@ -88,26 +88,20 @@ class Branch:
             self.say(message)
 
     def say(self, message: Message) -> str:
-        return self._add(MessageEntry(**self._place(), message=message))
+        return self._add(message)
 
     def compact(self, first_kept: str, summary: str = "Long ago.", **more: object) -> str:
-        return self._add(
-            CompactionEntry(
-                **self._place(), summary=summary, first_kept_entry_id=first_kept, tokens_before=9, **more
-            )
-        )
+        return self._add(Compaction(summary=summary, first_kept_entry_id=first_kept, tokens_before=9, **more))
 
     def record(self, custom_type: str = "nacre.flush", data: object = None) -> str:
-        return self._add(CustomEntry(**self._place(), custom_type=custom_type, data=data))
+        return self._add(CustomRecord(custom_type=custom_type, data=data))
 
     def recall(self, text: str = "notes", custom_type: str = "nacre.recall") -> str:
-        return self._add(CustomMessageEntry(**self._place(), custom_type=custom_type, content=text))
+        return self._add(CustomMessage(custom_type=custom_type, content=text))
 
-    def _place(self) -> dict[str, str | None]:
+    def _add(self, body: Body) -> str:
         parent = self.entries[-1].id if self.entries else None
-        return {"id": f"e{len(self.entries) + 1}", "parent_id": parent, "timestamp": STAMP}
-
-    def _add(self, entry: Entry) -> str:
+        entry = Entry(id=f"e{len(self.entries) + 1}", parent_id=parent, timestamp=STAMP, body=body)
         self.entries.append(entry)
         return entry.id
 
@@ -127,7 +121,7 @@ async def opened(path: Path, *, ids: str = "id") -> Journal:
 def said(entries: Iterable[Entry]) -> list[str]:
     """The texts of the message entries."""
     return [
-        "".join(block.text for block in entry.message.content if isinstance(block, Text))
+        "".join(block.text for block in entry.body.content if isinstance(block, Text))
         for entry in entries
-        if isinstance(entry, MessageEntry)
+        if isinstance(entry.body, Message)
     ]

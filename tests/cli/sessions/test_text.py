@@ -13,7 +13,7 @@ import pytest
 from nacre.cli.sessions.export import exported
 from nacre.cli.sessions.text import age, list_lines, show_json, show_lines
 from nacre.sessions.contracts.messages import Image, Text, Thinking, UserMessage
-from nacre.sessions.entries.entries import BranchSummaryEntry, CustomMessageEntry, Entry, SessionHeader
+from nacre.sessions.entries.entries import BranchSummary, CustomMessage, Entry, SessionHeader
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.reading import StoredTranscript
 from nacre.sessions.upkeep.catalogue import StoredSession
@@ -137,7 +137,7 @@ def test_where_history_was_summarised_is_marked() -> None:
     """The summary stands between the messages that it replaced and those that follow."""
     branch = [
         *talk(),
-        BranchSummaryEntry(id="b", parent_id="e6", timestamp=STAMP, from_id="x", summary="Left."),
+        Entry(id="b", parent_id="e6", timestamp=STAMP, body=BranchSummary(from_id="x", summary="Left.")),
     ]
     lines = show_lines(session(), transcript(*branch), last=9, now=NOW, main_key="main", short=str)
 
@@ -159,10 +159,9 @@ def test_scripts_get_messages_as_they_are() -> None:
 
 def test_an_exported_document_is_whole() -> None:
     """Every message of the branch, fences longer than what they hold, no thinking, nothing hidden."""
-    note = CustomMessageEntry(
-        id="n", parent_id="e6", timestamp=STAMP, custom_type="x", content="Seen", display=True
-    )
-    hidden = replace(note, id="h", display=False, content="recalled")
+    seen = CustomMessage(custom_type="x", content="Seen", display=True)
+    note = Entry(id="n", parent_id="e6", timestamp=STAMP, body=seen)
+    hidden = replace(note, id="h", body=replace(seen, display=False, content="recalled"))
     text = exported("markdown", session(), transcript(*talk(), note, hidden), UTC).decode()
 
     assert text.startswith(

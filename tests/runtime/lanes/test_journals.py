@@ -19,7 +19,7 @@ async def test_a_transcript_is_kept_between_turns_and_reads_on(tmp_path: Path) -
     mine, theirs = journals(tmp_path), journals(tmp_path, "other-")
     path = tmp_path / "a.jsonl"
     journal = await mine.open(path, session_id="a")
-    await (await theirs.open(path, session_id="a")).append_message(user_message("hi", timestamp_ms=1))
+    await (await theirs.open(path, session_id="a")).append(user_message("hi", timestamp_ms=1))
 
     again = await mine.open(path, session_id="a")
 
@@ -40,10 +40,10 @@ async def test_long_transcripts_make_room_for_each_other(tmp_path: Path) -> None
     """Of transcripts that are large together only the one in use stays in memory."""
     kept = journals(tmp_path)
     first = await kept.open(tmp_path / "0.jsonl", session_id="0")
-    await first.append_message(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
+    await first.append(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
     assert await kept.open(tmp_path / "0.jsonl", session_id="0") is first
     second = await kept.open(tmp_path / "1.jsonl", session_id="1")
-    await second.append_message(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
+    await second.append(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
     assert await kept.open(tmp_path / "1.jsonl", session_id="1") is second
     assert await kept.open(tmp_path / "0.jsonl", session_id="0") is not first
 
@@ -52,7 +52,7 @@ async def test_a_deleted_transcript_begins_anew(tmp_path: Path) -> None:
     """What is gone is not answered from memory."""
     kept = journals(tmp_path)
     path = tmp_path / "a.jsonl"
-    await (await kept.open(path, session_id="a")).append_message(user_message("hi", timestamp_ms=1))
+    await (await kept.open(path, session_id="a")).append(user_message("hi", timestamp_ms=1))
     path.unlink()
     assert (await kept.open(path, session_id="a")).branch() == ()
 

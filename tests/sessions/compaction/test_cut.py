@@ -137,7 +137,7 @@ def test_the_second_compaction_begins_at_the_first_ones_tail() -> None:
     first = plan(branch, 40)
     branch.compact(first.first_kept_entry_id, "Summary one.")
     for message in turns(2, size=8).entries:
-        branch.say(message.message)  # type: ignore[union-attr]  # `turns` makes message entries only
+        branch.say(message.body)  # type: ignore[arg-type]  # `turns` says messages only
 
     second = plan(branch, 40)
 
@@ -177,7 +177,7 @@ def test_recalled_notes_are_not_summarised() -> None:
     branch = Branch()
     branch.recall("w " * 20)
     for entry in turns(3).entries:
-        branch.say(entry.message)  # type: ignore[union-attr]  # `turns` makes message entries only
+        branch.say(entry.body)  # type: ignore[arg-type]  # `turns` says messages only
     branch.recall("w " * 30)
     found = plan(branch, 25)
     assert all("w w w w w w w w" not in message_text(message) for message in found.to_summarise)

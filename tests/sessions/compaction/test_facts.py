@@ -7,8 +7,8 @@ import pytest
 from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
 from nacre.sessions.compaction.facts import SummaryFacts, facts_of, with_facts, without_facts
 from nacre.sessions.contracts.messages import Text, ToolResultMessage
-from nacre.sessions.entries.entries import CompactionEntry
-from tests.sessions.talk import STAMP, Branch, answer, result, user, words
+from nacre.sessions.entries.entries import Compaction
+from tests.sessions.talk import Branch, answer, result, user, words
 
 
 def failed(call: str, text: str, **details: object) -> ToolResultMessage:
@@ -22,10 +22,8 @@ def failed(call: str, text: str, **details: object) -> ToolResultMessage:
     )
 
 
-def compaction(summary: str) -> CompactionEntry:
-    return CompactionEntry(
-        id="c", parent_id=None, timestamp=STAMP, summary=summary, first_kept_entry_id="x", tokens_before=1
-    )
+def compaction(summary: str) -> Compaction:
+    return Compaction(summary=summary, first_kept_entry_id="x", tokens_before=1)
 
 
 def test_tool_failures_are_listed_with_their_codes() -> None:

@@ -96,7 +96,7 @@ def assert_sound(talk: Talk) -> None:
     shown = {number(item.message) for item in items}
     assert {f"#{n}" for n in range(1, talk.numbered + 1)} <= talk.covered | shown | talk.orphans
 
-    said = [number(entry.message) for entry in talk.branch.entries if _is_said(entry)]
+    said = [number(entry.body) for entry in talk.branch.entries if isinstance(entry.body, UserMessage)]
     assert set(said[-1:]) <= shown
     twice = shown & talk.covered
     assert len(twice) <= 1, "only the request of a turn that was cut is in view and in a summary"
@@ -117,10 +117,6 @@ def assert_paired(items: tuple[TranscriptItem, ...]) -> None:
             if isinstance(item.message, AssistantMessage):
                 expected = [call.id for call in item.message.tool_calls]
     assert not expected
-
-
-def _is_said(entry: object) -> bool:
-    return isinstance(getattr(entry, "message", None), UserMessage)
 
 
 @settings(max_examples=200, deadline=None)

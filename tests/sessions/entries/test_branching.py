@@ -9,7 +9,7 @@ import pytest
 
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.entries.entries import BranchSummaryEntry, CustomEntry
+from nacre.sessions.entries.entries import BranchSummary, Compaction, CustomRecord, Label
 from nacre.sessions.journal.journal import Journal
 from tests.sessions.talk import FIXTURES, answer, opened, said, user
 
@@ -19,7 +19,7 @@ async def talked(path: Path, *texts: str) -> tuple[Journal, list[str]]:
     journal = await opened(path)
     ids = []
     for number, text in enumerate(texts):
-        entry = await journal.append_message(user(text) if number % 2 == 0 else answer(text))
+        entry = await journal.append(user(text) if number % 2 == 0 else answer(text))
         ids.append(entry.id)
     return journal, ids
 
@@ -34,14 +34,14 @@ async def test_going_back_leaves_the_other_branch_in_the_file(tmp_path: Path) ->
     before = journal.path.read_bytes()
 
     left = await journal.rewind(ids[1])
-    await journal.append_message(user("other"))
+    await journal.append(user("other"))
 
     assert shown(journal) == ["one", "first", "other"]
-    assert isinstance(left, CustomEntry)
-    assert (left.parent_id, left.data) == (ids[1], {"leftAt": ids[3]})
+    assert isinstance(left.body, CustomRecord)
+    assert (left.parent_id, left.body.data) == (ids[1], {"leftAt": ids[3]})
     assert journal.path.read_bytes().startswith(before)
     assert said(journal.branch(ids[3])) == ["one", "first", "two", "second"]
-    assert said(journal.entries) == ["one", "first", "two", "second", "other"]
+    assert said(journal.tree.entries) == ["one", "first", "two", "second", "other"]
 
 
 async def test_a_rewind_holds_after_a_crash_right_behind_it(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ async def test_a_rewind_holds_after_a_crash_right_behind_it(tmp_path: Path) -> N
     await journal.rewind(ids[0])
     again = await opened(tmp_path / "s.jsonl")
     assert shown(again) == shown(journal) == ["one"]
-    await again.append_message(user("next"))
+    await again.append(user("next"))
     assert shown(await opened(tmp_path / "s.jsonl")) == ["one", "next"]
 
 
@@ -59,7 +59,7 @@ async def test_a_rewind_to_the_root_and_back(tmp_path: Path) -> None:
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first")
     await journal.rewind(None)
     assert shown(journal) == []
-    await journal.append_message(user("afresh"))
+    await journal.append(user("afresh"))
     assert shown(journal) == ["afresh"]
     await journal.rewind(ids[-1])
     assert shown(journal) == ["one", "first"]
@@ -69,8 +69,8 @@ async def test_a_summary_of_the_branch_that_was_left_is_shown(tmp_path: Path) ->
     """What is to be remembered of the other branch stands where it was left."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
     entry = await journal.rewind(ids[1], summary="The CSV was tried.")
-    assert isinstance(entry, BranchSummaryEntry)
-    assert (entry.from_id, entry.details) == (ids[1], {"leftAt": ids[3]})
+    assert isinstance(entry.body, BranchSummary)
+    assert (entry.body.from_id, entry.body.details) == (ids[1], {"leftAt": ids[3]})
     assert [text.split("\n")[0][:20] for text in shown(await opened(journal.path))] == [
         "one",
         "first",
@@ -88,7 +88,7 @@ async def test_an_unknown_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
         await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id="nowhere")
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
-        await journal.append_label("nowhere", "x")
+        await journal.append(Label(target_id="nowhere", label="x"))
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
         journal.branch("nowhere")
     assert journal.path.read_bytes() == before
@@ -99,17 +99,17 @@ async def test_a_fork_has_the_branch_and_names_its_parent(tmp_path: Path) -> Non
     """A forked file has the path to one entry, line for line, and nothing of other branches."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
     await journal.rewind(ids[1])
-    await journal.append_message(user("other"))
+    await journal.append(user("other"))
     source = journal.path.read_bytes()
 
     await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=ids[3])
 
     fork = await opened(tmp_path / "f.jsonl")
     assert (fork.header.id, fork.header.parent_session) == ("f", str(journal.path))
-    assert fork.entries == fork.branch() == journal.branch(ids[3])
+    assert fork.tree.entries == fork.branch() == journal.branch(ids[3])
     assert (tmp_path / "f.jsonl").read_bytes().splitlines()[1:] == source.splitlines()[1:5]
     assert journal.path.read_bytes() == source
-    await fork.append_message(user("go on"))
+    await fork.append(user("go on"))
     assert shown(journal) == ["one", "first", "other"]
 
 
@@ -118,7 +118,7 @@ async def test_a_fork_keeps_what_it_does_not_understand(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())
     journal = await opened(tmp_path / "p.jsonl")
 
-    await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=journal.leaf_id)
+    await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=journal.tree.leaf_id)
 
     lines = [json.loads(line) for line in (tmp_path / "f.jsonl").read_bytes().splitlines()]
     stored = {entry["id"]: entry for entry in map(json.loads, journal.path.read_bytes().splitlines())}
@@ -126,10 +126,10 @@ async def test_a_fork_keeps_what_it_does_not_understand(tmp_path: Path) -> None:
     assert [entry for entry in lines[1:] if entry["id"] in stored] == [
         stored[entry.id] for entry in journal.branch()
     ]
-    assert [fork.label(entry.id) for entry in journal.branch()] == [
-        journal.label(entry.id) for entry in journal.branch()
+    assert [fork.tree.label(entry.id) for entry in journal.branch()] == [
+        journal.tree.label(entry.id) for entry in journal.branch()
     ]
-    assert fork.label("a0000003") == "milk"
+    assert fork.tree.label("a0000003") == "milk"
     assert fork.transcript() == journal.transcript()
 
 
@@ -138,7 +138,7 @@ async def test_a_fork_at_the_beginning_is_empty(tmp_path: Path) -> None:
     journal, _ = await talked(tmp_path / "s.jsonl", "one")
     await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=None)
     fork = await opened(tmp_path / "f.jsonl")
-    assert (len(fork.entries), fork.header.id, fork.path.read_bytes().count(b"\n")) == (0, "f", 1)
+    assert (len(fork.tree.entries), fork.header.id, fork.path.read_bytes().count(b"\n")) == (0, "f", 1)
 
 
 async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
@@ -153,16 +153,16 @@ async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
 async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> None:
     """An empty transcript has no leaf; each append moves it; a path leads to any entry on any branch."""
     empty = await opened(tmp_path / "empty.jsonl")
-    assert (empty.leaf_id, empty.branch() == (), empty.label("x")) == (None, True, None)
+    assert (empty.tree.leaf_id, empty.branch() == (), empty.tree.label("x")) == (None, True, None)
 
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
-    assert journal.leaf_id == ids[3]
+    assert journal.tree.leaf_id == ids[3]
     left = await journal.rewind(ids[0])
-    assert journal.leaf_id == left.id
-    assert (journal.customs("nacre.rewind"), journal.customs("other") == ()) == ((left,), True)
-    deep = await journal.append_message(user("deep"))
+    assert journal.tree.leaf_id == left.id
+    assert (journal.tree.customs("nacre.rewind"), journal.tree.customs("other") == ()) == ((left,), True)
+    deep = await journal.append(user("deep"))
     await journal.rewind(ids[0])
-    other = await journal.append_message(user("other"))
+    other = await journal.append(user("other"))
     assert [said(journal.branch(leaf)) for leaf in (ids[0], ids[3], deep.id, other.id)] == [
         ["one"],
         ["one", "first", "two", "second"],
@@ -174,33 +174,37 @@ async def test_the_leaf_and_the_path_to_any_entry_are_known(tmp_path: Path) -> N
 async def test_a_compaction_counts_on_its_branch_only(tmp_path: Path) -> None:
     """One branch is compacted and shows its summary, the other shows every word."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two", "second")
-    await journal.append_compaction(summary="Long ago.", first_kept_entry_id=ids[2], tokens_before=9)
-    assert (shown(journal)[1:], journal.compaction_count) == (["two", "second"], 1)
+    await journal.append(Compaction(summary="Long ago.", first_kept_entry_id=ids[2], tokens_before=9))
+    assert (shown(journal)[1:], journal.tree.compaction_count) == (["two", "second"], 1)
     await journal.rewind(ids[3])
-    assert (shown(journal), journal.compaction_count) == (["one", "first", "two", "second"], 0)
+    assert (shown(journal), journal.tree.compaction_count) == (["one", "first", "two", "second"], 0)
 
 
 async def test_names_are_given_moved_and_taken_away(tmp_path: Path) -> None:
     """The last name given holds, one taken away is gone, and none of it is seen by the model."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first")
-    await journal.append_label(ids[0], "start")
-    await journal.append_label(ids[0], "begin")
-    await journal.append_label(ids[1], "end")
-    await journal.append_label(ids[1], None)
+    await journal.append(Label(target_id=ids[0], label="start"))
+    await journal.append(Label(target_id=ids[0], label="begin"))
+    await journal.append(Label(target_id=ids[1], label="end"))
+    await journal.append(Label(target_id=ids[1]))
 
     again = await opened(journal.path)
 
-    assert (again.label(ids[0]), again.label(ids[1])) == ("begin", None)
-    assert (again.labelled("begin"), again.labelled("start"), again.labelled("end")) == (ids[0], None, None)
+    assert (again.tree.label(ids[0]), again.tree.label(ids[1])) == ("begin", None)
+    assert (again.tree.labelled("begin"), again.tree.labelled("start"), again.tree.labelled("end")) == (
+        ids[0],
+        None,
+        None,
+    )
     assert shown(again) == ["one", "first"]
 
 
 async def test_a_fork_drops_names_of_other_branches(tmp_path: Path) -> None:
     """Names of entries that are not in the fork are not in it either; later ones of its own are."""
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two")
-    await journal.append_label(ids[2], "left")
-    await journal.append_label(ids[0], "kept")
+    await journal.append(Label(target_id=ids[2], label="left"))
+    await journal.append(Label(target_id=ids[0], label="kept"))
     await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=ids[1])
     fork = await opened(tmp_path / "f.jsonl")
-    assert (fork.labelled("kept"), fork.labelled("left")) == (ids[0], None)
-    assert len(fork.entries) == 3
+    assert (fork.tree.labelled("kept"), fork.tree.labelled("left")) == (ids[0], None)
+    assert len(fork.tree.entries) == 3

@@ -12,52 +12,49 @@ import pytest
 
 from nacre.sessions.disk.lines import split_lines, timestamp_ms, timestamp_text, to_line
 from nacre.sessions.entries.entries import (
-    BranchSummaryEntry,
-    CompactionEntry,
-    CustomEntry,
-    CustomMessageEntry,
+    Body,
+    BranchSummary,
+    Compaction,
+    CustomMessage,
+    CustomRecord,
     Entry,
-    LabelEntry,
-    MessageEntry,
-    OtherEntry,
+    Label,
+    RawBody,
     SessionHeader,
     entry_from_json,
+    entry_to_json,
     header_from_json,
+    header_to_json,
     is_misshapen,
 )
-from nacre.sessions.entries.writing import entry_to_json, header_to_json
 from tests.sessions.talk import FIXTURES, STAMP, user
-
-PLACE: dict[str, Any] = {"id": "0000000b", "parent_id": "0000000a", "timestamp": STAMP}
 
 
 @pytest.mark.parametrize(
-    "entry",
+    "body",
     [
-        MessageEntry(**PLACE, message=user("hi")),
-        CompactionEntry(**PLACE, summary="s", first_kept_entry_id="0000000a", tokens_before=5),
-        CompactionEntry(
-            **PLACE,
+        user("hi"),
+        Compaction(summary="s", first_kept_entry_id="0000000a", tokens_before=5),
+        Compaction(
             summary="s",
             first_kept_entry_id="a",
             tokens_before=5,
             details={"readFiles": []},
             from_hook=True,
         ),
-        CustomEntry(**PLACE, custom_type="nacre.flush", data={"cycle": 0}),
-        CustomEntry(**PLACE, custom_type="stamp"),
-        CustomMessageEntry(**PLACE, custom_type="nacre.recall", content="notes", details={"from": "x"}),
-        BranchSummaryEntry(**PLACE, from_id="root", summary="We tried."),
-        BranchSummaryEntry(**PLACE, from_id="a", summary="s", details={"readFiles": ["x"]}, from_hook=True),
-        LabelEntry(**PLACE, target_id="0000000a", label="good place"),
-        LabelEntry(**PLACE, target_id="0000000a"),
-        OtherEntry(
-            **PLACE, raw={"type": "label", "id": "0000000b", "parentId": "0000000a", "timestamp": STAMP}
-        ),
+        CustomRecord(custom_type="nacre.flush", data={"cycle": 0}),
+        CustomRecord(custom_type="stamp"),
+        CustomMessage(custom_type="nacre.recall", content="notes", details={"from": "x"}),
+        BranchSummary(from_id="root", summary="We tried."),
+        BranchSummary(from_id="a", summary="s", details={"readFiles": ["x"]}, from_hook=True),
+        Label(target_id="0000000a", label="good place"),
+        Label(target_id="0000000a"),
+        RawBody(raw={"type": "label", "id": "0000000b", "parentId": "0000000a", "timestamp": STAMP}),
     ],
 )
-def test_an_entry_comes_back_as_it_was_stored(entry: Entry) -> None:
+def test_an_entry_comes_back_as_it_was_stored(body: Body) -> None:
     """Every kind of entry survives its line in the file."""
+    entry = Entry(id="0000000b", parent_id="0000000a", timestamp=STAMP, body=body)
     assert entry_from_json(json.loads(to_line(entry_to_json(entry)))) == entry
 
 
@@ -94,7 +91,7 @@ def test_reading_loses_nothing_of_a_pi_file(name: str) -> None:
         written = entry_to_json(entry)
         for key in ("type", "id", "parentId", "timestamp"):
             assert written[key] == raw[key]
-        if isinstance(entry, OtherEntry):
+        if isinstance(entry.body, RawBody):
             assert written == raw
 
 
@@ -111,8 +108,8 @@ def test_reading_loses_nothing_of_a_pi_file(name: str) -> None:
 def test_an_entry_of_a_wrong_shape_is_kept_as_it_is(raw: dict[str, Any]) -> None:
     """What cannot be read as its type is kept whole and can be told from what is merely unknown."""
     entry = entry_from_json(raw)
-    assert isinstance(entry, OtherEntry)
-    assert entry.raw == raw
+    assert isinstance(entry.body, RawBody)
+    assert entry.body.raw == raw
     assert is_misshapen(entry)
     assert not is_misshapen(entry_from_json({"type": ["odd"], "id": "a"}))
 

@@ -39,7 +39,7 @@ async def test_an_old_file_is_migrated_once_and_kept(tmp_path: Path, name: str, 
     assert (kept.name in notice, kept.read_bytes()) == (True, before)
 
     migrated = path.read_bytes()
-    await journal.append_message(user("new"))
+    await journal.append(user("new"))
     again = await opened(path)
     assert (said(again.branch()), again.notices, len(list(tmp_path.glob("*.v*-*")))) == (
         [*texts, "new"],
@@ -105,4 +105,4 @@ async def test_ids_that_an_old_file_has_are_kept(tmp_path: Path) -> None:
     journal = await opened(path)
 
     assert said(journal.branch()) == ["a new root"]
-    assert said(journal.entries) == [*RIVERS, "a new root"]
+    assert said(journal.tree.entries) == [*RIVERS, "a new root"]

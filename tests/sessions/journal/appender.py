@@ -23,7 +23,7 @@ async def append(path: Path, name: str, count: int) -> None:
     say("ready")
     sys.stdin.readline()
     for number in range(count):
-        await journal.append_message(user(f"{name}{number} " + "x" * (number % 7) * 900))
+        await journal.append(user(f"{name}{number} " + "x" * (number % 7) * 900))
         say(f"{name}{number}")
 
 

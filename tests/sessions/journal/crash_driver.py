@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from nacre.sessions.entries.entries import Label
 from tests.runtime.faults.crash_driver import count_writes
 from tests.sessions.talk import FIXTURES, opened, said, user
 
@@ -41,14 +42,14 @@ async def change(folder: Path, names: list[str], tell: int) -> None:
     """The steps that are killed; `tell` is the pipe for what must be on disk from then on."""
     for name in names:
         journal = await opened(folder / name, ids=name)
-        await journal.append_message(user(f"to {name}"))
+        await journal.append(user(f"to {name}"))
         os.write(tell, json.dumps([name, f"to {name}"]).encode() + b"\n")
     journal = await opened(folder / SOUND, ids="more")
     first = journal.branch()[0].id
-    await journal.append_label(first, "begin")
-    await journal.fork(folder / "fork.jsonl", session_id="fork", leaf_id=journal.leaf_id)
+    await journal.append(Label(target_id=first, label="begin"))
+    await journal.fork(folder / "fork.jsonl", session_id="fork", leaf_id=journal.tree.leaf_id)
     await journal.rewind(first, summary="What was left.")
-    await journal.append_message(user("elsewhere"))
+    await journal.append(user("elsewhere"))
     os.write(tell, json.dumps([SOUND, "elsewhere"]).encode() + b"\n")
 
 
@@ -56,7 +57,7 @@ async def problem(folder: Path, before: dict[str, bytes], told: list[list[str]])
     """What the next program finds wrong; empty when all is well."""
     for name, data in before.items():
         journal = await opened(folder / name, ids="after")
-        await journal.append_message(user("after"))
+        await journal.append(user("after"))
         entries = said((await opened(folder / name, ids="again")).entries)
         lost = [text for there, text in told if there == name and text not in entries]
         if lost or entries[-1] != "after":
@@ -67,7 +68,7 @@ async def problem(folder: Path, before: dict[str, bytes], told: list[list[str]])
             return f"{name} misses {missing}"
     if (folder / "fork.jsonl").exists():
         fork = await opened(folder / "fork.jsonl")
-        if fork.notices or said(fork.branch())[-1] != f"to {SOUND}" or not fork.labelled("begin"):
+        if fork.notices or said(fork.branch())[-1] != f"to {SOUND}" or not fork.tree.labelled("begin"):
             return f"the fork is not whole: {said(fork.branch())}, {fork.notices}"
     return ""
 

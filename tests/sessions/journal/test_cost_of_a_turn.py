@@ -13,8 +13,13 @@ import pytest
 
 from nacre.sessions.contracts.messages import Usage
 from nacre.sessions.disk.lines import to_line
-from nacre.sessions.entries.entries import CompactionEntry, MessageEntry, SessionHeader
-from nacre.sessions.entries.writing import entry_to_json, header_to_json
+from nacre.sessions.entries.entries import (
+    Compaction,
+    Entry,
+    SessionHeader,
+    entry_to_json,
+    header_to_json,
+)
 from nacre.sessions.journal.journal_file import JournalFile
 from nacre.sessions.view.tokens import measure_context
 from nacre.sessions.view.transcript_view import TranscriptView
@@ -27,13 +32,12 @@ def write_long(path: Path, count: int) -> None:
     """A session of so many entries, compacted every fifty."""
     lines, parent = [to_line(header_to_json(HEADER))], None
     for place in range(count):
-        head = {"id": f"e{place}", "parent_id": parent, "timestamp": STAMP}
         if place % 50 == 49:
             kept = f"e{place - 10}"
-            entry = CompactionEntry(**head, summary="S", first_kept_entry_id=kept, tokens_before=1)
+            body = Compaction(summary="S", first_kept_entry_id=kept, tokens_before=1)
         else:
-            said = user("q") if place % 2 else answer("a", usage=Usage(input_tokens=9))
-            entry = MessageEntry(**head, message=said)
+            body = user("q") if place % 2 else answer("a", usage=Usage(input_tokens=9))
+        entry = Entry(id=f"e{place}", parent_id=parent, timestamp=STAMP, body=body)
         lines.append(to_line(entry_to_json(entry)))
         parent = entry.id
     path.write_bytes(b"".join(lines))
@@ -47,12 +51,7 @@ def calls_of_a_turn(path: Path) -> int:
     view.follow(file.tree.branch())
     profile = cProfile.Profile()
     profile.enable()
-    file.append(
-        lambda entry_id, parent_id, at: MessageEntry(
-            id=entry_id, parent_id=parent_id, timestamp=at, message=user("next")
-        ),
-        new_id,
-    )
+    file.append(user("next"), new_id)
     items = view.follow(file.tree.branch())
     measure_context(items, file.tree.branch(), words, overhead_tokens=0)
     profile.disable()

@@ -14,8 +14,7 @@ from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.litellm.messages import completion_arguments
 from nacre.sessions.contracts.messages import message_text
 from nacre.sessions.disk.lines import to_line
-from nacre.sessions.entries.entries import SessionHeader
-from nacre.sessions.entries.writing import header_to_json
+from nacre.sessions.entries.entries import SessionHeader, header_to_json
 from nacre.sessions.view.history_limit import newest_turns
 from nacre.sessions.view.transcript_view import build_transcript
 from tests.sessions.talk import STAMP, Branch, answer, opened, result, said, set_aside_in, user
@@ -40,7 +39,7 @@ def test_a_crash_before_the_first_answer_keeps_the_question(tmp_path: Path) -> N
         "from tests.sessions.talk import opened, user\n"
         "async def main():\n"
         "    journal = await opened(Path(sys.argv[1]))\n"
-        "    await journal.append_message(user('the first question'))\n"
+        "    await journal.append(user('the first question'))\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "asyncio.run(main())\n"
     )
@@ -107,7 +106,7 @@ async def test_a_question_without_an_answer_stays_in_the_conversation(tmp_path: 
     path = tmp_path / "s.jsonl"
     journal = await opened(path)
     for message in (user("hi"), answer("hello"), user("what died?"), user("and this?")):
-        await journal.append_message(message)
+        await journal.append(message)
     assert await sent(path) == [
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": "hello"},
@@ -130,7 +129,7 @@ async def test_half_made_calls_of_a_broken_off_answer_are_never_sent(tmp_path: P
         result("c3"),
         user("again"),
     ):
-        await journal.append_message(message)
+        await journal.append(message)
     messages = await sent(path)
     assert [message["role"] for message in messages] == ["user", "assistant", "assistant", "tool", "user"]
     assert messages[1] == {"role": "assistant", "content": "I will"}

@@ -11,7 +11,7 @@ import pytest
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionVersionUnknown, SessionWriteFailed
 from nacre.sessions.contracts.messages import ToolResultMessage
-from nacre.sessions.entries.entries import CustomMessageEntry, LabelEntry, MessageEntry, SessionHeader
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Label, SessionHeader
 from nacre.sessions.journal.journal import Journal
 from tests.sessions.talk import FIXTURES, answer, opened, said, ticking_clock, user
 
@@ -30,7 +30,7 @@ async def test_a_new_transcript_begins_with_its_header(tmp_path: Path) -> None:
     assert journal.path.stat().st_mode & 0o777 == 0o600
     assert journal.path.parent.stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "agents").stat().st_mode & 0o777 == 0o700
-    assert (journal.entries, journal.branch(), journal.notices) == ((), (), ())
+    assert (journal.tree.entries, journal.branch(), journal.notices) == ((), (), ())
 
 
 async def test_what_was_appended_comes_back(tmp_path: Path) -> None:
@@ -38,19 +38,26 @@ async def test_what_was_appended_comes_back(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "s.jsonl")
     appended = [
         await journal.append_custom("nacre.session", {"key": "agent:main:main"}),
-        question := await journal.append_message(user("zwei\nZeilen")),
-        await journal.append_message(answer("ok", "c1")),
-        await journal.append_custom_message("nacre.recall", "notes", details={"path": "x"}),
-        await journal.append_compaction(
-            summary="S", first_kept_entry_id=question.id, tokens_before=9, details={"readFiles": []}
+        question := await journal.append(user("zwei\nZeilen")),
+        await journal.append(answer("ok", "c1")),
+        await journal.append(
+            CustomMessage(custom_type="nacre.recall", content="notes", details={"path": "x"})
+        ),
+        await journal.append(
+            Compaction(
+                summary="S", first_kept_entry_id=question.id, tokens_before=9, details={"readFiles": []}
+            )
         ),
     ]
 
     again = await opened(tmp_path / "s.jsonl")
 
-    assert again.entries == again.branch() == journal.entries == tuple(appended)
-    assert [entry.parent_id for entry in again.entries] == [None, *(entry.id for entry in again.entries[:-1])]
-    assert all(len(entry.id) == 8 and int(entry.id, 16) >= 0 for entry in again.entries)
+    assert again.tree.entries == again.branch() == journal.tree.entries == tuple(appended)
+    assert [entry.parent_id for entry in again.tree.entries] == [
+        None,
+        *(entry.id for entry in again.tree.entries[:-1]),
+    ]
+    assert all(len(entry.id) == 8 and int(entry.id, 16) >= 0 for entry in again.tree.entries)
     assert len((tmp_path / "s.jsonl").read_bytes().splitlines()) == 6
     assert (again.header, again.notices) == (
         SessionHeader(id="s-1", timestamp="2026-03-01T09:00:00.000Z", cwd=str(tmp_path)),
@@ -63,7 +70,7 @@ async def test_ids_stay_unique_when_the_source_repeats_itself(tmp_path: Path) ->
     journal = await Journal.open(
         tmp_path / "s.jsonl", session_id="s", cwd=tmp_path, now=ticking_clock(), new_id=lambda: "same"
     )
-    ids = [(await journal.append_message(user(str(number)))).id for number in range(3)]
+    ids = [(await journal.append(user(str(number)))).id for number in range(3)]
     assert len(set(ids)) == 3
     assert said((await opened(tmp_path / "s.jsonl")).branch()) == ["0", "1", "2"]
 
@@ -71,18 +78,18 @@ async def test_ids_stay_unique_when_the_source_repeats_itself(tmp_path: Path) ->
 async def test_a_useless_compaction_is_refused(tmp_path: Path) -> None:
     """An empty summary or a first kept entry that is not there never hides the history."""
     journal = await opened(tmp_path / "s.jsonl")
-    entry = await journal.append_message(user("hi"))
+    entry = await journal.append(user("hi"))
     before = journal.path.read_bytes()
     for summary, first in (("S", "nowhere"), (" ", entry.id)):
         with pytest.raises(ValueError, match="the history was left as it is"):
-            await journal.append_compaction(summary=summary, first_kept_entry_id=first, tokens_before=1)
+            await journal.append(Compaction(summary=summary, first_kept_entry_id=first, tokens_before=1))
     assert journal.path.read_bytes() == before
 
 
 async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """When the system takes only part of a line, the file is cut back and the next append succeeds."""
     journal = await opened(tmp_path / "s.jsonl")
-    await journal.append_message(user("before"))
+    await journal.append(user("before"))
     before = journal.path.read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 40, hard))
@@ -90,14 +97,14 @@ async def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         with pytest.raises(
             SessionWriteFailed, match=r"Could not write .*s\.jsonl: File too large"
         ) as failure:
-            await journal.append_message(user("too much " * 50))
+            await journal.append(user("too much " * 50))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     assert failure.value.path == journal.path
     assert journal.path.read_bytes() == before
     assert said(journal.branch()) == ["before"]
-    await journal.append_message(user("after"))
+    await journal.append(user("after"))
     assert said((await opened(tmp_path / "s.jsonl")).branch()) == ["before", "after"]
 
 
@@ -112,7 +119,7 @@ async def test_a_cancelled_append_is_finished_first(tmp_path: Path) -> None:
     """Cancelling a caller in mid-append leaves object and file in agreement."""
     journal = await opened(tmp_path / "s.jsonl")
     for number in range(20):
-        task = asyncio.create_task(journal.append_message(user(str(number))))
+        task = asyncio.create_task(journal.append(user(str(number))))
         for _ in range(number % 4):
             await asyncio.wait({task}, timeout=0)
         task.cancel()
@@ -124,7 +131,7 @@ async def test_a_cancelled_append_is_finished_first(tmp_path: Path) -> None:
 async def test_appends_keep_the_order_of_the_calls(tmp_path: Path) -> None:
     """Many appends begun at once stand in the file in the order they were asked for."""
     journal = await opened(tmp_path / "s.jsonl")
-    await asyncio.gather(*(journal.append_message(user(str(number))) for number in range(30)))
+    await asyncio.gather(*(journal.append(user(str(number))) for number in range(30)))
     assert said((await opened(tmp_path / "s.jsonl")).branch()) == [str(number) for number in range(30)]
 
 
@@ -170,7 +177,7 @@ async def test_every_file_of_the_format_loads(tmp_path: Path, name: str, texts: 
     journal = await opened(path)
     assert (said(journal.branch()), journal.notices, path.read_bytes()) == (texts, (), before)
 
-    await journal.append_message(user("new"))
+    await journal.append(user("new"))
     again = await opened(path)
     assert (said(again.branch()), again.notices) == ([*texts, "new"], ())
     assert again.branch() == journal.branch()
@@ -182,14 +189,12 @@ async def test_a_pi_file_keeps_its_tree(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())
     journal = await opened(tmp_path / "p.jsonl")
 
-    left = [entry for entry in journal.entries if entry not in journal.branch()]
+    left = [entry for entry in journal.tree.entries if entry not in journal.branch()]
     assert "Never mind that." in said(left)
-    assert isinstance(left[1], LabelEntry)
-    assert any(isinstance(entry, CustomMessageEntry) and entry.content == "Mind the date." for entry in left)
-    results = [
-        e.message
-        for e in journal.branch()
-        if isinstance(e, MessageEntry) and isinstance(e.message, ToolResultMessage)
-    ]
+    assert isinstance(left[1].body, Label)
+    assert any(
+        isinstance(entry.body, CustomMessage) and entry.body.content == "Mind the date." for entry in left
+    )
+    results = [entry.body for entry in journal.branch() if isinstance(entry.body, ToolResultMessage)]
     assert [message.details for message in results] == [{"lines": 1}]
     assert journal.header.parent_session == "/srv/bot/old.jsonl"

@@ -40,8 +40,8 @@ async def test_two_journals_on_one_file_see_each_other(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     one, two = await opened(path, ids="one"), await opened(path, ids="two")
     for number in range(10):
-        await one.append_message(user(f"a{number}"))
-        await two.append_message(user(f"b{number}"))
+        await one.append(user(f"a{number}"))
+        await two.append(user(f"b{number}"))
 
     assert await one.refresh() is True
     assert await one.refresh() is False
@@ -55,8 +55,8 @@ async def test_two_journals_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     one, two = await opened(path, ids="one"), await opened(path, ids="two")
     await asyncio.gather(
-        *(one.append_message(user(f"a{number}")) for number in range(20)),
-        *(two.append_message(user(f"b{number}")) for number in range(20)),
+        *(one.append(user(f"a{number}")) for number in range(20)),
+        *(two.append(user(f"b{number}")) for number in range(20)),
     )
     texts = said((await opened(path)).branch())
     assert [text for text in texts if text[0] == "a"] == [f"a{number}" for number in range(20)]
@@ -111,7 +111,7 @@ async def test_a_lock_dies_with_its_holder(tmp_path: Path) -> None:
     process.kill()
     process.communicate(timeout=60)
     journal = await asyncio.wait_for(opened(path), timeout=5)
-    await asyncio.wait_for(journal.append_message(user("free")), timeout=5)
+    await asyncio.wait_for(journal.append(user("free")), timeout=5)
     assert said(journal.branch())[-1] == "free"
 
 
@@ -119,11 +119,11 @@ async def test_a_torn_line_of_another_writer_is_repaired_in_passing(tmp_path: Pa
     """When another process dies in mid-line, the next append sets its torn line aside and goes on."""
     path = tmp_path / "s.jsonl"
     journal = await opened(path)
-    await journal.append_message(user("one"))
+    await journal.append(user("one"))
     with path.open("ab") as file:
         file.write(b'{"type":"message","id":"zz","par')
 
-    await journal.append_message(user("two"))
+    await journal.append(user("two"))
 
     assert said(journal.branch()) == said((await opened(path)).branch()) == ["one", "two"]
     assert set_aside_in(tmp_path) == [b'{"type":"message","id":"zz","par']
@@ -134,12 +134,12 @@ async def test_a_file_that_was_exchanged_is_read_anew(tmp_path: Path) -> None:
     """When another program puts a different file in the place, the journal goes on from that one."""
     path, other = tmp_path / "s.jsonl", tmp_path / "t.jsonl"
     journal, source = await opened(path), await opened(other)
-    await journal.append_message(user("old"))
-    await source.append_message(user("new"))
+    await journal.append(user("old"))
+    await source.append(user("new"))
     other.replace(path)
 
     assert await journal.refresh() is True
-    await journal.append_message(user("next"))
+    await journal.append(user("next"))
     assert said(journal.branch()) == said((await opened(path)).branch()) == ["new", "next"]
     assert journal.notices == ("s.jsonl was changed by another program and was read anew.",)
 
@@ -148,13 +148,13 @@ async def test_a_file_that_was_written_over_is_read_anew(tmp_path: Path) -> None
     """A longer text in the same file is not taken for lines that were appended to it."""
     path, other = tmp_path / "s.jsonl", tmp_path / "t.jsonl"
     journal, source = await opened(path), await opened(other)
-    await journal.append_message(user("old"))
+    await journal.append(user("old"))
     for text in ("new", "and longer " * 50):
-        await source.append_message(user(text))
+        await source.append(user(text))
     path.write_bytes(other.read_bytes())
 
     assert await journal.refresh() is True
-    await journal.append_message(user("next"))
+    await journal.append(user("next"))
     assert said(journal.branch()) == ["new", "and longer " * 50, "next"]
     assert journal.notices == ("s.jsonl was changed by another program and was read anew.",)
     assert set_aside_in(tmp_path) == []

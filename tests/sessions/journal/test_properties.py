@@ -15,8 +15,13 @@ from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
 from nacre.sessions.contracts.errors import SessionVersionUnknown
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.disk.lines import to_line
-from nacre.sessions.entries.entries import CompactionEntry, Entry, MessageEntry, SessionHeader
-from nacre.sessions.entries.writing import entry_to_json, header_to_json
+from nacre.sessions.entries.entries import (
+    Compaction,
+    Entry,
+    SessionHeader,
+    entry_to_json,
+    header_to_json,
+)
 from nacre.sessions.journal.journal_file import JournalFile
 from nacre.sessions.view.transcript_view import TranscriptView
 from tests.sessions.talk import FIXTURES, STAMP, answer, counted_ids, result, ticking_clock, user, words
@@ -80,25 +85,13 @@ class Session:
         return f"#{self._number} " + "w " * (size - 1)
 
     def _say(self, message: Message) -> None:
-        self.file.append(
-            lambda entry_id, parent_id, at: MessageEntry(
-                id=entry_id, parent_id=parent_id, timestamp=at, message=message
-            ),
-            self._ids,
-        )
+        self.file.append(message, self._ids)
 
     def _compact(self, keep: int) -> None:
         plan = plan_compaction(self.branch(), keep_recent_tokens=keep, count_tokens=words, tokens_before=0)
         if isinstance(plan, CompactionPlan):
             entry = self.file.append(
-                lambda entry_id, parent_id, at: CompactionEntry(
-                    id=entry_id,
-                    parent_id=parent_id,
-                    timestamp=at,
-                    summary="Summary.",
-                    first_kept_entry_id=plan.first_kept_entry_id,
-                    tokens_before=0,
-                ),
+                Compaction(summary="Summary.", first_kept_entry_id=plan.first_kept_entry_id, tokens_before=0),
                 self._ids,
             )
             self.summarised[entry.id] = {
@@ -108,13 +101,7 @@ class Session:
     def _rewind(self, about: int) -> None:
         entries = self.file.tree.entries
         target = entries[about % len(entries)].id if entries else None
-        self.file.append(
-            lambda entry_id, parent_id, at: MessageEntry(
-                id=entry_id, parent_id=parent_id, timestamp=at, message=user(self._text(1))
-            ),
-            self._ids,
-            parent_id=target,
-        )
+        self.file.append(user(self._text(1)), self._ids, parent_id=target)
 
 
 def number(message: Message) -> str:
@@ -125,21 +112,21 @@ def assert_nothing_is_lost(session: Session) -> None:
     """Each message of the branch is in view, or exactly one summary of the branch was made from it."""
     branch = session.branch()
     shown = {number(item.message) for item in session.view.follow(branch)}
-    summaries = [session.summarised[entry.id] for entry in branch if isinstance(entry, CompactionEntry)]
+    summaries = [session.summarised[entry.id] for entry in branch if isinstance(entry.body, Compaction)]
     kept_results = {
         call.id
         for entry in branch
-        if isinstance(entry, MessageEntry) and isinstance(entry.message, AssistantMessage)
-        for call in entry.message.tool_calls
+        if isinstance(entry.body, AssistantMessage)
+        for call in entry.body.tool_calls
     }
     for entry in branch:
-        if not isinstance(entry, MessageEntry):
+        if not isinstance(entry.body, Message):
             continue
-        if isinstance(entry.message, ToolResultMessage) and entry.message.tool_call_id not in kept_results:
+        if isinstance(entry.body, ToolResultMessage) and entry.body.tool_call_id not in kept_results:
             continue  # its call is on a branch that was left
-        times = sum(number(entry.message) in summarised for summarised in summaries)
+        times = sum(number(entry.body) in summarised for summarised in summaries)
         assert times <= 1, "summarised twice"
-        assert times == 1 or number(entry.message) in shown, "neither shown nor summarised"
+        assert times == 1 or number(entry.body) in shown, "neither shown nor summarised"
 
 
 def assert_calls_are_paired(messages: list[Message]) -> None:
@@ -179,7 +166,7 @@ def a_file(texts: list[str]) -> bytes:
     lines = [to_line(header_to_json(HEADER))]
     parent: str | None = None
     for place, text in enumerate(texts):
-        entry = MessageEntry(id=f"e{place}", parent_id=parent, timestamp=STAMP, message=user(text))
+        entry = Entry(id=f"e{place}", parent_id=parent, timestamp=STAMP, body=user(text))
         lines.append(to_line(entry_to_json(entry)))
         parent = entry.id
     return b"".join(lines)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.lines import to_line
-from nacre.sessions.entries.entries import MessageEntry
 from nacre.sessions.journal.journal import Journal
 from tests.sessions.talk import FIXTURES, STAMP, START, opened, said, set_aside_in, user
 
@@ -56,7 +56,7 @@ async def test_a_torn_end_is_set_aside(tmp_path: Path, torn: bytes) -> None:
     assert (path.read_bytes(), aside(path)) == (good, [torn])
     assert len(journal.notices) == 1
     assert journal.notices[0].startswith("The end of s.jsonl was torn")
-    await journal.append_message(user("next"))
+    await journal.append(user("next"))
     again = await opened(path)
     assert (said(again.branch()), again.notices, len(aside(path))) == (["kept", "next"], (), 1)
 
@@ -72,7 +72,7 @@ async def test_a_last_line_without_its_feed_is_kept(tmp_path: Path) -> None:
     """A whole last line that only lacks its line feed is kept and ended."""
     path = written(tmp_path, to_line(HEADER), line("a", None, "whole").rstrip(b"\n"))
     journal = await opened(path)
-    await journal.append_message(user("next"))
+    await journal.append(user("next"))
     assert journal.notices == ("The last line of s.jsonl lacked its line feed; it was kept and ended.",)
     assert (await texts(path), aside(path)) == (["whole", "next"], [])
 
@@ -150,8 +150,8 @@ async def test_circles_and_repeated_ids_come_to_an_end(tmp_path: Path) -> None:
     )
     journal = await opened(path)
     assert said(journal.branch()) == ["one", "two", "three", "four", "five", "six"]
-    assert len({entry.id for entry in journal.entries}) == 6
-    assert (await opened(path)).entries == journal.entries
+    assert len({entry.id for entry in journal.tree.entries}) == 6
+    assert (await opened(path)).tree.entries == journal.tree.entries
 
 
 async def test_an_entry_of_a_wrong_shape_is_told(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ async def test_an_entry_of_a_wrong_shape_is_told(tmp_path: Path) -> None:
     odd = to_line({"type": "message", "id": "b", "parentId": "a", "message": {"role": "user", "content": 5}})
     path = written(tmp_path, to_line(HEADER), line("a", None, "one"), odd, line("c", "b", "two"))
     journal = await opened(path)
-    assert (said(journal.branch()), len(journal.entries)) == (["one", "two"], 3)
+    assert (said(journal.branch()), len(journal.tree.entries)) == (["one", "two"], 3)
     assert journal.notices == ("The entry 'b' of type 'message' cannot be read, so no model sees it.",)
 
 
@@ -218,11 +218,11 @@ async def test_a_file_cut_at_any_place_opens(tmp_path: Path, data: bytes) -> Non
         kept = last + b"\n" if is_whole(last) else b""
         assert path.read_bytes() == data[:start_of_last] + kept
         assert aside(path) == ([last] if last and not kept else [])
-        assert len(journal.entries) == path.read_bytes().count(b"\n") - 1
+        assert len(journal.tree.entries) == path.read_bytes().count(b"\n") - 1
 
 
 async def test_a_repair_does_not_touch_the_entries_before_it(tmp_path: Path) -> None:
     """The ids and parents that were read before a repair are the same after it."""
     path = written(tmp_path, (FIXTURES / "torn.jsonl").read_bytes())
-    entries = (await opened(path)).entries
-    assert [entry.id for entry in entries if isinstance(entry, MessageEntry)] == ["a0000001", "a0000002"]
+    entries = (await opened(path)).tree.entries
+    assert [entry.id for entry in entries if isinstance(entry.body, Message)] == ["a0000001", "a0000002"]

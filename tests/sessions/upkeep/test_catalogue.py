@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nacre.sessions.contracts.errors import SessionNotFound
+from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.whole_results import WholeResults
-from nacre.sessions.entries.entries import MessageEntry
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal
@@ -37,8 +37,8 @@ async def talk(folder: Path, session_id: str, key: str, *texts: str) -> None:
     journal = await begun(folder / f"{session_id}.jsonl", session_id)
     await journal.append_custom("nacre.session", {"key": key, "chatKind": "direct", "private": True})
     for text in texts:
-        await journal.append_message(user(text))
-        await journal.append_message(answer("yes"))
+        await journal.append(user(text))
+        await journal.append(answer("yes"))
 
 
 async def names(sessions: SessionIndex, key: str, session_id: str, *earlier: str) -> None:
@@ -142,7 +142,7 @@ async def test_the_last_words_are_those_of_the_present_branch(tmp_path: Path) ->
     """What was said on a branch that was left does not stand for the session, unless it is all there is."""
     await talk(tmp_path, "s", MAIN, "first", "left again")
     journal = await begun(tmp_path / "s.jsonl", "s")
-    words_again = [entry for entry in journal.entries if isinstance(entry, MessageEntry)][-2]
+    words_again = [entry for entry in journal.tree.entries if isinstance(entry.body, Message)][-2]
     await journal.rewind(words_again.parent_id)
     assert last_words(tmp_path / "s.jsonl") == "first"
 

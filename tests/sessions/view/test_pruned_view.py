@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, strategies as st
 
@@ -18,8 +16,14 @@ from nacre.sessions.contracts.messages import (
     message_text,
     user_message,
 )
-from nacre.sessions.entries.entries import CompactionEntry, CustomEntry, Entry, MessageEntry, entry_from_json
-from nacre.sessions.entries.writing import entry_to_json
+from nacre.sessions.entries.entries import (
+    Body,
+    Compaction,
+    CustomRecord,
+    Entry,
+    entry_from_json,
+    entry_to_json,
+)
 from nacre.sessions.view.pruned_view import (
     IMAGE_GONE,
     PRUNE_TYPE,
@@ -44,13 +48,13 @@ class Talk:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def _place(self) -> dict[str, Any]:
+    def _entry(self, body: Body) -> Entry:
         parent = self.entries[-1].id if self.entries else None
-        return {"id": f"e{len(self.entries)}", "parent_id": parent, "timestamp": STAMP}
+        return Entry(id=f"e{len(self.entries)}", parent_id=parent, timestamp=STAMP, body=body)
 
     def add(self, message: Message) -> str:
         """Says something; gives its entry's id."""
-        self.entries.append(MessageEntry(**self._place(), message=message))
+        self.entries.append(self._entry(message))
         return self.entries[-1].id
 
     def read(self, text: str = LONG) -> str:
@@ -70,13 +74,13 @@ class Talk:
     def prune(self, results: dict[str, Projection], saved_tokens: int = 100) -> None:
         """A record, through the JSON of a file."""
         data = record_data(results, saved_tokens=saved_tokens, reason="ttl")
-        entry = CustomEntry(**self._place(), custom_type=PRUNE_TYPE, data=data)
+        entry = self._entry(CustomRecord(custom_type=PRUNE_TYPE, data=data))
         self.entries.append(entry_from_json(entry_to_json(entry)))
 
     def compact(self, first_kept_id: str) -> None:
         """A summary of all before an entry."""
         self.entries.append(
-            CompactionEntry(**self._place(), summary="S", first_kept_entry_id=first_kept_id, tokens_before=1)
+            self._entry(Compaction(summary="S", first_kept_entry_id=first_kept_id, tokens_before=1))
         )
 
     def sent(self) -> list[str]:
@@ -158,7 +162,8 @@ def test_a_made_up_result_is_not_taken_for_its_callers() -> None:
 )
 def test_a_record_that_cannot_be_read_prunes_nothing(data: object) -> None:
     """Another program's, or a damaged one: results are shown whole."""
-    entry = CustomEntry(id="a", parent_id=None, timestamp=STAMP, custom_type=PRUNE_TYPE, data=data)
+    record = CustomRecord(custom_type=PRUNE_TYPE, data=data)
+    entry = Entry(id="a", parent_id=None, timestamp=STAMP, body=record)
     assert projections_of(entry) == {}
     assert saved_tokens_since([entry], "none") == 0
 
@@ -181,7 +186,7 @@ def test_records_of_the_first_version_are_read_for_ever() -> None:
         },
     }
     entry = entry_from_json(line)
-    assert isinstance(entry, CustomEntry)
+    assert isinstance(entry.body, CustomRecord)
     assert projections_of(entry) == {
         "ab12": Trimmed(head_chars=1500, tail_chars=1500),
         "cd34": Cleared(placeholder="[Old tool result content cleared]"),

@@ -11,7 +11,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     message_text,
 )
-from nacre.sessions.entries.entries import BranchSummaryEntry, entry_from_json
+from nacre.sessions.entries.entries import BranchSummary, Entry, entry_from_json
 from nacre.sessions.view.transcript import TranscriptItem, last_compaction
 from nacre.sessions.view.transcript_view import MISSING_RESULT, build_transcript
 from tests.sessions.talk import STAMP, Branch, answer, result, user
@@ -76,7 +76,7 @@ def test_only_the_latest_compaction_counts() -> None:
 
     assert "second" in shown[0]
     assert shown[1:] == ["A:d", "U:e"]
-    assert last_compaction(branch.entries) == branch.entries[-1]
+    assert last_compaction(branch.entries) == branch.entries[-1].body
 
 
 def test_an_unknown_first_kept_entry_keeps_nothing() -> None:
@@ -175,8 +175,9 @@ def test_recalled_notes_are_marked() -> None:
 
 def test_a_branch_summary_is_shown() -> None:
     """What happened on a branch that was left is told in its place; an empty summary is not."""
-    left = BranchSummaryEntry(id="b", parent_id=None, timestamp=STAMP, from_id="root", summary="We tried.")
-    items = build_transcript([left, replace(left, id="c", summary=" ")])
+    told = BranchSummary(from_id="root", summary="We tried.")
+    left = Entry(id="b", parent_id=None, timestamp=STAMP, body=told)
+    items = build_transcript([left, replace(left, id="c", body=replace(told, summary=" "))])
     assert [item.entry_id for item in items] == ["b"]
     assert "We tried." in message_text(items[0].message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings, strategies as st
 
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.entries.entries import CompactionEntry, CustomEntry, Entry, MessageEntry
+from nacre.sessions.entries.entries import Body, Compaction, CustomRecord, Entry
 from nacre.sessions.entries.tree import EntryTree
 from nacre.sessions.view.transcript_view import TranscriptView, build_transcript
 from tests.sessions.talk import STAMP, answer, result, user
@@ -32,15 +32,15 @@ def grown(tree: EntryTree, kind: Message | str, back: int, kept: int) -> Entry:
     """Adds an entry behind the one that stands `back` entries before the newest."""
     parents = tree.entries
     parent = parents[-1 - back].id if back < len(parents) else None
-    place = {"id": f"e{len(parents)}", "parent_id": parent, "timestamp": STAMP}
     branch = tree.branch(parent) if parent else ()
     if kind == "compaction":
         first = branch[-1 - kept].id if kept < len(branch) else "nowhere"
-        entry: Entry = CompactionEntry(**place, summary="S", first_kept_entry_id=first, tokens_before=1)
+        body: Body = Compaction(summary="S", first_kept_entry_id=first, tokens_before=1)
     elif isinstance(kind, str):
-        entry = CustomEntry(**place, custom_type="x")
+        body = CustomRecord(custom_type="x")
     else:
-        entry = MessageEntry(**place, message=kind)
+        body = kind
+    entry = Entry(id=f"e{len(parents)}", parent_id=parent, timestamp=STAMP, body=body)
     tree.add(entry)
     return entry
 
@@ -68,7 +68,7 @@ def test_a_view_that_grows_is_the_one_computed_anew(
         if look:
             branch = walked(tree)
             assert tree.branch() == branch
-            assert tree.compaction_count == sum(isinstance(entry, CompactionEntry) for entry in branch)
+            assert tree.compaction_count == sum(isinstance(entry.body, Compaction) for entry in branch)
             assert view.follow(tree.branch()) == build_transcript(branch)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nacre.runtime.turn.window.summaries.summariser import PartialSummaries
-from nacre.sessions.entries.entries import CompactionEntry, CustomEntry, Entry
+from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.journal.journal import Journal
 
 PARTIAL_SUMMARY_ENTRY = "nacre.partial_summary"
@@ -28,11 +28,9 @@ def known_partial_summaries(branch: Sequence[Entry]) -> dict[str, str]:
     """Summary by digest; what is malformed is passed over."""
     known: dict[str, str] = {}
     for entry in reversed(branch):
-        if isinstance(entry, CompactionEntry):
+        if isinstance(entry.body, Compaction):
             break
-        if not isinstance(entry, CustomEntry) or entry.custom_type != PARTIAL_SUMMARY_ENTRY:
-            continue
-        data = entry.data if isinstance(entry.data, dict) else {}
+        data = entry.custom_data(PARTIAL_SUMMARY_ENTRY) or {}
         digest, summary = data.get("digest"), data.get("summary")
         if isinstance(digest, str) and isinstance(summary, str) and summary.strip():
             known.setdefault(digest, summary)

@@ -15,8 +15,7 @@ from nacre.runtime.contracts.events import CompactionEnded, ReplyReady, TurnFail
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, fails, says
 from nacre.sessions.compaction.cut import CompactionPlan, plan_compaction
 from nacre.sessions.contracts.messages import Image, Text, Usage, UserMessage, message_text
-from nacre.sessions.entries.entries import CompactionEntry, SessionHeader
-from nacre.sessions.entries.writing import entry_to_json, header_to_json
+from nacre.sessions.entries.entries import Compaction, SessionHeader, entry_to_json, header_to_json
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.view.transcript_view import build_transcript
 from tests.runtime.agents import (
@@ -70,7 +69,7 @@ async def test_images_that_a_person_sends_count(tmp_path: Path) -> None:
         journal = await Journal.open(
             session, session_id="", cwd=tmp_path, now=ticking_clock(), new_id=counted_ids("p")
         )
-        await journal.append_message(picture)
+        await journal.append(picture)
         after = await agent.respond(said("/status"))
     assert before is not None
     assert after is not None
@@ -209,14 +208,16 @@ async def test_a_large_session_is_compacted_and_opens_again(tmp_path: Path) -> N
     assert isinstance(plan, CompactionPlan)
     assert 15_000 < plan.kept_tokens <= 20_500
     assert len(plan.facts.read_files) == 50
-    await journal.append_compaction(
-        summary="## Goal\nAll of it.", first_kept_entry_id=plan.first_kept_entry_id, tokens_before=9
+    await journal.append(
+        Compaction(
+            summary="## Goal\nAll of it.", first_kept_entry_id=plan.first_kept_entry_id, tokens_before=9
+        )
     )
 
     again = await Journal.open(
         file, session_id="s", cwd=tmp_path, now=ticking_clock(), new_id=counted_ids("n")
     )
-    assert isinstance(again.branch()[-1], CompactionEntry)
+    assert isinstance(again.branch()[-1].body, Compaction)
     shown = [item.message for item in again.transcript()]
     assert "All of it." in message_text(shown[0])
     assert sum(words(message_text(message)) for message in shown) < 20_500
