@@ -1,9 +1,14 @@
-"""`Agent`: what a bot author embeds. Messages in, events and replies out; one agent, one state folder."""
+"""`Agent`: what a bot author embeds. Messages in, events and replies out; one agent, one state folder.
+
+The story of a message is told by `Agent._answer`:
+
+    route ─► lane ─► open the session ─► a command ─► its reply
+                                     └─► words ─► (a session whose time has come ends) ─► on disk ─► answer
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
@@ -11,23 +16,23 @@ from types import TracebackType
 from typing import Self
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.workspace.paths import PathOutsideRoot
-from nacre.memory.workspace.workspace import TemplateMissing
 from nacre.runtime.agent.assembly import assemble, disassemble
-from nacre.runtime.agent.message import answer_message
+from nacre.runtime.agent.failures import failure_of
 from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.commands.command import CommandRun, Outcome
+from nacre.runtime.commands.run import run_command
 from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
+from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed, Warned
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.settings.config import load_config, process_environment
+from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
-
-log = logging.getLogger(__name__)
 
 
 class Agent:
@@ -71,16 +76,8 @@ class Agent:
             workspace=None if workspace is None else Path(workspace),
             model_name=model if isinstance(model, str) else None,
         )
-        try:
-            parts = await assemble(
-                config,
-                model=None if isinstance(model, str) else model,
-                clock=clock,
-                new_id=new_id,
-                watch=watch,
-            )
-        except (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing) as error:
-            raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
+        given = None if isinstance(model, str) else model
+        parts = await assemble(config, model=given, clock=clock, new_id=new_id, watch=watch)
         await parts.upkeep.begin()
         parts.lifecycle.finish_left_over()
         return cls(parts)
@@ -196,28 +193,55 @@ class Agent:
         await self.close()
 
     async def _run(self, inbound: Inbound, emit: Emit) -> None:
+        """One turn, which ends in one way or another: whatever goes wrong is told and not raised."""
         try:
-            where = self._route(inbound)
-            await answer_message(inbound, where, self._parts, emit, active_keys=self._running.keys())
+            await self._answer(inbound, emit)
         except asyncio.CancelledError:
             emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
             raise
-        except AgentError as error:
-            emit(TurnFailed(error=error))
-        except (SessionError, MemoryIndexError, PathOutsideRoot) as error:
-            log.warning("a turn broke off: %s", error)
-            emit(TurnFailed(error=_broken(str(error), error)))
-        except OSError as error:
-            log.warning("a turn broke off: %s", error)
-            text = (
-                f"The turn broke off: {error}. Check the disk and the folder's permissions, then try again."
+        except Exception as error:  # noqa: BLE001 - a bug must end in an answer, not in a chat that hangs
+            emit(TurnFailed(error=failure_of(error)))
+
+    async def _answer(self, inbound: Inbound, emit: Emit) -> None:
+        """Answers one message in the lane of its session."""
+        parts, where = self._parts, self._route(inbound)
+        async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
+            session = await parts.turn.sessions.open(where)
+            told = parts.turn.told
+            told.once("", (*parts.turn.sessions.index.notices, *parts.upkeep.notices), emit)
+            told.once(session.session_id, session.notices, emit)
+            try:
+                turn = parts.chosen.applied(Turn(session, parts.turn, emit))
+                turn, reply = await self._outcome(inbound, turn)
+                parts.turn.on_said()
+                emit(turn.ending(reply))
+            finally:
+                parts.lifecycle.finish(where.key)
+                parts.upkeep.start_if_due(self._running.keys())
+
+    async def _outcome(self, inbound: Inbound, turn: Turn) -> Outcome:
+        """What comes of a message, and the turn that it ended in: a command may have changed the session."""
+        parts = self._parts
+        triggers = turn.parts.settings.session.reset_triggers
+        is_owner = turn.session.policy.is_owner
+        command = parse_command(inbound.text, reset_triggers=triggers) if is_owner else None
+        if command is not None:
+            run = CommandRun(
+                rest=command.rest,
+                attachments=inbound.attachments,
+                turn=turn,
+                chosen=parts.chosen,
+                lifecycle=parts.lifecycle,
             )
-            emit(TurnFailed(error=_broken(text, error)))
-        except Exception as error:
-            # A bug must end in an answer, not in a chat that hangs.
-            log.exception("a turn broke off")
-            text = f"The turn broke off on an unexpected {type(error).__name__}: {error}. Please report it."
-            emit(TurnFailed(error=_broken(text, error)))
+            return await run_command(command.name, run)
+        if not inbound.text.strip() and not inbound.attachments:
+            return turn, None
+        # Only words find a session at its end: a command is about the present one.
+        before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
+        await turn.write_down(inbound.text, inbound.attachments)
+        if turn is not before:
+            await before.save_notes()
+        return turn, await turn.answer()
 
     def _forget(self, lane: str, task: asyncio.Task[None]) -> None:
         self._running[lane].discard(task)
@@ -232,9 +256,3 @@ class Agent:
             return self._route(inbound).key
         except (AgentError, SessionError):
             return ""
-
-
-def _broken(text: str, cause: BaseException) -> TurnBroken:
-    error = TurnBroken(text)
-    error.__cause__ = cause
-    return error

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from nacre.memory.contracts.errors import IndexUnusable
+from nacre.memory.contracts.errors import IndexUnusable, MemoryIndexError
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.workspace.workspace import WorkspaceReport, ensure_workspace
+from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
 from nacre.runtime.agent.open_models import open_chosen, open_models, side_model
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
+from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.endings.hooks import Hooks
@@ -47,8 +49,17 @@ async def assemble(
 
     Raises:
         ConfigError: a setting cannot be used.
-        OSError: a folder cannot be made.
+        TurnBroken: a folder cannot be made or read.
     """
+    try:
+        return await _assembled(config, model=model, clock=clock, new_id=new_id, watch=watch)
+    except (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing) as error:
+        raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
+
+
+async def _assembled(
+    config: Config, *, model: ChatModel | None, clock: Clock | None, new_id: NewId, watch: bool
+) -> AgentParts:
     settings = config.settings
     now = clock or system_clock(owner_zone(settings.agent.user_timezone or None))
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nacre.runtime.contracts.errors import AgentError
-from nacre.runtime.contracts.events import Emit, SessionReset
+from nacre.runtime.contracts.events import Emit, SessionReset, Warned
 from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.endings.session_end import SessionEnded
 from nacre.runtime.lanes.lanes import Lanes
@@ -72,6 +72,25 @@ class Lifecycle:
         if policy is None or not session.has_messages:
             return None
         return next_reset(policy, **_times(session), now=self._parts.now())
+
+    async def after_a_due_reset(self, turn: Turn) -> Turn:
+        """The turn of a fresh session when the time of the present one has come; else the turn itself.
+
+        Raises:
+            SessionError: the session ended, and the next one could not be opened.
+        """
+        session = turn.session
+        cause = self.reset_due(session)
+        if cause is None:
+            return turn
+        try:
+            return turn.of_session(await self.begin_next(session, cause, turn.emit))
+        except SessionError as error:
+            record = await self._parts.sessions.index.get(session.key)
+            if record is not None and record.session_id != session.session_id:
+                raise
+            turn.emit(Warned(message=f"The session could not be ended and goes on: {error}"))
+            return turn
 
     async def begin_next(self, session: OpenSession, reason: EndReason, emit: Emit) -> OpenSession:
         """Ends a session and gives the fresh one of its key; `finish` does the rest.

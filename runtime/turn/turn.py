@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnTimedOut
-from nacre.runtime.contracts.events import Emit, Warned
+from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import is_silent, without_token
@@ -219,6 +219,13 @@ class Turn:
     async def _window_in(self, budget: ContextBudget) -> Window:
         parts, context = self.parts, await self._frame()
         return Window(self.session, parts.window, parts.models, budget, context, self.emit)
+
+    def ending(self, reply: Reply | None) -> ReplyReady | Silence:
+        """The event that this turn ends with."""
+        if reply is not None:
+            return ReplyReady(reply=reply)
+        session = self.session
+        return Silence(session_key=session.key, session_id=session.session_id, usage=self.usage)
 
     def _reply(self, answer: AssistantMessage) -> Reply | None:
         """The final words; if there are none, what was said before the last tool call."""
