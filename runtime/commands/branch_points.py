@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
+from nacre.runtime.commands.wording import shortened
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.disk.lines import timestamp_ms
 from nacre.sessions.entries.entries import Entry
@@ -53,7 +54,7 @@ def branch_points(branch: Sequence[Entry]) -> list[BranchPoint]:
             points.append(
                 BranchPoint(
                     before_id=branch[place - 1].id if place else None,
-                    text=_shortened(message_text(entry.body)),
+                    text=shortened(message_text(entry.body), SHOWN_CHARS),
                     said_at=moment_of(entry),
                     leaves=leaves,
                 )
@@ -123,7 +124,7 @@ def rewound_text(
         lines.append("The conversation begins anew.")
     else:
         who = "You" if isinstance(last_said, UserMessage) else "Assistant"
-        lines.append(f"The last words are now: {who}: “{_shortened(message_text(last_said))}”")
+        lines.append(f"The last words are now: {who}: “{shortened(message_text(last_said), SHOWN_CHARS)}”")
     if files:
         lines.append(f"Files stay as they are: {', '.join(files)}.")
     if return_id:
@@ -133,11 +134,6 @@ def rewound_text(
 
 def _messages(count: int) -> str:
     return "1 message" if count == 1 else f"{count} messages"
-
-
-def _shortened(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 1].rstrip() + "…"
 
 
 def _clock(moment: datetime, zone: tzinfo | None) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nacre.runtime.commands.branch_points import is_spoken
 from nacre.runtime.commands.command import CommandRun, Outcome, said
+from nacre.runtime.commands.wording import shortened
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.settings.config import AGENT_ID
 from nacre.runtime.turn.parts import TurnParts
@@ -124,8 +125,7 @@ def _list_text(listed: list[tuple[StoredSession, str]], session: OpenSession, no
 
 
 def _words(path: Path | None) -> str:
-    text = " ".join(last_words(path).split()) if path is not None else ""
-    return text if len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
+    return shortened(last_words(path), SHOWN_CHARS) if path is not None else ""
 
 
 def _day(session: StoredSession, now: datetime) -> str:

@@ -1,4 +1,4 @@
-"""How commands and screens write counts, ages and compactions. Pure."""
+"""How commands and screens write texts, counts, ages and compactions on a line. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from datetime import timedelta
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import CompactionEnded
+
+
+def shortened(text: str, chars: int) -> str:
+    """A text on one line of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= chars else line[: chars - 1].rstrip() + "…"
 
 
 def short_count(count: int) -> str:

@@ -26,6 +26,7 @@ from nacre.sessions.disk.whole_results import WholeResults
 
 MAX_LISTED = 500
 DATE_PLACEHOLDER = "YYYY-MM-DD"
+"""Today, in a path or in the owner's own words for a flush, as instructions name the daily log."""
 
 _DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _NOTES = re.compile(r"memory\.md|memory/.*\.md")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -49,11 +50,7 @@ class Tool:
 
     def spec(self) -> ToolSpec:
         """The tool as the model sees it."""
-        schema = self.arguments.model_json_schema(by_alias=True)
-        schema.pop("title", None)
-        for prop in schema.get("properties", {}).values():
-            prop.pop("title", None)
-        return ToolSpec(name=self.name, description=self.description, parameters=schema)
+        return ToolSpec(name=self.name, description=self.description, parameters=_schema(self.arguments))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +127,16 @@ class Toolbox:
             is_error=is_error,
             timestamp_ms=self._now_ms(),
         )
+
+
+@cache
+def _schema(arguments: type[ToolArguments]) -> Mapping[str, Any]:
+    """The JSON schema of a class of arguments; made once, because it takes longer than the rest of a turn."""
+    schema = arguments.model_json_schema(by_alias=True)
+    schema.pop("title", None)
+    for prop in schema.get("properties", {}).values():
+        prop.pop("title", None)
+    return schema
 
 
 def _argument_problems(tool_name: str, error: ValidationError) -> str:

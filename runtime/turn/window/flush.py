@@ -25,6 +25,7 @@ from nacre.runtime.contracts.model import Ask, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.settings.compaction import MemoryFlushSettings
+from nacre.runtime.tools.files import DATE_PLACEHOLDER
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.loop.sent_messages import model_messages
@@ -34,7 +35,6 @@ from nacre.sessions.view.tokens import estimate_message_tokens
 log = logging.getLogger(__name__)
 
 MAX_FLUSH_STEPS = 6
-DATE_PLACEHOLDER = "YYYY-MM-DD"
 
 
 class AppendArguments(ToolArguments):

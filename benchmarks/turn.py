@@ -1,0 +1,148 @@
+"""What a turn costs of our own: an agent beside a model that answers at once, and two synced appends.
+
+    python -m benchmarks.turn [--history 10 1000 100000] [--chats 1 100 1000] [--turns 40] [--folder DIR]
+
+Two synced appends, a question and an answer, are the least that a turn can do on this disk; each figure
+is given beside them. `history` measures turns in one session that already holds so many messages,
+`chats` measures turns in the last of so many chats, and turns a second over all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from statistics import median
+
+from benchmarks.session import entries
+from nacre import Agent, Inbound
+from nacre.runtime.contracts.model import ModelRequest, TextDelta
+from nacre.sessions.contracts.messages import AssistantMessage, Text
+from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.disk.lines import to_line
+from nacre.sessions.entries.entries import SessionHeader, entry_to_json, header_to_json
+
+QUESTION = "What did we say about the hive in the garden, and when is the next look at it due?"
+ANSWER = "The next look is due on Friday; the hive has enough honey until then, and the queen was seen."
+
+
+class InstantModel:
+    """A model that answers at once, and reports a small usage."""
+
+    name = "benchmark/instant"
+    context_window_tokens = 200_000
+
+    async def stream(self, _request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
+        """The same answer to everything."""
+        yield TextDelta(text=ANSWER)
+        yield AssistantMessage(
+            content=(Text(text=ANSWER),),
+            api="benchmark",
+            provider="benchmark",
+            model="instant",
+            usage=Usage(input_tokens=4_000, output_tokens=40),
+            stop_reason="stop",
+            timestamp_ms=int(time.time() * 1000),
+        )
+
+    async def aclose(self) -> None:
+        """Holds nothing."""
+
+
+def said(chat: str) -> Inbound:
+    """The owner's words in one of their direct chats."""
+    key = f"agent:main:cron:{chat}" if chat else ""
+    return Inbound(text=QUESTION, chat_kind="direct", is_owner=True, session_key=key)
+
+
+async def opened(folder: Path) -> Agent:
+    """An agent in a folder of its own, without memory search: only the turn is measured."""
+    settings = "{agents: {defaults: {memorySearch: {enabled: false}}}}"
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    await asyncio.to_thread((folder / "nacre.json5").write_text, settings, encoding="utf-8")
+    return await Agent.open(
+        state_dir=folder, model=InstantModel(), environment={"HOME": str(folder)}, watch=False
+    )
+
+
+async def turns_ms(agent: Agent, chat: str, turns: int) -> list[float]:
+    """How long each of so many turns takes, in milliseconds."""
+    taken = []
+    for _ in range(turns):
+        begun = time.perf_counter()
+        await agent.respond(said(chat))
+        taken.append((time.perf_counter() - begun) * 1000)
+    return taken
+
+
+def limit_ms(folder: Path, turns: int) -> float:
+    """Two synced appends of the size of a question and an answer: the median, in milliseconds."""
+    taken = []
+    with (folder / "limit").open("ab") as file:
+        for _ in range(turns):
+            begun = time.perf_counter()
+            for text in (QUESTION, ANSWER):
+                file.write(text.encode() + b" " * 200 + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            taken.append((time.perf_counter() - begun) * 1000)
+    return median(taken)
+
+
+async def with_history(folder: Path, messages: int, turns: int) -> float:
+    """The median of turns in a session that holds so many messages."""
+    agent = await opened(folder)
+    async with agent:
+        await agent.respond(said(""))
+    [path] = (folder / "agents" / "main" / "sessions").glob("*.jsonl")
+    header = SessionHeader(id=path.stem, timestamp="2026-03-01T09:00:00.000Z", cwd=str(folder))
+    with path.open("wb") as file:
+        file.write(to_line(header_to_json(header)))
+        for entry in entries(messages, 400):
+            file.write(to_line(entry_to_json(entry)))
+    async with await opened(folder) as agent:
+        await turns_ms(agent, "", 3)
+        return median(await turns_ms(agent, "", turns))
+
+
+async def with_chats(folder: Path, chats: int, turns: int) -> tuple[float, float]:
+    """The median of turns in the last of so many chats, and turns a second over all of them."""
+    async with await opened(folder) as agent:
+        for number in range(chats):
+            await agent.respond(said(f"chat-{number}"))
+        last = median(await turns_ms(agent, f"chat-{chats - 1}", turns))
+        begun = time.perf_counter()
+        for number in range(chats):
+            await agent.respond(said(f"chat-{number}"))
+        return last, chats / (time.perf_counter() - begun)
+
+
+def main() -> None:
+    """Prints a row for each size."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--history", type=int, nargs="*", default=[10, 1_000, 100_000])
+    parser.add_argument("--chats", type=int, nargs="*", default=[1, 100, 1_000])
+    parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--folder", type=Path, default=None)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
+        folder = Path(name)
+        limit = limit_ms(folder, arguments.turns)
+        print(f"two synced appends: {limit:.2f} ms")
+        for messages in arguments.history:
+            taken = asyncio.run(with_history(folder / f"history-{messages}", messages, arguments.turns))
+            print(f"history of {messages:>7,}: {taken:6.2f} ms a turn, {taken / limit:.1f} x the appends")
+        for chats in arguments.chats:
+            taken, rate = asyncio.run(with_chats(folder / f"chats-{chats}", chats, arguments.turns))
+            print(
+                f"chat {chats:>5,} of as many: {taken:6.2f} ms a turn, {taken / limit:.1f} x the appends; "
+                f"{rate:.0f} turns/s over all"
+            )
+
+
+if __name__ == "__main__":
+    main()
