@@ -9,15 +9,16 @@ The story of a message is told by `Agent._answer`:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.runtime.agent.assembly import assemble, disassemble
+from nacre.runtime.agent.assembly import Given, assemble, disassemble
 from nacre.runtime.agent.failures import failure_of
+from nacre.runtime.agent.given_tools import given_tools
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.commands.command import CommandRun, Outcome
 from nacre.runtime.commands.run import run_command
@@ -26,11 +27,12 @@ from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed, Warned
 from nacre.runtime.contracts.ids import NewId, random_id
-from nacre.runtime.contracts.inbound import Inbound, Reply
+from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.settings.config import load_config, process_environment
+from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 
@@ -54,6 +56,8 @@ class Agent:
         state_dir: Path | str | None = None,
         workspace: Path | str | None = None,
         model: ChatModel | str | None = None,
+        tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]] = (),
+        instructions: str = "",
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         new_id: NewId = random_id,
@@ -63,11 +67,13 @@ class Agent:
 
         `state_dir` is `$NACRE_STATE_DIR` or `~/.nacre` unless given; `workspace` is a folder in it.
         `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
-        `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `clock` gives
-        aware datetimes in the owner's zone. `watch` follows changes that others make to the notes.
+        `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `tools` are typed
+        functions that the model may call, see `nacre.tool`; `instructions` are added to the system prompt of
+        every chat. `clock` gives aware datetimes in the owner's zone. `watch` follows changes that others
+        make to the notes.
 
         Raises:
-            ConfigError: a setting or the settings file cannot be used.
+            ConfigError: a setting, the settings file or a tool cannot be used.
             TurnBroken: the folders cannot be made or read.
         """
         config = load_config(
@@ -76,8 +82,12 @@ class Agent:
             workspace=None if workspace is None else Path(workspace),
             model_name=model if isinstance(model, str) else None,
         )
-        given = None if isinstance(model, str) else model
-        parts = await assemble(config, model=given, clock=clock, new_id=new_id, watch=watch)
+        given = Given(
+            model=None if isinstance(model, str) else model,
+            tools=given_tools(tools),
+            instructions=instructions,
+        )
+        parts = await assemble(config, given, clock=clock, new_id=new_id, watch=watch)
         await parts.upkeep.begin()
         parts.lifecycle.finish_left_over()
         return cls(parts)
@@ -106,6 +116,28 @@ class Agent:
     def hooks(self) -> Hooks:
         """Where handlers are registered, for example `agent.hooks.on("session_end", handler)`."""
         return self._parts.hooks
+
+    async def ask(
+        self, text: str, *, session: str = "", attachments: tuple[Attachment, ...] = ()
+    ) -> Reply | None:
+        """The reply to what the owner says in private; `None` when the assistant stays silent.
+
+        `session` is the key of the session to say it in, the main one unless given. Bridges, and whoever
+        speaks for others than the owner, use `respond` or `stream`.
+
+        Raises:
+            AgentError: the turn failed; the message is on disk unless it was refused.
+        """
+        return await self.respond(
+            Inbound(
+                text=text,
+                chat_kind="direct",
+                channel="python",
+                is_owner=True,
+                session_key=session,
+                attachments=attachments,
+            )
+        )
 
     async def respond(self, inbound: Inbound) -> Reply | None:
         """Runs one turn and gives its reply, or `None` when the assistant stays silent.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
+from typing import Any
 
 from nacre.memory.contracts.errors import IndexUnusable, MemoryIndexError
 from nacre.memory.engine import MemoryEngine
@@ -33,6 +35,7 @@ from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import AGENT_ID, Config
 from nacre.runtime.settings.open_index import open_index
 from nacre.runtime.settings.settings import Settings
+from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.disk.endings import EndingFolder
@@ -42,8 +45,17 @@ LANE_WAIT_SECONDS = 600.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a bot author hands in besides the settings; without a model the settings decide."""
+
+    model: ChatModel | None = None
+    tools: tuple[FunctionTool[..., Any], ...] = ()
+    instructions: str = ""
+
+
 async def assemble(
-    config: Config, *, model: ChatModel | None, clock: Clock | None, new_id: NewId, watch: bool
+    config: Config, given: Given, *, clock: Clock | None, new_id: NewId, watch: bool
 ) -> AgentParts:
     """Builds an agent's parts, making folders that do not exist yet.
 
@@ -52,15 +64,15 @@ async def assemble(
         TurnBroken: a folder cannot be made or read.
     """
     try:
-        return await _assembled(config, model=model, clock=clock, new_id=new_id, watch=watch)
+        return await _assembled(config, given, clock=clock, new_id=new_id, watch=watch)
     except (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing) as error:
         raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
 
 
 async def _assembled(
-    config: Config, *, model: ChatModel | None, clock: Clock | None, new_id: NewId, watch: bool
+    config: Config, given: Given, *, clock: Clock | None, new_id: NewId, watch: bool
 ) -> AgentParts:
-    settings = config.settings
+    settings, model = config.settings, given.model
     now = clock or system_clock(owner_zone(settings.agent.user_timezone or None))
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
@@ -101,6 +113,8 @@ async def _assembled(
         ),
         memory=memory,
         unindexed=unindexed,
+        tools=given.tools,
+        instructions=given.instructions,
         now=now,
         new_id=new_id,
         count_tokens=count_tokens,

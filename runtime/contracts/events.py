@@ -36,6 +36,15 @@ class ToolStarted:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolProgressed:
+    """A tool that is running tells, in one line, how far it is."""
+
+    call_id: str
+    tool_name: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ToolEnded:
     """A tool call ended; `summary` is one short line for a person."""
 
@@ -147,6 +156,7 @@ class TurnFailed:
 Event: TypeAlias = (
     TextStreamed
     | ToolStarted
+    | ToolProgressed
     | ToolEnded
     | FlushEnded
     | CompactionEnded

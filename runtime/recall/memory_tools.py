@@ -18,6 +18,8 @@ from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Sou
 from nacre.runtime.recall.hit_json import hit_json
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
+MEMORY_TOOL_NAMES = ("memory_search", "memory_get")
+
 
 def _number_or_none(value: object) -> object:
     """Models write numbers as text, and sometimes as words; what is no number is ignored."""
@@ -89,13 +91,13 @@ def memory_tools(notes: Notes, *, cites: bool) -> tuple[Tool, ...]:
                 "dates, people, preferences or todos."
             ),
             arguments=SearchArguments,
-            run=lambda arguments: _search(notes, arguments, cites=cites),
+            run=lambda arguments, _scope: _search(notes, arguments, cites=cites),
         ),
         Tool(
             name="memory_get",
             description="Read lines of a memory file that a search found. Missing files give empty text.",
             arguments=GetArguments,
-            run=lambda arguments: _get(notes, arguments),
+            run=lambda arguments, _scope: _get(notes, arguments),
         ),
     )
 

@@ -20,10 +20,11 @@ from nacre.memory.workspace.paths import PathOutsideRoot, contained_path, path_i
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
 from nacre.runtime.tools.file_text import encoded, is_binary, page, replaced_once, text_to_change
 from nacre.runtime.tools.results import RESULT_PREFIX
-from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
+from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.disk.whole_results import WholeResults
 
+FILE_TOOL_NAMES = ("read", "write", "edit", "append", "list")
 MAX_LISTED = 500
 DATE_PLACEHOLDER = "YYYY-MM-DD"
 """Today, in a path or in the owner's own words for a flush, as instructions name the daily log."""
@@ -111,7 +112,9 @@ def _tool(
     return Tool(name=name, description=description, arguments=arguments, run=partial(_in_sentences, work))
 
 
-async def _in_sentences(work: Callable[[Any], Awaitable[ToolOutput]], arguments: Any) -> ToolOutput:
+async def _in_sentences(
+    work: Callable[[Any], Awaitable[ToolOutput]], arguments: Any, _scope: CallScope
+) -> ToolOutput:
     """Turns what files can do wrong into a sentence for the model."""
     try:
         return await work(arguments)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -36,17 +38,30 @@ class ToolOutput:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CallScope:
+    """One call while it runs. `cancelled` is set when nobody waits for its result any more.
+
+    `progress` takes one short line for a person who watches; both may be used from any thread.
+    """
+
+    call_id: str
+    progress: Callable[[str], None]
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A tool: its name, what the model reads about it, its arguments, and the work.
+    """A tool in one chat: its name, what the model reads about it, its arguments, and the work.
 
     `run` gets a validated instance of `arguments` and raises `ToolFailed` with a sentence when it
-    cannot do the work.
+    cannot do the work. `timeout_seconds` is how long a call may take, `None` as long as the toolbox allows.
     """
 
     name: str
     description: str
     arguments: type[ToolArguments]
-    run: Callable[[Any], Awaitable[ToolOutput]]
+    run: Callable[[Any, CallScope], Awaitable[ToolOutput]]
+    timeout_seconds: float | None = None
 
     def spec(self) -> ToolSpec:
         """The tool as the model sees it."""
@@ -77,10 +92,19 @@ class Toolbox:
         """The tools as the model sees them, in the order they were given."""
         return tuple(tool.spec() for tool in self._tools.values())
 
-    async def run(self, call: ToolCall) -> ToolOutcome:
-        """Runs one call. Anything that goes wrong becomes an error result; only cancelling gets out."""
+    async def run(
+        self, call: ToolCall, *, progress: Callable[[str], None] = lambda _text: None
+    ) -> ToolOutcome:
+        """Runs one call. Anything that goes wrong becomes an error result; only cancelling gets out.
+
+        `progress` is called on the event loop's thread, with each line that the tool tells.
+        """
+        loop = asyncio.get_running_loop()
+        scope = CallScope(
+            call_id=call.id, progress=lambda text: _told(loop, progress, " ".join(text.split()))
+        )
         try:
-            output = await self._output(call)
+            output = await self._output(call, scope)
             text, summary, is_error = output.text, output.summary or _first_line(output.text), False
         except ToolFailed as failure:
             text, summary, is_error = str(failure), _first_line(str(failure)), True
@@ -91,9 +115,11 @@ class Toolbox:
             log.exception("tool %s failed", call.name)
             text = f"The tool {call.name!r} failed: {type(error).__name__}: {error}"
             summary, is_error = _first_line(text), True
+        finally:
+            scope.cancelled.set()
         return ToolOutcome(message=self._message(call, text, is_error=is_error), summary=summary)
 
-    async def _output(self, call: ToolCall) -> ToolOutput:
+    async def _output(self, call: ToolCall, scope: CallScope) -> ToolOutput:
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools) or "none"
@@ -107,15 +133,16 @@ class Toolbox:
             arguments = tool.arguments.model_validate(dict(call.arguments))
         except ValidationError as error:
             raise ToolFailed(_argument_problems(call.name, error)) from error
-        deadline = asyncio.timeout(self._timeout_seconds)
+        seconds = self._timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
+        deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
-                return await tool.run(arguments)
+                return await tool.run(arguments, scope)
         except TimeoutError as error:
             if not deadline.expired():
                 raise
             raise ToolFailed(
-                f"The tool {call.name!r} was stopped after {self._timeout_seconds:g} seconds. "
+                f"The tool {call.name!r} was stopped after {seconds:g} seconds. "
                 "What it had done by then stays done. Ask it for less at once, or do without it."
             ) from error
 
@@ -127,6 +154,12 @@ class Toolbox:
             is_error=is_error,
             timestamp_ms=self._now_ms(),
         )
+
+
+def _told(loop: asyncio.AbstractEventLoop, progress: Callable[[str], None], text: str) -> None:
+    """Hands a line over to the event loop; when that is closed, nobody watches any more."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(progress, text)
 
 
 @cache

@@ -23,6 +23,7 @@ from nacre.runtime.models.failover import Candidate
 from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.settings.settings import AgentSettings
 from nacre.runtime.tools.files import file_tools
+from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.parts import TurnParts
@@ -81,6 +82,7 @@ class TurnContext:
                 settings=parts.settings.agent,
                 tools=self.specs,
                 cites=parts.cites(policy),
+                instructions=parts.instructions,
                 changing=changing_part(
                     now=parts.now(),
                     channel=self._session.route.origin.channel,
@@ -100,14 +102,22 @@ class TurnContext:
         return self._overhead_tokens
 
     def _tools(self) -> tuple[Tool, ...]:
-        parts, policy = self._parts, self._session.policy
+        parts, session, policy = self._parts, self._session, self._session.policy
         workspace = parts.workspace
+        chat = ToolChat(
+            session_key=session.key,
+            session_id=session.session_id,
+            channel=session.route.origin.channel,
+            policy=policy,
+            workspace=workspace,
+        )
+        own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(policy))
         if not workspace.is_dir():
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
             log.warning("the workspace %s is gone", workspace)
             text = f"The workspace folder {workspace.name!r} is gone: no note can be read or written."
             self._emit(Warned(message=text))
-            return ()
+            return own
         tools = file_tools(
             workspace,
             policy,
@@ -119,8 +129,8 @@ class TurnContext:
         )
         notes = parts.memory or parts.unindexed
         if notes is None or not policy.offers_memory_tools:
-            return tools
-        return (*tools, *memory_tools(notes, cites=parts.cites(policy)))
+            return (*tools, *own)
+        return (*tools, *memory_tools(notes, cites=parts.cites(policy)), *own)
 
 
 async def system_prompt(
@@ -131,8 +141,12 @@ async def system_prompt(
     tools: Sequence[ToolSpec],
     cites: bool,
     changing: str,
+    instructions: str = "",
 ) -> tuple[SystemPrompt, tuple[str, ...]]:
-    """The system prompt of one chat, and a sentence for each file that was cut."""
+    """The system prompt of one chat, and a sentence for each file that was cut.
+
+    `instructions` are the words of the program that runs the agent, in every chat.
+    """
     files = await read_context_files(
         workspace,
         policy.context_files(),
@@ -150,6 +164,8 @@ async def system_prompt(
         )
     else:
         head = render("system_group", tools=tool_lines, workspace=str(workspace))
+    if instructions.strip():
+        head = f"{head}\n\n{render('instructions', text=instructions.strip())}"
     texts = "\n\n".join(render("context_file", name=file.name, text=file.text) for file in shown)
     stable = f"{head}\n\n{render('context_files', files=texts)}" if shown else head
     notices = tuple(

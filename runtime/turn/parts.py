@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nacre.memory.engine import MemoryEngine
 from nacre.runtime.contracts.clock import Clock
@@ -17,6 +18,7 @@ from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.settings import Settings
+from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.window.parts import WindowParts
 
 log = logging.getLogger(__name__)
@@ -28,7 +30,7 @@ class TurnParts:
 
     `models` are asked in their order; a chat for which another model was chosen has its own chain.
     `memory` is `None` when search is switched off, or when its index cannot be opened: then `unindexed` is
-    there in its place.
+    there in its place. `tools` are the bot author's, `instructions` what they add to the system prompt.
     """
 
     settings: Settings
@@ -37,6 +39,8 @@ class TurnParts:
     sessions: SessionOpener
     memory: MemoryEngine | None
     unindexed: UnindexedNotes | None
+    tools: tuple[FunctionTool[..., Any], ...]
+    instructions: str
     now: Clock
     new_id: NewId
     count_tokens: Callable[[str], int]

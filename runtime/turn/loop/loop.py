@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
-from nacre.runtime.contracts.events import AnswerDiscarded, Emit, TextStreamed, ToolEnded, ToolStarted
+from nacre.runtime.contracts.events import (
+    AnswerDiscarded,
+    Emit,
+    TextStreamed,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+)
 from nacre.runtime.contracts.model import AnswerRestarted, Ask, ModelRequest
 from nacre.runtime.contracts.silence import SilenceFilter
 from nacre.runtime.tools.toolbox import Toolbox, ToolOutcome
@@ -168,7 +175,10 @@ async def _run_tools(
 
 
 async def _run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
-    outcome = await toolbox.run(call)
+    def progress(text: str) -> None:
+        emit(ToolProgressed(call_id=call.id, tool_name=call.name, text=text))
+
+    outcome = await toolbox.run(call, progress=progress)
     emit(
         ToolEnded(
             call_id=call.id,

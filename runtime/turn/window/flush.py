@@ -26,7 +26,7 @@ from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.settings.compaction import MemoryFlushSettings
 from nacre.runtime.tools.files import DATE_PLACEHOLDER
-from nacre.runtime.tools.toolbox import Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
+from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, user_message
@@ -69,7 +69,7 @@ class NotesFile:
             run=self._append,
         )
 
-    async def _append(self, arguments: AppendArguments) -> ToolOutput:
+    async def _append(self, arguments: AppendArguments, _scope: CallScope) -> ToolOutput:
         heading = f"## Notes from {self._origin}\n\n" if self._origin and arguments.text.strip() else ""
         try:
             if not self._workspace.is_dir():

@@ -12,7 +12,7 @@ import pytest
 
 from nacre import Agent
 from nacre.memory.engine import MemoryEngine
-from nacre.runtime.agent.assembly import assemble
+from nacre.runtime.agent.assembly import Given, assemble
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
@@ -241,7 +241,11 @@ async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None
     write_settings(tmp_path, {"agents": {"defaults": {"memorySearch": search}}})
     config = load_config({"HOME": str(tmp_path / "home")}, state_dir=tmp_path)
     parts = await assemble(
-        config, model=ScriptedModel(says("hello")), clock=Clock(START), new_id=CountingIds(), watch=False
+        config,
+        Given(model=ScriptedModel(says("hello"))),
+        clock=Clock(START),
+        new_id=CountingIds(),
+        watch=False,
     )
     assert parts.turn.memory is not None
     async with Agent(parts) as agent:

@@ -13,7 +13,7 @@ import pytest
 from nacre import Agent
 from nacre.memory.contracts.records import SyncReport
 from nacre.memory.engine import MemoryEngine
-from nacre.runtime.agent.assembly import assemble
+from nacre.runtime.agent.assembly import Given, assemble
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config
@@ -44,7 +44,7 @@ async def agent_with(
     no_hooks = {"internal": {"enabled": False}}
     write_settings(state_dir, {"agents": {"defaults": {"memorySearch": search}}, "hooks": no_hooks})
     config = load_config({"HOME": str(state_dir / "home")}, state_dir=state_dir)
-    parts = await assemble(config, model=model, clock=Clock(START), new_id=CountingIds(), watch=False)
+    parts = await assemble(config, Given(model=model), clock=Clock(START), new_id=CountingIds(), watch=False)
     assert parts.turn.memory is not None
     async with Agent(parts) as agent:
         yield agent, parts.turn.memory

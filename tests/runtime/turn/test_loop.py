@@ -10,7 +10,7 @@ from nacre.runtime.contracts.errors import ContextOverflow, ModelUnavailable
 from nacre.runtime.contracts.events import Event, TextStreamed, ToolEnded, ToolStarted
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, fails, says
-from nacre.runtime.tools.toolbox import Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
+from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop.loop import StepLimitReached, run_loop
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -64,7 +64,7 @@ def gate_tool(finished: list[str]) -> Tool:
     def gate(name: str) -> asyncio.Event:
         return gates.setdefault(name, asyncio.Event())
 
-    async def run(arguments: Wait) -> ToolOutput:
+    async def run(arguments: Wait, _scope: CallScope) -> ToolOutput:
         if arguments.after:
             await gate(arguments.after).wait()
         finished.append(arguments.name)

@@ -12,7 +12,7 @@ import pytest
 from nacre.runtime.contracts.errors import TurnTimedOut
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
-from nacre.runtime.tools.toolbox import Tool, ToolArguments, Toolbox, ToolOutput
+from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolOutput
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.sessions.contracts.messages import AssistantMessage, ToolCall, message_text
 from tests.runtime.agents import entries, opened, said, transcript_file, user_texts, write_settings
@@ -81,14 +81,14 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told() -> 
     """The call gets an error result that says so; a tool's own time-out stays that tool's failure."""
     stopped = asyncio.Event()
 
-    async def hangs(_: ToolArguments) -> ToolOutput:
+    async def hangs(_: ToolArguments, _scope: CallScope) -> ToolOutput:
         try:
             await asyncio.Event().wait()
         finally:
             stopped.set()
         raise AssertionError
 
-    async def fails(_: ToolArguments) -> ToolOutput:
+    async def fails(_: ToolArguments, _scope: CallScope) -> ToolOutput:
         raise TimeoutError("the printer is off")
 
     tools = [

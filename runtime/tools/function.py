@@ -1,0 +1,189 @@
+"""`@tool`: a typed Python function as a tool. Its docstring and its annotations are what the model reads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_type_hints, overload
+
+from pydantic import BaseModel, TypeAdapter, create_model
+
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ToolChats: TypeAlias = Literal["private", "direct", "group"]
+"""`private` is the owner alone, `direct` a chat with somebody else, `group` every other chat."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What OpenAI and Anthropic allow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolChat:
+    """The chat that a tool is offered in. `workspace` is the folder with the notes."""
+
+    session_key: str
+    session_id: str
+    channel: str
+    policy: ChatPolicy
+    workspace: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolContext:
+    """One call of a tool: in which chat, and a way to tell how far it is.
+
+    A coroutine is cancelled when the turn stops or the call takes too long. A plain function runs on a
+    thread, which nobody can stop: a long one looks at `is_cancelled` now and then. Both members can be used
+    from any thread.
+    """
+
+    chat: ToolChat
+    scope: CallScope = field(repr=False)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the result any more."""
+        return self.scope.cancelled.is_set()
+
+    def progress(self, text: str) -> None:
+        """Tells whoever watches the turn, in one short line, how far the work is (`ToolProgressed`)."""
+        self.scope.progress(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionTool(Generic[P, R]):
+    """A function as a tool, made by `tool`; calling it calls the function."""
+
+    function: Callable[P, R]
+    name: str
+    description: str
+    arguments: type[ToolArguments]
+    chats: frozenset[ToolChats]
+    timeout_seconds: float | None
+    context_name: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """What the function gives."""
+        return self.function(*args, **kwargs)
+
+    def is_offered(self, policy: ChatPolicy) -> bool:
+        """Whether the model may call it in such a chat."""
+        kind: ToolChats = "direct" if policy.chat_kind == "direct" else "group"
+        return ("private" if policy.is_private else kind) in self.chats
+
+    def bound(self, chat: ToolChat) -> Tool:
+        """The tool in one chat."""
+
+        async def run(arguments: BaseModel, scope: CallScope) -> ToolOutput:
+            values = {name: getattr(arguments, name) for name in type(arguments).model_fields}
+            if self.context_name:
+                values[self.context_name] = ToolContext(chat=chat, scope=scope)
+            call: Callable[..., Any] = self.function
+            if inspect.iscoroutinefunction(call):
+                return ToolOutput(text=_text(await call(**values)))
+            return ToolOutput(text=_text(await asyncio.to_thread(call, **values)))
+
+        return Tool(
+            name=self.name,
+            description=self.description,
+            arguments=self.arguments,
+            run=run,
+            timeout_seconds=self.timeout_seconds,
+        )
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str = "",
+    description: str = "",
+    chats: Sequence[ToolChats] = ("private",),
+    timeout_seconds: float | None = None,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    chats: Sequence[ToolChats] = ("private",),
+    timeout_seconds: float | None = None,
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Makes a tool of a function, as `@tool` or `@tool(...)`.
+
+    The function's name and docstring are the tool's unless given. Each parameter needs a type, which pydantic
+    checks; `Annotated[int, Field(description="…", ge=1)]` says more of one. A parameter of the type
+    `ToolContext` gets the call's context and is not shown to the model. What the function returns becomes
+    the result: a text as it is, anything else as JSON. It raises `ToolFailed` with a sentence for the model
+    when it cannot do what was asked; any other exception is logged and told to the model.
+
+    `chats` says where it is offered: only to the owner in private unless told otherwise. `timeout_seconds` is
+    how long a call may take, `agents.defaults.toolTimeoutSeconds` unless given.
+
+    Raises:
+        TypeError: the function cannot be a tool; the text says why.
+    """
+
+    def made(function: Callable[P, R]) -> FunctionTool[P, R]:
+        called = name or getattr(function, "__name__", "")
+        if not _NAME.fullmatch(called):
+            raise TypeError(f"{called!r} cannot name a tool: use 1 to 64 letters, digits, _ or -.")
+        told = description or inspect.getdoc(function) or ""
+        if not told.strip():
+            raise TypeError(f"The tool {called!r} has no docstring. The model reads it to know when to call.")
+        context_name, fields = _parameters(called, function)
+        return FunctionTool(
+            function=function,
+            name=called,
+            description=told.strip(),
+            arguments=create_model(f"{called}_arguments", __base__=ToolArguments, **fields),
+            chats=frozenset(chats),
+            timeout_seconds=timeout_seconds,
+            context_name=context_name,
+        )
+
+    return made if function is None else made(function)
+
+
+def _parameters(called: str, function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
+    """The name of the parameter for the context, if there is one, and the others as fields of a model."""
+    hints = get_type_hints(function, include_extras=True)
+    context_name, fields = "", {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise TypeError(
+                f"The tool {called!r} has {parameter.name!r}, but each parameter needs a name to call it by."
+            )
+        hint = hints.get(parameter.name)
+        if hint is None:
+            raise TypeError(f"The parameter {parameter.name!r} of the tool {called!r} has no type.")
+        if hint is ToolContext:
+            context_name = parameter.name
+            continue
+        fields[parameter.name] = (hint, ... if parameter.default is parameter.empty else parameter.default)
+    return context_name, fields
+
+
+def _text(result: object) -> str:
+    """A function's result as the model reads it."""
+    if result is None:
+        return "Done."
+    if isinstance(result, str):
+        return result
+    plain = TypeAdapter(Any).dump_python(result, mode="json", fallback=str)
+    return json.dumps(plain, ensure_ascii=False, indent=1)

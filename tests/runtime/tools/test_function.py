@@ -1,0 +1,252 @@
+"""`@tool`: typed functions as tools, as a bot author writes them and as a model calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from nacre import Agent, ToolContext, ToolFailed, tool
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.events import Event, ToolEnded, ToolProgressed
+from nacre.runtime.contracts.model import ModelRequest
+from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.tools.function import FunctionTool
+from nacre.sessions.contracts.messages import message_text
+from tests.runtime.agents import START, events_of, said
+
+
+class Hive(BaseModel):
+    """A value that a tool may take and give."""
+
+    name: str
+    kilograms: float = 0.0
+
+
+@tool
+async def weigh(hive: Annotated[str, Field(description="which one")], times: int = 1) -> str:
+    """Weighs a hive."""
+    return f"{hive}: {12.5 * times} kg"
+
+
+async def turn_with(
+    tmp_path: Path,
+    tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]],
+    *calling: tuple[str, dict[str, Any]],
+    **inbound: Any,
+) -> tuple[ScriptedModel, list[Event], str]:
+    """One turn in which the model calls tools: the model, the events, and the last result."""
+    model = ScriptedModel(calls(*calling), says("done"))
+    async with await Agent.open(
+        state_dir=tmp_path,
+        model=model,
+        tools=tools,
+        environment={"HOME": str(tmp_path)},
+        clock=Clock(START),
+        new_id=CountingIds(),
+        watch=False,
+    ) as agent:
+        events = await events_of(agent, said("go", **inbound))
+    return model, events, message_text(model.requests[-1].messages[-1])
+
+
+def spec_of(request: ModelRequest, name: str) -> dict[str, Any]:
+    [spec] = [spec for spec in request.tools if spec.name == name]
+    return {"description": spec.description, **spec.parameters}
+
+
+async def test_docstring_and_annotations_are_what_the_model_reads(tmp_path: Path) -> None:
+    """Name, description, types, defaults and which parameters must be there."""
+    model, _, result = await turn_with(tmp_path, [weigh], ("weigh", {"hive": "garden", "times": 2}))
+
+    assert spec_of(model.requests[0], "weigh") == {
+        "description": "Weighs a hive.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "hive": {"type": "string", "description": "which one"},
+            "times": {"type": "integer", "default": 1},
+        },
+        "required": ["hive"],
+    }
+    assert result == "garden: 25.0 kg"
+
+
+async def test_wrong_arguments_are_a_sentence_for_the_model(tmp_path: Path) -> None:
+    """What does not fit is named, and the function is not called."""
+    _, _, result = await turn_with(tmp_path, [weigh], ("weigh", {"times": "often", "hat": 1}))
+
+    assert result.startswith("The arguments of 'weigh' do not fit: ")
+    for named in ("hive", "times", "hat"):
+        assert named in result
+
+
+async def test_values_come_and_go_as_json(tmp_path: Path) -> None:
+    """A pydantic value is made of the arguments; what is no text becomes JSON, nothing becomes a word."""
+
+    @tool(name="heavier", description="Adds honey.")
+    def add(hive: Hive, kilograms: float) -> Hive:
+        return Hive(name=hive.name, kilograms=hive.kilograms + kilograms)
+
+    def forget(hive: str) -> None:
+        """Forgets a hive."""
+
+    hive = {"name": "garden", "kilograms": 2}
+    _, _, added = await turn_with(tmp_path, [add], ("heavier", {"hive": hive, "kilograms": 1.5}))
+    _, _, forgotten = await turn_with(tmp_path / "other", [forget], ("forget", {"hive": "garden"}))
+
+    assert added == '{\n "name": "garden",\n "kilograms": 3.5\n}'
+    assert forgotten == "Done."
+
+
+async def test_a_plain_function_runs_on_a_thread_and_tells_its_progress(tmp_path: Path) -> None:
+    """The event loop stays free, and lines that are told on the way become events of that call."""
+    threads: list[bool] = []
+
+    @tool
+    def count(context: ToolContext) -> str:
+        """Counts bees."""
+        threads.append(threading.current_thread() is threading.main_thread())
+        context.progress("one\n  bee")
+        return f"{context.chat.session_key} {context.chat.channel} {context.chat.policy.is_private}"
+
+    model, events, result = await turn_with(tmp_path, [count], ("count", {}))
+
+    assert threads == [False]
+    assert result == "agent:main:main terminal True"
+    assert "context" not in str(spec_of(model.requests[0], "count"))
+    [told] = [event for event in events if isinstance(event, ToolProgressed)]
+    assert (told.call_id, told.tool_name, told.text) == ("call_1", "count", "one bee")
+
+
+async def test_failures_are_told_to_the_model_and_end_no_turn(tmp_path: Path) -> None:
+    """A sentence of the tool's own as it is, a bug with its name."""
+
+    @tool
+    async def fails() -> str:
+        """Fails."""
+        raise ToolFailed("The scales are broken. Use the other ones.")
+
+    @tool
+    async def breaks() -> str:
+        """Breaks."""
+        raise ZeroDivisionError("by zero")
+
+    model, events, last = await turn_with(tmp_path, [fails, breaks], ("fails", {}), ("breaks", {}))
+
+    first = message_text(model.requests[-1].messages[-2])
+    assert first == "The scales are broken. Use the other ones."
+    assert last == "The tool 'breaks' failed: ZeroDivisionError: by zero"
+    assert [event.is_error for event in events if isinstance(event, ToolEnded)] == [True, True]
+
+
+async def test_a_call_that_takes_too_long_is_stopped_and_knows_it(tmp_path: Path) -> None:
+    """The tool's own time limit counts; a function on a thread sees that nobody waits any more."""
+    seen = threading.Event()
+
+    @tool(timeout_seconds=0.05)
+    def slow(context: ToolContext) -> str:
+        """Takes for ever."""
+        if context.scope.cancelled.wait(30) and context.is_cancelled:
+            seen.set()
+        return "too late"
+
+    _, _, result = await turn_with(tmp_path, [slow], ("slow", {}))
+
+    assert result.startswith("The tool 'slow' was stopped after 0.05 seconds.")
+    assert await asyncio.to_thread(seen.wait, 30)
+
+
+@pytest.mark.parametrize(
+    ("chat", "offered"),
+    [
+        ({"is_owner": True, "chat_kind": "direct"}, {"weigh", "greet"}),
+        ({"is_owner": False, "chat_kind": "direct", "sender_id": "x"}, {"greet"}),
+        ({"is_owner": True, "chat_kind": "group", "chat_id": "g"}, set()),
+    ],
+)
+async def test_tools_are_private_unless_told_otherwise(
+    tmp_path: Path, chat: dict[str, Any], offered: set[str]
+) -> None:
+    """A group and a stranger neither see nor call a tool that is not meant for them."""
+
+    @tool(chats=("private", "direct"))
+    def greet() -> str:
+        """Greets."""
+        return "hello"
+
+    model, _, result = await turn_with(tmp_path, [weigh, greet], ("weigh", {"hive": "garden"}), **chat)
+
+    names = {spec.name for spec in model.requests[0].tools}
+    assert names & {"weigh", "greet"} == offered
+    assert ("There is no tool named 'weigh'" in result) is ("weigh" not in offered)
+
+
+def untyped(hive) -> str:  # type: ignore[no-untyped-def]
+    """Weighs."""
+    return str(hive)
+
+
+def undocumented(hive: str) -> str:
+    return hive
+
+
+def many(*hives: str) -> str:
+    """Weighs many."""
+    return " ".join(hives)
+
+
+def read(path: str) -> str:
+    """A tool whose name is taken."""
+    return path
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (untyped, "The parameter 'hive' of the tool 'untyped' has no type."),
+        (undocumented, "The tool 'undocumented' has no docstring."),
+        (many, "has 'hives', but each parameter needs a name to call it by"),
+        (lambda hive: hive, "'<lambda>' cannot name a tool"),
+        (read, "There are two tools named 'read'."),
+    ],
+)
+async def test_what_cannot_be_a_tool_is_told_when_the_agent_is_opened(
+    tmp_path: Path, function: Callable[..., Any], told: str
+) -> None:
+    """The sentence names the function and what to change."""
+    with pytest.raises(ConfigError) as refused:
+        await Agent.open(state_dir=tmp_path, tools=[function], environment={"HOME": str(tmp_path)})
+
+    assert told in str(refused.value)
+
+
+async def test_a_tool_stays_a_function() -> None:
+    """It can be called and tested without an agent."""
+    assert await weigh("garden", times=3) == "garden: 37.5 kg"
+
+
+async def test_instructions_stand_in_the_prompt_and_ask_is_the_owner_in_private(tmp_path: Path) -> None:
+    """What the program says is read in front of the files; `ask` reaches the main session, or a named one."""
+    model = ScriptedModel(says("Hello."), says("Hello again."))
+    async with await Agent.open(
+        state_dir=tmp_path,
+        model=model,
+        instructions="Answer in one sentence.",
+        environment={"HOME": str(tmp_path)},
+        watch=False,
+    ) as agent:
+        reply = await agent.ask("hello")
+        other = await agent.ask("hello", session="bees")
+
+    system = model.requests[0].system.stable
+    assert system.index("Answer in one sentence.") < system.index("## SOUL.md")
+    assert reply is not None
+    assert (reply.text, reply.session_key) == ("Hello.", "agent:main:main")
+    assert other is not None
+    assert other.session_key == "agent:main:bees"
