@@ -32,12 +32,13 @@ check: $(VENV)/installed-dev build/typed/nacre ## lint, format and strict types
 	@$(BIN)/ruff format --check .
 	@MYPYPATH=build/typed $(BIN)/mypy -p nacre
 
-fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can
+fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw the rooms anew
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@$(BIN)/python -m tests.house.drawing
 
 docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
-	@$(BIN)/python -m pytest tests/test_documents.py tests/test_examples.py
+	@$(BIN)/python -m pytest tests/documents/test_documents.py tests/documents/test_examples.py
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) build/typed .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

@@ -10,8 +10,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.house import FOLDERS, HOUSE, ROOMS, ROOT
-from tests.house_rules import foreign_libraries
+from tests.house.file_rules import foreign_libraries
+from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {"llama_cpp": "gguf", "sentence_transformers": "sentence-transformers"}
