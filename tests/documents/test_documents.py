@@ -34,7 +34,7 @@ _FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _PATH = re.compile(
     r"`((?:\.ci|cli|runtime|sessions|memory|prompts|workspace_template|tests|docs|examples|benchmarks)"
-    r"/(?!YYYY|DATE)[\w./-]*\w/?)(?:::\w+)?`"
+    r"/(?!YYYY|DATE|\d)[\w./-]*\w/?)(?:::\w+)?`"
 )
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _SETTING_ROW = re.compile(r"^\| `([^`]+)` \| `([^`]*)` \| .+ \|$", re.MULTILINE)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.house.law import LAW
-from tests.house.room_rules import Floors, Law, RoomGraph
+from tests.house.rules.rooms import Floors, Law, RoomGraph
 from tests.house.tree import GRAPH, ROOT
 
 DOCUMENT = ROOT / "docs" / "architecture.md"

@@ -6,7 +6,7 @@ of one floor do not know each other. Imports inside functions and for type check
 
 from __future__ import annotations
 
-from tests.house.room_rules import Floors, Law, Never
+from tests.house.rules.rooms import Floors, Law, Never
 
 ROOTS: Floors = (
     ("cli",),

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import file_rules as rules, room_rules
 from tests.house.law import LAW, MANY_ENTRIES, MORE_ENTRIES, MOST_ENTRIES, OTHER_TESTS
-from tests.house.source import Source
+from tests.house.rules import files as rules, rooms as room_rules
+from tests.house.rules.source import Source
 from tests.house.tree import FOLDERS, GRAPH, HOUSE, OTHERS, ROOMS, ROOT, TESTS, entries, names_in
 
 CLOCK = ("runtime/contracts/clock.py",)
@@ -245,7 +245,7 @@ def test_tests_use_no_mocks_and_do_not_sleep() -> None:
 
 def test_suppressions_have_code_and_reason() -> None:
     """A checker is silenced only by name, and the linter only with a reason."""
-    sources = [source for source in [*HOUSE, *TESTS, *OTHERS] if not source.path.endswith("file_rules.py")]
+    sources = [source for source in [*HOUSE, *TESTS, *OTHERS] if source.room != "tests/house/rules"]
 
     assert [text for source in sources for text in rules.bare_suppressions(source)] == []
 

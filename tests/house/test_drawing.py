@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.house import drawing
-from tests.house.room_rules import Law
+from tests.house.rules.rooms import Law
 
 LAW = Law(
     roots=(("runtime",), ("memory", "prompts")),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.house.room_rules import room_graph
-from tests.house.source import Source
+from tests.house.rules.rooms import room_graph
+from tests.house.rules.source import Source
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("cli", "runtime", "sessions", "memory", "prompts", "workspace_template")

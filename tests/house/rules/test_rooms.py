@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.house import room_rules as rules
-from tests.house.room_rules import Law, Never
-from tests.house.source import Source
+from tests.house.rules import rooms as rules
+from tests.house.rules.rooms import Law, Never
+from tests.house.rules.source import Source
 
 LAW = Law(
     roots=(("runtime",), ("memory", "prompts")),

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 
-from tests.house.source import Source, imported_modules, uses
+from tests.house.rules.source import Source, imported_modules, uses
 
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 60

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.house import file_rules as rules
-from tests.house.source import Source
+from tests.house.rules import files as rules
+from tests.house.rules.source import Source
 
 
 def source(text: str, path: str = "memory/x.py") -> Source:

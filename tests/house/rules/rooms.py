@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from tests.house.source import Source
+from tests.house.rules.source import Source
 
 PUBLIC_LISTS = {"nacre", "nacre.memory", "nacre.sessions"}
 """Packages whose `__init__.pyi` names what users import."""
