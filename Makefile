@@ -42,10 +42,10 @@ fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they
 	@$(BIN)/python -m tests.house.drawing
 
 docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
-	@$(BIN)/python -m pytest tests/documents/test_documents.py tests/documents/test_examples.py
+	@$(BIN)/python -m pytest tests/documents
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) build/typed .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -172,6 +172,14 @@ def test_agents_guide_is_short() -> None:
     assert len(_text("AGENTS.md").splitlines()) <= 120
 
 
+@pytest.mark.parametrize("file", ["Makefile", ".ci/run"])
+def test_named_tests_exist(file: str) -> None:
+    """A path of tests that a verb runs is there; a verb that runs nothing would say that all is well."""
+    names = re.findall(r"(?<![\w/])tests/[\w./-]*\w", _text(file))
+
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
 @pytest.mark.parametrize("document", [name for name in DOCUMENTS if not name.startswith(HISTORY)])
 def test_named_files_exist(document: str) -> None:
     """A path in backticks, from the root of the repository, is a file or a folder of this checkout."""

@@ -126,7 +126,7 @@ def test_dependencies_are_what_is_imported() -> None:
 
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="`make` did not make this environment")
 def test_editors_find_the_checkout_without_settings() -> None:
-    """`nacre` lies in a folder of the search path: what runs no import hooks finds it there, with its types."""
+    """`nacre` lies in a folder of the search path, where what runs no import hooks finds it."""
     found = PathFinder.find_spec("nacre")
 
     assert found is not None, "run `make test`, which names the folder in the environment"
