@@ -31,16 +31,17 @@ RUNTIME: Floors = (
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs", "runtime/models/offline/answers"),
     ("runtime/models/embedding/http", "runtime/models/offline/reading"),
-    ("runtime/models", "runtime/models/litellm", "runtime/settings", "runtime/tools"),
+    ("runtime/models", "runtime/settings", "runtime/tools"),
+    ("runtime/models/litellm",),
     ("runtime/contracts", "runtime/models/offline/words"),
 )
 MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
     ("memory/stores/sqlite", "memory/files"),
-    ("memory/batch_jobs", "memory/vectors", "memory/embedders"),
+    ("memory/batch_jobs", "memory/vectors", "memory/embedders", "memory/workspace"),
     ("memory/text",),
-    ("memory/workspace", "memory/contracts"),
+    ("memory/contracts",),
 )
 SESSIONS: Floors = (
     ("sessions/journal", "sessions/compaction", "sessions/upkeep"),
