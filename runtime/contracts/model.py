@@ -1,7 +1,7 @@
 """The model door: what the runtime asks of any model, and what it gets back.
 
 The contract of `ChatModel.stream`, which the litellm edge, the offline responder and the scripted
-test double all keep (`tests/runtime/models/model_contract.py` checks each of them):
+test double all keep (`tests/runtime/models/contract/model_contract.py` checks each of them):
 
 - It yields zero or more `TextDelta` and then exactly one `AssistantMessage`, which is the last item.
   The deltas joined are the text blocks of that message joined.

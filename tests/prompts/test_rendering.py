@@ -95,6 +95,7 @@ def test_unknown_prompt_is_an_error(name: str) -> None:
 def test_value_with_braces_stays_text() -> None:
     """A note that contains `{{path}}` cannot pull another value into the prompt."""
     assert render("context_file", name="A.md", text="{{name}} {{text}}") == "## A.md\n\n{{name}} {{text}}"
+    assert render("context_file", name="{{text}}", text="{{name}}") == "## {{text}}\n\n{{name}}"
 
 
 def test_quoted_text_cannot_end_its_quote() -> None:

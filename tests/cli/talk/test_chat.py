@@ -13,7 +13,7 @@ import pytest
 from nacre.cli.talk.piped_chat import input_lines
 from tests.cli.program import WAIT_SECONDS, Terminal, environment, run_nacre
 from tests.cli.talk.test_send import PROVIDER, write_provider
-from tests.provider_server import ProviderServer
+from tests.servers.provider_server import ProviderServer
 
 
 def test_a_conversation_in_a_terminal(tmp_path: Path) -> None:

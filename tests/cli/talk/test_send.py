@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import run_nacre
-from tests.provider_server import ProviderServer
+from tests.servers.provider_server import ProviderServer
 
 PROVIDER = {"NACRE_MODEL": "openai/test-model", "NO_PROXY": "127.0.0.1"}
 

@@ -42,6 +42,14 @@ def test_the_rare_word_decides() -> None:
     assert "- kayak sold" in snippet
 
 
+def test_what_is_shown_stands_in_reading_order() -> None:
+    """The better of two places comes second when it stands below, with the gap between them shown."""
+    text = "\n".join(["- the kayak is blue", *FILLER[:30], "- the kayak is in the shed", *FILLER[30:]])
+    snippet = cut(text, "kayak shed")
+    first, second = snippet.index("- the kayak is blue"), snippet.index("- the kayak is in the shed")
+    assert first < snippet.index(GAP) < second
+
+
 def test_a_long_line_is_cut_between_sentences() -> None:
     """One endless line is shown by sentences."""
     sentences = [f"On day {number} it rained and nobody went out to the lake." for number in range(40)]

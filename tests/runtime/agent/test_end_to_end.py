@@ -12,8 +12,6 @@ from nacre import Agent, Inbound
 from nacre.runtime.contracts.errors import ModelAuthError
 from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, ModelRetried, ReplyReady, TextStreamed
 from nacre.runtime.models.scripted import Clock, CountingIds
-from tests.provider_server import ProviderServer
-from tests.provider_wire import Step, reply, tool_calls, usage
 from tests.runtime.agents import (
     START,
     TODAY,
@@ -25,6 +23,8 @@ from tests.runtime.agents import (
     window_settings,
     write_settings,
 )
+from tests.servers.provider_server import ProviderServer
+from tests.servers.provider_wire import Step, reply, tool_calls, usage
 
 LONG = "The hive needs sugar before the frost comes. " * 300
 

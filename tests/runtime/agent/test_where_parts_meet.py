@@ -15,8 +15,6 @@ from nacre.runtime.contracts.events import CompactionEnded, FallbackAnswered, Fl
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, Usage, message_text
-from tests import provider_wire as wire
-from tests.provider_server import ProviderServer
 from tests.runtime.agents import (
     START,
     TODAY,
@@ -28,6 +26,8 @@ from tests.runtime.agents import (
     window_settings,
     write_settings,
 )
+from tests.servers import provider_wire as wire
+from tests.servers.provider_server import ProviderServer
 
 PAGE = "The hive needs sugar before the frost comes.\n" * 450
 LONG = "The hive needs sugar before the frost comes. " * 300

@@ -14,8 +14,8 @@ from nacre.runtime.contracts.events import Warned
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from nacre.sessions.index.overrides import model_override, with_model_override
 from nacre.sessions.index.record import SessionRecord
-from tests.provider_server import ProviderServer
 from tests.runtime.agents import START, events_of, opened, said, transcript_file, user_texts, write_settings
+from tests.servers.provider_server import ProviderServer
 
 KNOWN = KnownModels(
     names=["openai/gpt-5-mini", "openai/gpt-5", "anthropic/claude-opus-4-5", "offline/extractive"],

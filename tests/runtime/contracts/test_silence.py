@@ -43,6 +43,9 @@ def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
         ("NO_REPLY你好", "你好"),
         ("Done 👍 NO_REPLY", "Done 👍"),
         ("Noted.\nNO_REPLY\nNO_REPLY", "Noted."),
+        ("记下了。NO_REPLY", "记下了。"),
+        ("记下了！NO_REPLY", "记下了！"),
+        ("记下了吗？NO_REPLY", "记下了吗？"),
     ],
 )
 def test_a_token_beside_real_text_is_cut_off(text: str, delivered: str) -> None:

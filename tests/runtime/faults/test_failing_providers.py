@@ -21,9 +21,9 @@ from nacre.runtime.contracts.events import (
     TurnFailed,
 )
 from nacre.runtime.models.scripted import Clock, CountingIds
-from tests import provider_wire as wire
-from tests.provider_server import ProviderServer
 from tests.runtime.agents import START, entries, events_of, said, transcript_file, user_texts, write_settings
+from tests.servers import provider_wire as wire
+from tests.servers.provider_server import ProviderServer
 
 LONG = "The hive needs sugar before the frost comes. " * 300
 FALLBACK = "openai/second"

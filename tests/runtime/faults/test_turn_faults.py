@@ -15,9 +15,9 @@ import pytest
 
 from nacre.runtime.models.scripted import ScriptedModel, says
 from tests.drivers import driven
-from tests.provider_server import ProviderServer
-from tests.provider_wire import Step, reply, stall
 from tests.runtime.agents import entries, opened, said, transcript_file, user_texts, write_settings
+from tests.servers.provider_server import ProviderServer
+from tests.servers.provider_wire import Step, reply, stall
 
 DRIVER = Path(__file__).with_name("fault_driver.py")
 ROOT = Path(__file__).parents[3]

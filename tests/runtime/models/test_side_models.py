@@ -12,9 +12,9 @@ import pytest
 from nacre import Agent
 from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, ReplyReady, Warned
 from nacre.runtime.models.scripted import Clock, CountingIds
-from tests.provider_server import ProviderServer
-from tests.provider_wire import Step, error, reply, stall
 from tests.runtime.agents import START, events_of, said, window_settings, write_settings
+from tests.servers.provider_server import ProviderServer
+from tests.servers.provider_wire import Step, error, reply, stall
 
 LONG = "We decided to move to Lisbon in May. " * 330
 

@@ -18,9 +18,9 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config
 from nacre.sessions.contracts.messages import message_text
-from tests.provider_server import ProviderServer
 from tests.runtime.agents import START, opened, said, transcript_file, write_settings
 from tests.runtime.models.embedding.embedding_server import EmbeddingServer
+from tests.servers.provider_server import ProviderServer
 
 HIVE = "The hive of the north meadow swarms when the lime trees bloom."
 CONVERSATIONS = {

@@ -244,5 +244,17 @@ async def test_big_file_says_how_much_was_read(root: Path, owner: Call) -> None:
     assert answer.endswith("[Only the first 2097152 of 2500000 bytes were read.]")
 
 
+async def test_a_long_folder_says_how_much_is_not_shown(root: Path, owner: Call) -> None:
+    """The first 500 entries by name, and the number of the others."""
+    (root / "many").mkdir()
+    for number in range(503):
+        (root / "many" / f"{number:03}.md").touch()
+
+    shown = (await owner("list", path="many")).splitlines()
+
+    assert shown[-2:] == ["499.md (0 bytes)", "[... and 3 more]"]
+    assert len(shown) == 501
+
+
 def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())

@@ -1,7 +1,7 @@
 """A loopback server for embeddings, as OpenAI and as Gemini speak them, with scripted answers.
 
-Beside the ordinary answers (hashed words, see `tests.provider_wire`) a test can queue any status and body,
-and one answer that never comes.
+Beside the ordinary answers (hashed words, see `tests.servers.provider_wire`) a test can queue any status
+and body, and one answer that never comes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
-from tests import provider_wire as wire
+from tests.servers import provider_wire as wire
 
 KEY = "sk-a-secret-key-0123456789"
 

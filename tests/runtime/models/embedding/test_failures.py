@@ -18,8 +18,8 @@ from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
 from nacre.runtime.models.scripted import Clock
-from tests.provider_wire import embedding
 from tests.runtime.models.embedding.embedding_server import KEY, Answer, EmbeddingServer, opened
+from tests.servers.provider_wire import embedding
 
 
 @pytest.fixture

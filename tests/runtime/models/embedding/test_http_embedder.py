@@ -10,8 +10,8 @@ import pytest
 from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
-from tests.provider_wire import embedding
 from tests.runtime.models.embedding.embedding_server import KEY, Answer, EmbeddingServer, opened
+from tests.servers.provider_wire import embedding
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from nacre.runtime.models.litellm.errors import CallFacts, classify, is_overflow
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.scripted import Clock
 from nacre.sessions.contracts.messages import user_message
-from tests import provider_wire as wire
-from tests.provider_server import ProviderServer
+from tests.servers import provider_wire as wire
+from tests.servers.provider_server import ProviderServer
 
 KEY = "my-own-secret-key-0123"
 CLOCK = Clock()

@@ -22,8 +22,8 @@ from nacre.sessions.contracts.messages import (
     message_text,
     user_message,
 )
-from tests import provider_wire as wire
-from tests.provider_server import ProviderServer
+from tests.servers import provider_wire as wire
+from tests.servers.provider_server import ProviderServer
 
 HELLO = ModelRequest(
     system=SystemPrompt(stable="Be kind.", changing="Today is Saturday."),

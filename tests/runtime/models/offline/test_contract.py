@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from nacre.runtime.contracts.model import ChatModel, Purpose, TextDelta
 from nacre.sessions.contracts.messages import AssistantMessage, Image, ToolCall, UserMessage, message_text
-from tests.runtime.models.model_contract import Answer, ModelContract
+from tests.runtime.models.contract.model_contract import Answer, ModelContract
 from tests.runtime.models.offline.requests import (
     GROUP,
     TOOLS,

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from email.parser import BytesParser
 from typing import Any
 
-from tests import provider_wire as wire
 from tests.runtime.models.embedding.embedding_server import Answer, Asked, EmbeddingServer
+from tests.servers import provider_wire as wire
 
 
 @dataclass

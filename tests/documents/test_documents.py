@@ -14,22 +14,28 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.settings.settings import Settings
-from tests.settings_keys import settings_keys
+from tests.documents.settings_keys import settings_keys
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REQUIRED = ("README.md", "AGENTS.md", "CHANGELOG.md", "docs/architecture.md", "docs/settings.md")
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/**/*.md", "*/README.md", "runtime/*/README.md")
+    for pattern in ("*.md", "docs/**/*.md", "**/README.md")
     for path in ROOT.glob(pattern)
     if not path.relative_to(ROOT).parts[0].startswith((".", "build"))
 )
+HISTORY = ("CHANGELOG.md", "docs/decisions/")
+"""These say what was, and name files as they were called then."""
 RUN_SECONDS = 60
 ANYTHING = "…"
 """In the shown output of a command, this stands for any text."""
 
 _FENCE = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_PATH = re.compile(
+    r"`((?:\.ci|cli|runtime|sessions|memory|prompts|workspace_template|tests|docs|examples|benchmarks)"
+    r"/(?!YYYY|DATE|\d)[\w./-]*\w/?)(?:::\w+)?`"
+)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _SETTING_ROW = re.compile(r"^\| `([^`]+)` \| `([^`]*)` \| .+ \|$", re.MULTILINE)
 
@@ -166,16 +172,18 @@ def test_agents_guide_is_short() -> None:
     assert len(_text("AGENTS.md").splitlines()) <= 120
 
 
-def test_named_files_exist() -> None:
-    """A path in backticks in the guide or the architecture is a file of this checkout."""
-    missing = [
-        f"{document}: {name}"
-        for document in ("AGENTS.md", "docs/architecture.md")
-        for name in re.findall(
-            r"`((?:runtime|sessions|memory|prompts|tests|docs|examples)/[\w./-]+\.\w+)`", _prose(document)
-        )
-        if not (ROOT / name).exists() and "YYYY" not in name
-    ]
+@pytest.mark.parametrize("file", ["Makefile", ".ci/run"])
+def test_named_tests_exist(file: str) -> None:
+    """A path of tests that a verb runs is there; a verb that runs nothing would say that all is well."""
+    names = re.findall(r"(?<![\w/])tests/[\w./-]*\w", _text(file))
+
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("document", [name for name in DOCUMENTS if not name.startswith(HISTORY)])
+def test_named_files_exist(document: str) -> None:
+    """A path in backticks, from the root of the repository, is a file or a folder of this checkout."""
+    missing = [name for name in _PATH.findall(_prose(document)) if not (ROOT / name).exists()]
 
     assert missing == []
 

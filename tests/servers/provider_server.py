@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from tests import provider_wire as wire
-from tests.provider_wire import Step
+from tests.servers import provider_wire as wire
+from tests.servers.provider_wire import Step
 
 Responder = Callable[[Mapping[str, Any]], Step]
 

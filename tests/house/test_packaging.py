@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
+from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.house import FOLDERS, HOUSE, ROOMS, ROOT
-from tests.house_rules import foreign_libraries
+from tests.house.rules.files import foreign_libraries
+from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {"llama_cpp": "gguf", "sentence_transformers": "sentence-transformers"}
@@ -119,6 +122,17 @@ def test_dependencies_are_what_is_imported() -> None:
     found = {"sqlite_vec" for source in HOUSE if 'find_spec("sqlite_vec")' in source.text}
     assert asked == imported | found
     assert not {name.replace("-", "_") for name in _constraints()} & set(EXTRAS)
+
+
+@pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="`make` did not make this environment")
+def test_editors_find_the_checkout_without_settings() -> None:
+    """`nacre` lies in a folder of the search path, where what runs no import hooks finds it."""
+    found = PathFinder.find_spec("nacre")
+
+    assert found is not None, "run `make test`, which names the folder in the environment"
+    assert found.origin is not None
+    assert Path(found.origin).samefile(ROOT / "__init__.py")
+    assert Path(found.origin).with_name("py.typed").is_file()
 
 
 def _hidden(path: Path) -> bool:

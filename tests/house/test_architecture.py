@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import house_rules as rules
-from tests.house import FOLDERS, HOUSE, OTHERS, ROOT, TESTS
-from tests.house_rules import Source
+from tests.house.law import LAW, MANY_ENTRIES, MORE_ENTRIES, MOST_ENTRIES, OTHER_TESTS
+from tests.house.rules import files as rules, rooms as room_rules
+from tests.house.rules.source import Source
+from tests.house.tree import FOLDERS, GRAPH, HOUSE, OTHERS, ROOMS, ROOT, TESTS, entries, names_in
 
 CLOCK = ("runtime/contracts/clock.py",)
 ENVIRONMENT = {
@@ -94,6 +95,11 @@ LIBRARIES = {
 }
 LONG: dict[str, str] = {}
 """Files and functions over their budget, with the reason."""
+CIRCLES = {
+    "nacre.memory.stores.sqlite.rebuild -> nacre.memory.stores.sqlite.store"
+    " -> nacre.memory.stores.sqlite.rebuild": "for type checkers; it leaves with what hands calls on",
+}
+"""Modules that import each other all the same, with the reason."""
 
 HEAVY = {
     "aiofiles",
@@ -118,13 +124,37 @@ def _idle(rule: Callable[[Source], list[str]], allowed: Mapping[str, str] | tupl
 
 
 def test_imports_point_one_way() -> None:
-    """runtime knows the three rooms; these know neither it nor each other."""
-    assert [complaint for source in HOUSE for complaint in rules.wrong_direction(source)] == []
+    """A room imports from lower floors only, and nothing that the law refuses it by name."""
+    assert room_rules.unlawful_imports(GRAPH, LAW) == []
 
 
-def test_no_modules_import_each_other() -> None:
-    """There is no circle among the modules, also not through imports inside functions."""
-    assert rules.import_cycles(HOUSE) == []
+def test_each_room_has_one_floor() -> None:
+    """The law names the rooms that there are, each once, and refuses imports only of and from these."""
+    assert room_rules.misplaced_rooms(GRAPH, LAW) == []
+
+
+def test_nothing_imports_itself_around_a_circle() -> None:
+    """There is no circle among modules or rooms, also not through imports inside functions."""
+    circles = [*room_rules.import_cycles([*HOUSE, *TESTS]), *room_rules.room_cycles(GRAPH)]
+
+    assert [circle for circle in circles if circle not in CIRCLES] == []
+    assert rules.stale(CIRCLES, circles) == []
+
+
+def test_folders_can_be_seen_at_a_glance() -> None:
+    """A folder of source or of tests has at most 12 entries; the larger root rooms have at most 14."""
+    here = entries(*ROOMS, "tests", "benchmarks", "examples")
+    crowded = room_rules.crowded_folders(here, MOST_ENTRIES, MORE_ENTRIES, ())
+
+    assert room_rules.crowded_folders(here, MOST_ENTRIES, MORE_ENTRIES, MANY_ENTRIES) == []
+    assert rules.stale(MANY_ENTRIES, crowded) == []
+
+
+def test_tests_mirror_the_rooms() -> None:
+    """A folder of tests bears the name of a room, or says that it is another kind of test."""
+    folders = [folder.removeprefix("tests/") for folder in entries("tests") if folder != "tests"]
+
+    assert room_rules.tests_without_room(folders, FOLDERS, OTHER_TESTS) == []
 
 
 def test_files_and_functions_keep_their_budgets() -> None:
@@ -183,22 +213,19 @@ def test_package_files_hold_no_code() -> None:
     """An `__init__` is a list of names and nothing else, and rooms do not take names from the lists."""
     lists = [source for source in HOUSE if source.path.endswith("__init__.py")]
 
-    assert [text for source in lists for text in rules.room_list_problems(source)] == []
-    assert [text for source in HOUSE for text in rules.taken_from_lists(source)] == []
+    assert [text for source in lists for text in room_rules.room_list_problems(source)] == []
+    assert [text for source in HOUSE for text in room_rules.taken_from_lists(source)] == []
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_each_folder_has_a_readme_that_lists_its_files(folder: str) -> None:
     """A reader finds each file and folder in a table, with what kind of change it allows."""
     here = ROOT / folder
-    names = {
-        path.name + ("/" if path.is_dir() else "")
-        for path in here.iterdir()
-        if path.name not in ("__pycache__", "README.md") and not path.name.startswith(".")
-        if path.name != "__init__.py" or path.stat().st_size
-    }
+    names = names_in(here) - {"README.md"}
+    if not (here / "__init__.py").stat().st_size:
+        names -= {"__init__.py"}
 
-    assert rules.unlisted_files((here / "README.md").read_text(encoding="utf-8"), names) == []
+    assert room_rules.unlisted_files((here / "README.md").read_text(encoding="utf-8"), names) == []
 
 
 def test_every_module_and_test_says_what_it_is_for() -> None:
@@ -218,14 +245,14 @@ def test_tests_use_no_mocks_and_do_not_sleep() -> None:
 
 def test_suppressions_have_code_and_reason() -> None:
     """A checker is silenced only by name, and the linter only with a reason."""
-    sources = [source for source in [*HOUSE, *TESTS, *OTHERS] if not source.path.endswith("house_rules.py")]
+    sources = [source for source in [*HOUSE, *TESTS, *OTHERS] if source.room != "tests/house/rules"]
 
     assert [text for source in sources for text in rules.bare_suppressions(source)] == []
 
 
 def test_every_prompt_is_sent_by_somebody() -> None:
     """No prompt file lies there unused."""
-    code = "\n".join(source.text for source in HOUSE if source.room == "runtime")
+    code = "\n".join(source.text for source in HOUSE if source.root == "runtime")
     names = [path.stem for path in (ROOT / "prompts").glob("*.md") if path.stem != "README"]
 
     assert [name for name in sorted(names) if not re.search(f"['\"]{name}['\"]", code)] == []

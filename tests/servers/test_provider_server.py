@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests import provider_wire as wire
-from tests.provider_server import ProviderServer
+from tests.servers import provider_wire as wire
+from tests.servers.provider_server import ProviderServer
 
 
 def post(server: ProviderServer, path: str, body: dict[str, Any], key: str = "k") -> dict[str, Any]:

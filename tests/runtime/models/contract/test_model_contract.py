@@ -9,9 +9,9 @@ from nacre.runtime.contracts.errors import RateLimited
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, fails, says
-from tests import provider_wire as wire
-from tests.provider_server import ProviderServer
-from tests.runtime.models.model_contract import Answer, FailingModelContract
+from tests.runtime.models.contract.model_contract import Answer, FailingModelContract
+from tests.servers import provider_wire as wire
+from tests.servers.provider_server import ProviderServer
 
 NOTES = [("append", {"text": "boat"}), ("append", {"text": "Halcyon"})]
 

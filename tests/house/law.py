@@ -1,0 +1,119 @@
+"""The law of the rooms: which room lies on which floor, and what a room may not import although it is lower.
+
+A room imports from lower floors only: of its own root room, and of the root rooms below that one. Rooms
+of one floor do not know each other. Imports inside functions and for type checkers count.
+"""
+
+from __future__ import annotations
+
+from tests.house.rules.rooms import Floors, Law, Never
+
+ROOTS: Floors = (
+    ("cli",),
+    ("runtime",),
+    ("sessions", "memory", "prompts"),
+)
+"""The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
+
+CLI: Floors = (
+    ("cli/sessions",),
+    ("cli/talk", "cli/memory"),
+    ("cli",),
+    ("cli/screen",),
+)
+RUNTIME: Floors = (
+    ("runtime/agent",),
+    ("runtime/commands",),
+    ("runtime/endings",),
+    ("runtime/turn",),
+    ("runtime/turn/window", "runtime/recall"),
+    ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/lanes"),
+    ("runtime/models/embedding", "runtime/models/offline"),
+    ("runtime/models/embedding/jobs", "runtime/models/offline/answers"),
+    ("runtime/models/embedding/http", "runtime/models/offline/reading"),
+    ("runtime/models", "runtime/settings", "runtime/tools"),
+    ("runtime/models/litellm",),
+    ("runtime/contracts", "runtime/models/offline/words"),
+)
+MEMORY: Floors = (
+    ("memory",),
+    ("memory/sync", "memory/search"),
+    ("memory/stores/sqlite", "memory/files"),
+    ("memory/batch_jobs", "memory/vectors", "memory/embedders", "memory/workspace"),
+    ("memory/text",),
+    ("memory/contracts",),
+)
+SESSIONS: Floors = (
+    ("sessions/journal", "sessions/compaction", "sessions/upkeep"),
+    ("sessions/view", "sessions/index"),
+    ("sessions/entries",),
+    ("sessions/disk",),
+    ("sessions/contracts",),
+)
+NEVERS = (
+    Never(
+        ("cli*",),
+        ("runtime/turn*", "runtime/models*"),
+        "the terminal talks to an agent, and does not take part in a turn",
+    ),
+    Never(
+        ("cli*", "runtime*"),
+        ("memory/stores*", "memory/search"),
+        "notes are searched and stored through the engine",
+    ),
+    Never(
+        ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/commands"),
+        ("runtime/models/*",),
+        "a turn asks a ChatModel, whichever it is",
+    ),
+    Never(
+        ("runtime/models*",),
+        (
+            "sessions/journal",
+            "sessions/index",
+            "sessions/upkeep",
+            "memory",
+            "memory/files",
+            "memory/workspace",
+        ),
+        "a model is given messages, and knows neither sessions nor notes",
+    ),
+    Never(
+        ("runtime/tools",),
+        ("memory*",),
+        "file tools know the owner's folder and nothing of the index",
+        but=("memory/workspace",),
+    ),
+    Never(
+        ("runtime/contracts",),
+        ("memory*", "prompts", "sessions/*"),
+        "the values of the runtime rest on the values of a conversation alone",
+        but=("sessions/contracts",),
+    ),
+    Never(
+        ("memory/stores/*",),
+        ("memory/workspace", "memory/embedders", "memory/batch_jobs"),
+        "a database is told what to hold; it reads no notes and asks no model",
+    ),
+)
+LAW = Law(
+    roots=ROOTS,
+    floors={"cli": CLI, "runtime": RUNTIME, "memory": MEMORY, "sessions": SESSIONS},
+    nevers=NEVERS,
+)
+
+MOST_ENTRIES = 12
+"""Files and folders in a folder, its README and `__init__.py` included."""
+MORE_ENTRIES = {
+    folder: 14 for root in ("runtime", "memory", "sessions", "cli") for folder in (root, f"tests/{root}")
+}
+"""The root rooms hold rooms beside their own files."""
+MANY_ENTRIES = {
+    "prompts": "one file for each text that a model reads, all of one kind",
+    "tests/prompts/golden": "one expected text for each prompt",
+    "memory/stores/sqlite": "still too many: what hands calls on is about to leave",
+    "runtime/settings": "still too many: one file for each section of nacre.json5 is about to be fewer",
+}
+"""Folders that may hold more, with the reason; one that no longer needs it fails the tests."""
+OTHER_TESTS = ("acceptance", "contract", "documents", "faults", "fixtures", "golden", "house", "servers")
+"""Folders of tests that mirror no room: kinds of tests, what tests share, and their data."""

@@ -1,0 +1,54 @@
+"""The source files and folders of this checkout, read once for the tests that look at all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.house.rules.rooms import room_graph
+from tests.house.rules.source import Source
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("cli", "runtime", "sessions", "memory", "prompts", "workspace_template")
+
+
+def _module(path: Path, package: str) -> str:
+    parts = [package, *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(part for part in parts if part and part != "__init__")
+
+
+def _sources(*folders: str, package: str) -> list[Source]:
+    return [
+        Source(
+            path=path.relative_to(ROOT).as_posix(),
+            module=_module(path, package),
+            text=path.read_text(encoding="utf-8"),
+        )
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+
+
+def names_in(folder: Path) -> set[str]:
+    """What a reader sees in a folder; a folder's name ends with a slash."""
+    return {
+        path.name + ("/" if path.is_dir() else "")
+        for path in folder.iterdir()
+        if path.name != "__pycache__" and not path.name.startswith(".")
+    }
+
+
+def entries(*roots: str) -> dict[str, int]:
+    """How many entries each folder below these has, and they themselves."""
+    return {
+        folder.relative_to(ROOT).as_posix(): len(names_in(folder))
+        for root in roots
+        for folder in [ROOT / root, *(path for path in (ROOT / root).rglob("*") if path.is_dir())]
+        if "__pycache__" not in folder.parts and not folder.name.startswith(".")
+    }
+
+
+HOUSE = _sources(*ROOMS, package="nacre")
+TESTS = _sources("tests", package="")
+OTHERS = _sources("benchmarks", "examples", package="")
+FOLDERS = sorted({source.room for source in HOUSE})
+GRAPH = room_graph(HOUSE)
