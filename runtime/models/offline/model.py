@@ -22,7 +22,7 @@ from nacre.sessions.contracts.messages import (
 )
 
 if TYPE_CHECKING:
-    from nacre.runtime.models.offline.words.answer import Answer
+    from nacre.runtime.models.offline.answers import Answer
 
 PROVIDER = "offline"
 MODEL = "extractive"

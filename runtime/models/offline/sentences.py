@@ -8,28 +8,32 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import pairwise, takewhile
 
-CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+ONE_WRITING = str.maketrans(
+    "’‘\uff01\uff1f\uff0c\uff1a؟\u037e記請麻煩幫來錄備註時後為會這個嗎誰麼裡幾點訴尋們決選擇約終歡討厭愛習慣"
+    "對過從媽兒闆醫貓週號禮無應該別辦總刪",
+    "''!?,:??记请麻烦帮来录备注时后为会这个吗谁么里几点诉寻们决选择约终欢讨厌爱习惯对过从妈儿板医猫周号礼无应该别办总删",
+)
+"""Signs that mean the same, one for one: apostrophes, full-width marks, traditional Chinese."""
+
+_CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
 _END = re.compile(
-    r"[。\uff01\uff1f\uff61]+[”’」』)\"')\]]*"
+    # a full stop that ends no sentence: behind an abbreviation or the number of a day
+    r"(?P<goes_on>(?<![^\s(\"'])(?:dr|mr|mrs|ms|prof|st|sr|jr|vs|no|nr|ca|approx|bzw|z\.\s?b|d\.\s?h|e\.g|i\.e|cf|fig"
+    r"|vol|inc|ltd|sra|mme|mlle|hr|fr|[^\W\d_])\.|(?<!\S)\d{1,2}\."
+    r"(?=\s+(?:jan|feb|mär|mar|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)))"
+    r"|[。\uff01\uff1f\uff61]+[”’」』)\"')\]]*"
     r"|[.!?…]+[\"'”’»)\]*_`]*(?=\s|$)"
-    rf"|[!?]+(?=[{CJK}])"
-    r"|\n+"
-)
-_ABBREVIATION = re.compile(
-    r"(?:^|[\s(\"'])(?:dr|mr|mrs|ms|prof|st|sr|jr|vs|no|nr|ca|approx|bzw|z\.\s?b|d\.\s?h|e\.g|i\.e|cf|fig|vol|inc|ltd"
-    r"|sra|mme|mlle|hr|fr|[^\W\d_])\.$",
+    rf"|[!?]+(?=[{_CJK}])"
+    r"|\n+",
     re.IGNORECASE,
 )
-_ORDINAL = re.compile(r"(?:^|\s)\d{1,2}\.$")
-_MONTH_NEXT = re.compile(
-    r"\s+(?:jan|feb|mär|mar|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)", re.IGNORECASE
-)
 _BULLET = re.compile(r"^(?:[-*+•·]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+|#{1,6}\s+)")
-_WORD = re.compile(rf"[{CJK}]+|(?:(?![{CJK}])[^\W_])+(?:[-_.'’/:@](?:(?![{CJK}])[^\W_])+)*")
+_WORD = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])[^\W_])+(?:[-_.'’/:@](?:(?![{_CJK}])[^\W_])+)*")
 _PART = re.compile(r"[^\W_]+")
-_CJK_RUN = re.compile(rf"[{CJK}]+")
+_CJK_RUN = re.compile(rf"[{_CJK}]+")
 _HIRAGANA = re.compile(r"[\u3040-\u309f]+")
 
 _LONGEST_WORD_CHARS = 60
@@ -42,15 +46,9 @@ def sentences(text: str) -> list[str]:
     >>> sentences("I met Dr. Rossi. 我喜欢茶。真的吗?")
     ['I met Dr. Rossi.', '我喜欢茶。', '真的吗?']
     """
-    found: list[str] = []
-    start = 0
-    for end in _END.finditer(text):
-        if end.group() == "." and _goes_on(text, start, end.end()):
-            continue
-        _add(found, text[start : end.end()])
-        start = end.end()
-    _add(found, text[start:])
-    return found
+    ends = [0, *(end.end() for end in _END.finditer(text) if end["goes_on"] is None), len(text)]
+    pieces = (text[start:end].strip() for start, end in pairwise(ends))
+    return [sentence for piece in pieces if (sentence := _BULLET.sub("", piece).strip())]
 
 
 def squeezed(text: str) -> str:
@@ -76,18 +74,23 @@ def folded(text: str) -> str:
     return " ".join(_PART.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
+def plain(text: str) -> str:
+    """The text in lower case, simple marks and simplified Chinese, each sign at its old place."""
+    marked = text.translate(ONE_WRITING)
+    lowered = marked.lower()
+    return lowered if len(lowered) == len(marked) else marked
+
+
 def words(text: str) -> list[str]:
     """Words to compare by: lower case, compounds also in parts, Chinese and Japanese as pairs of signs."""
     found: list[str] = []
-    for raw in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
-        word = raw[:_LONGEST_WORD_CHARS]
-        if _CJK_RUN.fullmatch(word):
-            found.extend(_pairs(raw))
-            continue
-        found.append(word)
-        parts = _PART.findall(word)
-        if len(parts) > 1:
-            found.extend(parts)
+    for word in _WORD.findall(plain(unicodedata.normalize("NFKC", text))):
+        if _CJK_RUN.match(word):
+            pairs = [word[at : at + 2] for at in range(max(1, len(word) - 1))]
+            found += [pair for pair in pairs if not _HIRAGANA.fullmatch(pair)] or pairs
+        else:
+            parts = _PART.findall(word)
+            found += [word[:_LONGEST_WORD_CHARS], *(parts if len(parts) > 1 else ())]
     return found
 
 
@@ -103,39 +106,9 @@ def shared(wanted: Iterable[str], offered: Sequence[str]) -> list[str]:
     return [word for word in wanted if any(_same_stem(word, o) for o in by_start.get(word[:_STEM_CHARS], ()))]
 
 
-def is_cjk(text: str) -> bool:
-    """Whether a text has Chinese or Japanese signs."""
-    return bool(_CJK_RUN.search(text))
-
-
-def _add(found: list[str], text: str) -> None:
-    sentence = _BULLET.sub("", text.strip()).strip()
-    if sentence:
-        found.append(sentence)
-
-
-def _goes_on(text: str, start: int, end: int) -> bool:
-    """Whether a full stop at `end` belongs to an abbreviation or an ordinal and not to a sentence."""
-    before = text[max(start, end - 16) : end]
-    if _ABBREVIATION.search(before):
-        return True
-    return bool(_ORDINAL.search(before) and _MONTH_NEXT.match(text, end))
-
-
-def _pairs(run: str) -> list[str]:
-    if len(run) < 2:
-        return [run]
-    pairs = [run[at : at + 2] for at in range(len(run) - 1)]
-    return [pair for pair in pairs if not _HIRAGANA.fullmatch(pair)] or pairs
-
-
 def _same_stem(one: str, other: str) -> bool:
     """Whether two words differ in their endings only; an estimate that knows no language."""
-    if one == other:
-        return True
-    shorter = min(len(one), len(other))
-    common = next((at for at in range(shorter) if one[at] != other[at]), shorter)
-    longest_tail = max(len(one), len(other)) - common
-    if common == shorter:
-        return common >= _STEM_CHARS and longest_tail <= 3
-    return common >= _STEM_CHARS and longest_tail <= common
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    common, longest = sum(1 for _ in pairs), max(len(one), len(other))
+    longest_ending = 3 if common == min(len(one), len(other)) else common
+    return one == other or (common >= _STEM_CHARS and longest - common <= longest_ending)
