@@ -27,9 +27,9 @@ class Answer:
 
 
 CONNECT_A_MODEL = (
-    "To connect a real model, set one environment variable and start again: "
-    "`NACRE_MODEL=openai/gpt-5-mini` (with `OPENAI_API_KEY`), or `NACRE_MODEL=ollama/llama3.2` for one "
-    "on this machine. The README has the details."
+    "To connect a real model, set one environment variable and start again: `NACRE_MODEL=openai/gpt-5-mini` "
+    "(with `OPENAI_API_KEY`), or `NACRE_MODEL=ollama/llama3.2` for one on this machine. The README has the "
+    "details."
 )
 ABOUT = f"""\
 I am Nacre's built-in offline responder: there is no language model behind me, so I cannot reason or chat.
@@ -48,16 +48,10 @@ GREETING = (
 FAREWELL = "Goodbye. What you asked me to remember stays in your notes."
 FORGET = (
     "I cannot take anything out of your notes: I only add to them. They are Markdown files in your "
-    "workspace, `MEMORY.md` and the daily logs in `memory/`; delete the line there, "
-    "and it is gone from my search too."
+    "workspace, `MEMORY.md` and the daily logs in `memory/`; delete the line there, and it is gone from my search too."
 )
-SMALL_TALK = {
-    "greeting": GREETING,
-    "thanks": "You are welcome.",
-    "farewell": FAREWELL,
-    "about": ABOUT,
-    "forget": FORGET,
-}
+THANKS = "You are welcome."
+SMALL_TALK = {"greeting": GREETING, "thanks": THANKS, "farewell": FAREWELL, "about": ABOUT, "forget": FORGET}
 CANNOT_SEE_IMAGES = f"I cannot look at images. {ABOUT}"
 NOT_UNDERSTOOD = (
     "I read that, but there is nothing in it that I can look up, and I did not store it. "
@@ -95,21 +89,16 @@ def _beginnings(*texts: str) -> tuple[str, ...]:
     return tuple(text.partition("{")[0][:40] for text in texts)
 
 
-_ABOUT_NOTES = (WROTE_DOWN, ALREADY_WRITTEN, NOT_WRITTEN, NOT_KEPT_HERE, NOTHING_TO_KEEP)
-_QUOTING = (FOUND, FOUND_NEAR, SAID, SAID_NEAR)
-SIGNS_OF_OWN_TEXT = _beginnings(
-    ABOUT, NOT_UNDERSTOOD, NOT_UNDERSTOOD_HERE, GREETING, FAREWELL, FORGET, *_ABOUT_NOTES, *_QUOTING
+SIGNS_OF_OWN_TEXT = (
+    *_beginnings(ABOUT, NOT_UNDERSTOOD, NOT_UNDERSTOOD_HERE, GREETING, FAREWELL, FORGET, NOT_KEPT_HERE),
+    *_beginnings(
+        WROTE_DOWN, ALREADY_WRITTEN, NOT_WRITTEN, NOTHING_TO_KEEP, FOUND, FOUND_NEAR, SAID, SAID_NEAR
+    ),
 )
 """By these an answer of this responder is recognised in a transcript; it says nothing new."""
 
-SIGNS_OF_NO_ANSWER = _beginnings(
-    NOTHING_FOUND,
-    NOTHING_FOUND_HERE,
-    NOTHING_SAID_HERE,
-    FOUND_NEAR,
-    SAID_NEAR,
-    NOT_UNDERSTOOD,
-    SEARCH_FAILED,
-    SEARCH_DISABLED,
+SIGNS_OF_NO_ANSWER = (
+    *_beginnings(NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_UNDERSTOOD),
+    *_beginnings(FOUND_NEAR, SAID_NEAR, SEARCH_FAILED, SEARCH_DISABLED),
 )
 """By these an answer of this responder is known to have left the question open."""

@@ -98,7 +98,8 @@ def is_question(sentence: str) -> bool:
 
 def without_request(sentence: str) -> str:
     """The sentence without the words that ask to keep it; unchanged when there are none."""
-    return _tidy(sentence[_lead_chars(sentence) or 0 :]) or sentence
+    chars = _lead_chars(sentence)
+    return sentence if chars is None else _tidy(sentence[chars:]) or sentence
 
 
 def _small_talk(own: str) -> str:

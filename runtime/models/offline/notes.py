@@ -38,7 +38,7 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One heading; `under` is a heading above it that has no lines of its own."""
+    """One heading; `under` is a heading above it without own lines, `{}` in `marker` a line's number."""
 
     title: str
     marker: str = "- "
@@ -93,8 +93,7 @@ def is_own_text(contribution: Said) -> bool:
 
 
 def outline(
-    sections: Sequence[Section],
-    candidates: Mapping[str, Sequence[Item]],
+    candidates: Mapping[Section, Sequence[Item]],
     *,
     most_tokens: int,
     count_tokens: Callable[[str], int],
@@ -109,8 +108,9 @@ def outline(
     """
     budget_tokens = most_tokens
     while True:
-        chosen = _chosen(sections, candidates, budget_tokens, count_tokens, nothing)
-        text = _written(sections, chosen, nothing)
+        left_tokens = budget_tokens - count_tokens(_written(dict.fromkeys(candidates, ()), nothing))
+        chosen = _chosen(candidates, left_tokens, count_tokens)
+        text = _written(chosen, nothing)
         if count_tokens(text) <= most_tokens or not any(chosen.values()):
             return text
         budget_tokens = budget_tokens * 3 // 4
@@ -144,45 +144,34 @@ def _kind(sentence: str, contribution: Said, later: Sequence[Said]) -> str:
 
 
 def _chosen(
-    sections: Sequence[Section],
-    candidates: Mapping[str, Sequence[Item]],
-    budget_tokens: int,
-    count_tokens: Callable[[str], int],
-    nothing: str,
-) -> dict[str, list[Item]]:
-    chosen: dict[str, list[Item]] = {section.title: [] for section in sections}
-    queues = [(section, iter(candidates.get(section.title, ()))) for section in sections]
-    left_tokens = budget_tokens - count_tokens(_written(sections, chosen, nothing))
-    seen: set[tuple[bool, str]] = set()
+    candidates: Mapping[Section, Sequence[Item]], left_tokens: int, count_tokens: Callable[[str], int]
+) -> dict[Section, list[Item]]:
+    chosen: dict[Section, list[Item]] = {section: [] for section in candidates}
+    queues = {section: iter(items) for section, items in candidates.items()}
+    asked, seen = next(iter(candidates)), set[tuple[bool, str]]()
     while queues and left_tokens > 0:
-        for section, queue in tuple(queues):
-            repeats = section is sections[0]
-            item = next((item for item in queue if (repeats, folded(item.text)) not in seen), None)
+        for section, queue in tuple(queues.items()):
+            item = next((item for item in queue if (section is asked, folded(item.text)) not in seen), None)
             if item is None:
-                queues.remove((section, queue))
+                del queues[section]
                 continue
             tokens = count_tokens(f"{section.marker}{item.text}\n") + 1
             if tokens <= left_tokens:
-                seen.add((repeats, folded(item.text)))
-                chosen[section.title].append(item)
+                seen.add((section is asked, folded(item.text)))
+                chosen[section].append(item)
                 left_tokens -= tokens
     return chosen
 
 
-def _written(sections: Sequence[Section], chosen: Mapping[str, Sequence[Item]], nothing: str) -> str:
+def _written(chosen: Mapping[Section, Sequence[Item]], nothing: str) -> str:
     parts: list[str] = []
-    above = ""
-    for section in sections:
-        items = sorted(chosen[section.title], key=lambda item: item.order)
-        if not items and not nothing:
-            continue
-        if section.under and section.under != above:
-            parts.append(f"## {section.under}")
-        above = section.under
-        heading = f"{'###' if section.under else '##'} {section.title}"
-        lines = [
-            f"{f'{number}. ' if section.marker == '1. ' else section.marker}{item.text}"
-            for number, item in enumerate(items, start=1)
-        ]
-        parts.append("\n".join([heading, *(lines or [nothing])]))
+    for section, items in chosen.items():
+        above = f"## {section.under}" if section.under else ""
+        if above and above not in parts and (items or nothing):
+            parts.append(above)
+        lines = [f"{'###' if above else '##'} {section.title}"]
+        for number, item in enumerate(sorted(items, key=lambda item: item.order), start=1):
+            lines.append(section.marker.format(number) + item.text)
+        if items or nothing:
+            parts.append("\n".join(lines if items else [*lines, nothing]))
     return "\n\n".join(parts)

@@ -16,11 +16,11 @@ _TABLE = r"""
 # English
 polite     (?:hey|hi|ok(?:ay)?|so|and|also|oh|please|pls)[,!]?\s+|(?:can|could|would|will) you (?:please )?
 keep       remember(?!\s+(?:to|when|wh?at|who[ms]?e?|where|which|how|why|if|me)\b)(?:\s+(?:that|this|it|the following))?\b
-keep       (?:do not|don't|dont|never) forget(?!\s+to\b)(?:\s+(?:that|this|about))?\b
+keep       (?:do not|don'?t|never) forget(?!\s+to\b)(?:\s+(?:that|this|about))?\b
 keep       (?:keep|bear)(?: it| this)? in mind(?:\s+that)?\b|(?:make|take|leave) a note(?:\s+(?:that|of|about))?\b
 keep       (?:write|jot|note) (?:this |that |it )?down(?:\s+that)?\b|note(?:\s+that\b|\s+to self\b|\s*:)
 keep       (?:save|store) this\b|add (?:this )?to (?:my|your|the) (?:notes|memory)\b|for the record\b|memo(?:ry)?\s*:
-keep_whole (?:remember|remind me|(?:do not|don't|dont) forget) to\b
+keep_whole (?:remember|remind me|(?:do not|don'?t) forget) to\b
 question   (?:what|when|who|whom|whose|where|which|why|how)(?:'(?:s|re|d|ll))?\b
 question   (?:did|do|does|is|are|was|were|am|can|could|will|would|should|have|has|had)\s+(?:i|you|we|he|she|it|they|my|your|our|his|her|their|the|this|that|there|any|anyone|somebody)\b
 look_up    (?:do|can|could) you (?:remember|recall|know|tell me|find|look up|search|show me)\b|tell me\b
@@ -45,18 +45,18 @@ decision   \b(?:our|my|the) (?:final )?decision (?:is|was)\b|\bit (?:is|was) (?:
 decision   \b(?:let's|lets) (?:go with|use|stick (?:with|to)|choose|pick|settle on)\b
 preference \bi(?:'d| would)?(?: really| always| usually| strongly| generally| much)? prefer\b
 preference \bmy (?:preference|favou?rite)\b
-preference \bi (?:really |always |absolutely )?(?:like|love|hate|dislike|enjoy|can't stand)\s+(?!it\b|this\b|that\b|you\b)
-preference \bi (?:don't|do not|never|always) (?:like|eat|drink|use|work|take|want|wear|watch)\b(?!\s+(?:it|this|that)\b)
+preference \bi (?:really |always |absolutely )?(?:like|love|hate|dislike|enjoy|can'?t stand)\s+(?!it\b|this\b|that\b|you\b)
+preference \bi (?:don'?t|do not|never|always) (?:like|eat|drink|use|work|take|want|wear|watch)\b(?!\s+(?:it|this|that)\b)
 preference \bi(?:'m| am) (?:allergic|vegetarian|vegan|left-handed|lactose|colou?r-?blind)\b|\bfrom now on\b
 constraint \b(?:always|never|at most|at least|no more than|must(?: not|n't)?|instead of|rather than|keep it (?:short|simple|brief))\b
-constraint \b(?:do not|don't) (?:use|touch|change|add|send|write|delete|commit)\b|\bplease (?:use|keep|answer|write|avoid)\b
+constraint \b(?:do not|don'?t) (?:use|touch|change|add|send|write|delete|commit)\b|\bplease (?:use|keep|answer|write|avoid)\b
 name       \bmy name(?: is|'s)\b|\bi(?:'m| am) called\b|\bcall me\b(?! (?:back|later|when|at|on|tomorrow|today|if|as soon)\b)
-blocked    \b(?:blocked (?:by|on)|stuck (?:on|with)|waiting (?:for|on)|(?:cannot|can't) (?:continue|proceed))\b
+blocked    \b(?:blocked (?:by|on)|stuck (?:on|with)|waiting (?:for|on)|(?:cannot|can'?t) (?:continue|proceed))\b
 blocked    \b(?:does(?:n't| not) work|failed|fails)\b
 ask        ^(?:please|pls|todo\b|to do\b|next,?\s|action item|reminder|(?:can|could|would|will) you\b)|\bto-?do:
 ask        \b(?:i|we) (?:still |also )?(?:need|have|want|must|ought) (?:you )?to\b|\b(?:i|we) (?:must|should)\b
 ask        \bneeds? to be\b|\bstill (?:open|missing|to do|need)
-ask        \b(?:remind me|let me know|remember to|(?:don't|do not) forget to)\b
+ask        \b(?:remind me|let me know|remember to|(?:don'?t|do not) forget to)\b
 person     [\w.+-]{1,64}@[\w-]{1,63}\.[\w.-]{2,63}|\b(?:is|are) (?:my|our) (?:new |old )?[a-z]+\b
 person     \b(?:is called|is named|whose name)\b
 person     \bmy (?:(?:new|old|best|older|younger|ex|late)[ -])?(?:wife|husband|partner|girlfriend|boyfriend|sister|brother|mother|father|mom|mum|dad|son|daughter|child|kid|aunt|uncle|cousin|grand(?:mother|father)|friend|boss|manager|colleague|coworker|teammate|neighbou?r|doctor|dentist|therapist|lawyer|accountant|landlord|teacher|dog|cat|pet|vet)\b
@@ -74,7 +74,7 @@ month      de[cz](?:ember|embre)?|décembre|diciembre
 asking     remember|recall|know|find|search|look|show|remind|notes?|memory|memories|anything|something|everything|about|said
 asking     say|told|what's|who's|when's|where's|please|tell|want|need|make|think
 # German
-keep       merken\s*,?\s*dass\b|(?:merke? dir|vergiss)(?: bitte)?(?: nicht)?(?:\s*,?\s*dass\b)?
+keep       merken\s*,?\s*dass\b|(?:merke? dir(?: bitte)?|vergiss (?:bitte )?nicht)(?:\s*,?\s*dass\b)?
 keep       denke? daran(?:\s*,?\s*dass\b)?|(?:notiere?|schreib)(?: dir)?(?: bitte)?(?: auf)?(?:\s*,?\s*dass\b|\s*:)|notiz\s*:
 question   (?:wer|wen|wem|wann|wo|wohin|woher|wie|warum|wieso|weshalb|welche[rsmn]?|was)\b
 question   (?:habe|hast|haben|bin|bist|ist|sind|war|kannst|weißt|weisst)\s+(?:ich|du|wir|er|sie|es|mein\w*)\b
@@ -125,7 +125,7 @@ question   (?:wat|wanneer|waar|waarom|hoe|welke|что|когда|кто|где|
 look_up    (?:você (?:se )?lembra|diga-me|me diga|mostre|procure|encontre|ti ricordi|dimmi|parlami|mostrami|cerca|trova)\b
 look_up    (?:помнишь|скажи|расскажи|найди|покажи)\b
 decision   \b(?:decidi|escolhemos|combinamos|(?:abbiamo|ho) (?:deciso|scelto|concordato)|(?:мы|я) (?:решил[иа]?|договорились|выбрали))\b
-preference \b(?:prefiro|odeio|gosto de|não gosto|preferisco|mi piac(?:e|ciono)|detesto|я (?:не )?(?:предпочитаю|люблю|ненавижу))\b
+preference \b(?:prefiro|odeio|gosto de|não gosto|preferisco|mi piac(?:e|ciono)|detesto|я (?:не )?(?:предпочитаю|люблю|ненавижу))\b|\bмне (?:не )?нрав
 name       \b(?:me chamo|meu nome|mi chiamo|il mio nome|меня зовут)\b
 ask        \b(?:preciso|temos que|tenho que|pendente|devo|dobbiamo|bisogna|нужно|надо|должны|должен)\b|^пожалуйста\b
 fact       \b(?:meus?|minhas?|mi[oae]|miei)\s+[^.?!,;]{1,80}?\s(?:é|são|mora|se chama|fica|è|sono|si chiama|vive)(?!\w)

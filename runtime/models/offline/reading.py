@@ -43,7 +43,7 @@ _FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL 
 _QUOTE_LINE = re.compile(r"^\s{0,3}>[^\n]*$", re.MULTILINE)
 _SUMMARY_START = re.compile(r"\s*(?:[^\n<]{0,300}\n{1,3})?<(?:previous-)?summary\b", re.IGNORECASE)
 _SUMMARY_HEADINGS = ("## Goal", "## Key Decisions")
-_COMMAND = re.compile(r"\s*/[a-z]|.*(?:NO_REPLY|HEARTBEAT_OK)", re.IGNORECASE | re.DOTALL)
+_COMMAND = re.compile(r"\s*/[a-zA-Z]|.*(?:NO_REPLY|HEARTBEAT_OK)", re.DOTALL)
 
 _LABEL = re.compile(r"^\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ", re.MULTILINE)
 _SPEAKERS: dict[str, Speaker] = {
@@ -65,10 +65,15 @@ class Said:
     speaker: Speaker
     text: str
 
+    @property
+    def is_command(self) -> bool:
+        """Whether it is a chat command or a prompt of the runtime, and no conversation."""
+        return bool(_COMMAND.match(self.text))
+
     @cached_property
     def sentences(self) -> list[str]:
-        """What its writer said in own words, none for a chat command or a prompt of the runtime."""
-        return [] if _COMMAND.match(self.text) else sentences(own_words(self.text))
+        """What its writer said in own words, nothing of a command."""
+        return [] if self.is_command else sentences(own_words(self.text))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +152,8 @@ def conversation(messages: Sequence[Message]) -> list[Said]:
             said.append(Said(speaker="assistant", text=message_text(message)))
             said.extend(Said(speaker="calls", text=call_text(call)) for call in message.tool_calls)
         else:
-            said.append(
-                _said("user" if isinstance(message, UserMessage) else "result", message_text(message))
-            )
+            speaker: Speaker = "user" if isinstance(message, UserMessage) else "result"
+            said.append(_said(speaker, message_text(message)))
     return [contribution for contribution in said if contribution.text]
 
 

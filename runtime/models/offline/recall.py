@@ -59,8 +59,7 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """A quotable place: its text, where it stands as `path#L3` or `path#L3-L7`, and how many words it has
-    of those wanted."""
+    """A quotable place: where it stands, as `path#L3` or `path#L3-L7`, and how many wanted words it has."""
 
     text: str
     place: str

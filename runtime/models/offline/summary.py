@@ -43,36 +43,27 @@ GOAL, CONSTRAINTS = Section(title="Goal"), Section(title="Constraints & Preferen
 DONE = Section(title="Done", marker="- [x] ", under="Progress")
 IN_PROGRESS = Section(title="In Progress", marker="- [ ] ", under="Progress")
 BLOCKED, DECISIONS = Section(title="Blocked", under="Progress"), Section(title="Key Decisions")
-NEXT_STEPS, CONTEXT = Section(title="Next Steps", marker="1. "), Section(title="Critical Context")
+NEXT_STEPS, CONTEXT = Section(title="Next Steps", marker="{}. "), Section(title="Critical Context")
 SECTIONS = (GOAL, CONSTRAINTS, DONE, IN_PROGRESS, BLOCKED, DECISIONS, NEXT_STEPS, CONTEXT)
 
-ORIGINAL_REQUEST, EARLY_PROGRESS = (
-    Section(title="Original Request", marker=""),
-    Section(title="Early Progress"),
-)
-SUFFIX_CONTEXT = Section(title="Context for Suffix")
+ORIGINAL_REQUEST = Section(title="Original Request", marker="")
+EARLY_PROGRESS, SUFFIX_CONTEXT = Section(title="Early Progress"), Section(title="Context for Suffix")
 _AS_USUAL = {ORIGINAL_REQUEST.title: GOAL, EARLY_PROGRESS.title: DONE, SUFFIX_CONTEXT.title: CONTEXT}
 
-_SECTION_OF_KIND = {
-    "decision": DECISIONS,
-    "preference": CONSTRAINTS,
-    "constraint": CONSTRAINTS,
-    "blocked": BLOCKED,
-    "ask": NEXT_STEPS,
+_PLACES = {
+    "decision": (DECISIONS, "Decisions"),
+    "preference": (CONSTRAINTS, "Preferences"),
+    "constraint": (CONSTRAINTS, "Preferences"),
+    "name": (CONTEXT, "People and names"),
+    "person": (CONTEXT, "People and names"),
+    "date": (CONTEXT, "Dates"),
+    "fact": (CONTEXT, "Facts"),
+    "ask": (NEXT_STEPS, "Open asks"),
+    "blocked": (BLOCKED, "Open asks"),
 }
-_FLUSH_TITLES = {
-    "decision": "Decisions",
-    "preference": "Preferences",
-    "constraint": "Preferences",
-    "name": "People and names",
-    "person": "People and names",
-    "date": "Dates",
-    "fact": "Facts",
-    "ask": "Open asks",
-    "blocked": "Open asks",
-}
-_FLUSH_HEADING = "Notes before compaction"
+"""Where notes of a kind stand: in a summary, and in the notes of a flush."""
 
+FLUSH_HEADING = "Notes before compaction"
 MOST_NOTES_PER_GROUP = 12
 MOST_GOALS = 8
 MOST_FILLERS = 16
@@ -89,7 +80,6 @@ _NOT_ANSWERED = "Not answered yet: "
 _IDENTIFIERS = "Exact identifiers: "
 _CALL = re.compile(r"(?:^|; )(append|write|edit)\((?:.{0,40}?)path=\"([^\"\n]{1,200})\"", re.DOTALL)
 _QUOTED_LINE = re.compile(r"^> (?!—)(.+)$", re.MULTILINE)
-_SLUG_CONVERSATION = re.compile(r"<conversation>\n(.*)\n</conversation>", re.DOTALL)
 _SLUG_USER = re.compile(r"^User: (.*?)(?=^(?:User|Assistant): |\Z)", re.DOTALL | re.MULTILINE)
 
 
@@ -97,11 +87,8 @@ def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> 
     """The summary that a request asks for, no longer than it allows where the headings alone fit."""
     asked = read_summary_request(request)
     candidates = _of_turn_prefix(asked) if asked.of_turn_prefix else _of_history(asked)
-    most_tokens = SUMMARY_TOKENS if request.max_output_tokens is None else request.max_output_tokens
-    most_tokens = min(SUMMARY_TOKENS, most_tokens)
-    sections = tuple(candidates)
-    by_title = {section.title: items for section, items in candidates.items()}
-    return outline(sections, by_title, most_tokens=most_tokens, count_tokens=count_tokens)
+    allowed_tokens = SUMMARY_TOKENS if request.max_output_tokens is None else request.max_output_tokens
+    return outline(candidates, most_tokens=min(SUMMARY_TOKENS, allowed_tokens), count_tokens=count_tokens)
 
 
 def flush_notes(
@@ -113,20 +100,17 @@ def flush_notes(
     """
     said = conversation(messages)
     background = [contribution.text for contribution in said if contribution.speaker == "other"]
-    written = [
-        str(value)
-        for done in finished_calls(messages)
-        if done.call.name == "append" and not done.failed
-        for name, value in done.call.arguments.items()
-        if name != "path"
-    ]
-    groups: dict[str, list[Item]] = {title: [] for title in _FLUSH_TITLES.values()}
+    appended = (
+        done.call for done in finished_calls(messages) if done.call.name == "append" and not done.failed
+    )
+    written = ["\n".join(map(str, call.arguments.values())) for call in appended]
+    titles = dict.fromkeys(title for _, title in _PLACES.values())
+    groups = {title: Section(title=title, under=FLUSH_HEADING) for title in titles}
+    candidates: dict[Section, list[Item]] = {section: [] for section in groups.values()}
     for note in _newest_first(notes_of(said, Known([system, *background, *written]))):
-        groups[_FLUSH_TITLES[note.kind]].append(note)
-    newest = {title: group[:MOST_NOTES_PER_GROUP] for title, group in groups.items()}
+        candidates[groups[_PLACES[note.kind][1]]].append(note)
     text = outline(
-        [Section(title=title, under=_FLUSH_HEADING) for title in groups],
-        newest,
+        {section: notes[:MOST_NOTES_PER_GROUP] for section, notes in candidates.items()},
         most_tokens=SUMMARY_TOKENS if most_tokens is None else most_tokens,
         count_tokens=count_tokens,
         nothing="",
@@ -140,8 +124,7 @@ def slug_of(request: ModelRequest) -> str:
     A script that has no plain letters gives no name, and neither does small talk of stop words alone.
     """
     prompt = message_text(request.messages[-1]) if request.messages else ""
-    found = _SLUG_CONVERSATION.search(prompt)
-    said = "\n".join(_SLUG_USER.findall(found[1])) if found else ""
+    said = "\n".join(_SLUG_USER.findall(prompt.rpartition("</conversation>")[0]))
     spoken = [word.casefold() for word in re.findall(r"[^\W\d_]+", said)]
     nothing, asking = stop_words_for(spoken), PHRASES["asking"]
     telling = (word for word in spoken if word not in nothing and not asking.fullmatch(word))
@@ -155,7 +138,7 @@ def _of_history(asked: SummaryRequest) -> dict[Section, list[Item]]:
     notes = notes_of(asked.said, Known(()))
     new: dict[Section, list[Item]] = {section: [] for section in SECTIONS}
     for note in _newest_first(notes):
-        new[_SECTION_OF_KIND.get(note.kind, CONTEXT)].append(note)
+        new[_PLACES[note.kind][0]].append(note)
     new |= {DONE: _newest_first(_done(asked.said)), IN_PROGRESS: _in_progress(asked.said)}
     old = _earlier(asked.previous_summary)
     candidates = {
@@ -192,7 +175,7 @@ def _goals(said: Sequence[Said]) -> list[Item]:
     """The last things that were asked, newest first, the very last one in full length."""
     goals: list[Item] = []
     for contribution in reversed(said):
-        if contribution.speaker != "user" or not contribution.sentences or len(goals) == MOST_GOALS:
+        if contribution.speaker != "user" or contribution.is_command or len(goals) == MOST_GOALS:
             continue
         wish = read_intent(contribution.text)
         wanted = wish.question or wish.asked_to_keep or not (wish.to_keep or wish.small_talk)
