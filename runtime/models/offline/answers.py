@@ -48,7 +48,8 @@ GREETING = (
 FAREWELL = "Goodbye. What you asked me to remember stays in your notes."
 FORGET = (
     "I cannot take anything out of your notes: I only add to them. They are Markdown files in your "
-    "workspace, `MEMORY.md` and the daily logs in `memory/`; delete the line there, and it is gone from my search too."
+    "workspace, `MEMORY.md` and the daily logs in `memory/`; delete the line there, and it is gone from my "
+    "search too."
 )
 THANKS = "You are welcome."
 SMALL_TALK = {"greeting": GREETING, "thanks": THANKS, "farewell": FAREWELL, "about": ABOUT, "forget": FORGET}

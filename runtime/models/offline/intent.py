@@ -21,6 +21,8 @@ MOST_WORDS_WITHOUT_MARK = 14
 MOST_CHARS_OF_PLAIN_FACTS = 1_500
 """Longer messages are pasted text more often than facts; they are kept when that is asked for."""
 
+MOST_CHARS_OF_SMALL_TALK = 60
+
 KINDS = ("decision", "preference", "constraint", "name", "blocked", "ask", "person", "date", "fact")
 """The kinds of statements; of several that fit, the first counts."""
 
@@ -55,17 +57,18 @@ class Intent:
 def read_intent(message: str) -> Intent:
     """What the message wants; an empty `Intent` when no pattern fits."""
     own = own_words(message).strip()
-    small_talk = _small_talk(own)
+    said = sentences(own)
+    questions = [sentence for sentence in said if is_question(sentence)]
+    small_talk = _small_talk(own, questions)
     if small_talk:
         return Intent(small_talk=small_talk)
-    said = sentences(own)
-    question = " ".join(sentence for sentence in said if is_question(sentence))
+    question = " ".join(questions)
     kept = _asked_to_keep(message, said)
     if kept is not None:
         return Intent(to_keep=kept, asked_to_keep=True, keep_previous=not kept, question=question)
     if PHRASES["forget"].search(plain(own[:SENTENCE_CHARS])):
         return Intent(small_talk="forget")
-    facts = [sentence for sentence in said if _is_plain_fact(sentence) and not is_question(sentence)]
+    facts = [sentence for sentence in said if sentence not in questions and _is_plain_fact(sentence)]
     return Intent(
         to_keep="\n".join(facts) if len(own) <= MOST_CHARS_OF_PLAIN_FACTS else "", question=question
     )
@@ -102,13 +105,12 @@ def without_request(sentence: str) -> str:
     return sentence if chars is None else _tidy(sentence[chars:]) or sentence
 
 
-def _small_talk(own: str) -> str:
-    bare = plain(own[:200]).strip(" \t\n.,!?。~～…👋🙂😊")
-    if len(own) <= 60:
-        for kind, pattern in _SMALL_TALK.items():
-            if pattern.fullmatch(bare):
-                return kind
-    return "about" if len(own) < 200 and "\n" not in bare and PHRASES["about"].search(bare) else ""
+def _small_talk(own: str, questions: list[str]) -> str:
+    for kind, pattern in _SMALL_TALK.items():
+        if own and len(own) <= MOST_CHARS_OF_SMALL_TALK and pattern.fullmatch(plain(own)):
+            return kind
+    one_line = own if len(own) <= SENTENCE_CHARS and "\n" not in own else ""
+    return "about" if PHRASES["about"].search(plain(questions[0] if questions else one_line)) else ""
 
 
 def _is_plain_fact(sentence: str) -> bool:

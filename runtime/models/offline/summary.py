@@ -178,8 +178,8 @@ def _goals(said: Sequence[Said]) -> list[Item]:
         if contribution.speaker != "user" or contribution.is_command or len(goals) == MOST_GOALS:
             continue
         wish = read_intent(contribution.text)
-        wanted = wish.question or wish.asked_to_keep or not (wish.to_keep or wish.small_talk)
-        if wanted or (not goals and not wish.small_talk):
+        only_told = wish.to_keep and not wish.asked_to_keep and not wish.question
+        if wish.small_talk not in ("greeting", "thanks", "farewell") and not (goals and only_told):
             max_chars = MAX_ASK_CHARS if goals else MAX_LAST_ASK_CHARS
             goals.append(Item(text=clipped(contribution.text, max_chars), order=len(goals) - MOST_GOALS))
     return goals
