@@ -14,7 +14,7 @@ from nacre.runtime.models.offline.answers import SIGNS_OF_NO_ANSWER, SIGNS_OF_OW
 from nacre.runtime.models.offline.intent import SENTENCE_CHARS, is_question, kind_of, without_request
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.sentences import clipped, folded, plain
+from nacre.runtime.models.offline.sentences import clipped, folded, plain, unmarked
 from nacre.sessions.compaction.identifiers import identifiers
 
 MAX_NOTE_CHARS = 400
@@ -22,7 +22,6 @@ MIN_NOTE_CHARS = 4
 MAX_SENTENCES_PER_MESSAGE = 400
 NOTHING = "(none)"
 
-_LINE_MARK = re.compile(r"^\s*(?:[-*+]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+)")
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$")
 _NO_ITEM = re.compile(r"\W*(?:none|nothing|n/a)?\W*|---.*|\*\*Turn Context.*", re.IGNORECASE)
 
@@ -122,7 +121,7 @@ def read_outline(text: str) -> dict[str, list[str]]:
     title = ""
     for line in text.splitlines():
         heading = _HEADING.match(line)
-        words = _LINE_MARK.sub("", line).strip()
+        words = unmarked(line)
         if heading:
             title = heading[1].strip("*: ")
         elif not _NO_ITEM.fullmatch(words):

@@ -16,7 +16,16 @@ from nacre.runtime.models.offline.intent import is_question, without_request
 from nacre.runtime.models.offline.notes import NOTHING, Known
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.sentences import clipped, folded, plain, sentences, shared, squeezed, words
+from nacre.runtime.models.offline.sentences import (
+    clipped,
+    folded,
+    plain,
+    sentences,
+    shared,
+    squeezed,
+    unmarked,
+    words,
+)
 
 MOST_QUOTES = 3
 MOST_QUOTES_FROM_CONVERSATION = 2
@@ -28,7 +37,6 @@ WHOLE_SNIPPET_CHARS = 650
 """A snippet that long may have been cut."""
 
 _SOURCE_LINE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
-_LINE_MARK = re.compile(r"^\s*(?:[-*+]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+|>\s?)")
 _NOT_QUOTABLE = re.compile(
     r"\s{0,3}#{1,6}\s|- \*\*(?:Session Key|Session ID|Ended|Source)\*\*: "
     r"|The last (?:words|\d+ messages) of a conversation that is over\. |>?\s*$|> ?Assistant: "
@@ -179,7 +187,7 @@ def _passages_of(hit: Hit, wanted: Sequence[str]) -> Iterator[Passage]:
         first, last = (hit.first + at, 0) if hit.first and hit.is_whole else (hit.first, hit.last)
         place = squeezed(hit.path).replace("`", "") + (f"#L{first}" if first else "")
         yield Passage(
-            text=clipped(_LINE_MARK.sub("", lines[at]), MAX_QUOTE_CHARS),
+            text=clipped(unmarked(lines[at].removeprefix(">")), MAX_QUOTE_CHARS),
             place=f"{place}-L{last}" if last > first else place,
             matched=counts[at],
         )

@@ -47,8 +47,12 @@ def sentences(text: str) -> list[str]:
     ['I met Dr. Rossi.', '我喜欢茶。', '真的吗?']
     """
     ends = [0, *(end.end() for end in _END.finditer(text) if end["goes_on"] is None), len(text)]
-    pieces = (text[start:end].strip() for start, end in pairwise(ends))
-    return [sentence for piece in pieces if (sentence := _BULLET.sub("", piece).strip())]
+    return [sentence for start, end in pairwise(ends) if (sentence := unmarked(text[start:end]))]
+
+
+def unmarked(line: str) -> str:
+    """A line without the mark of a list item or a heading."""
+    return _BULLET.sub("", line.strip()).strip()
 
 
 def squeezed(text: str) -> str:
