@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,9 +21,10 @@ from nacre.sessions.contracts.messages import (
     Usage,
     message_text,
 )
+from nacre.sessions.contracts.serialise import call_text
 
 if TYPE_CHECKING:
-    from nacre.runtime.models.offline.words.answer import Answer
+    from nacre.runtime.models.offline.answers import Answer
 
 PROVIDER = "offline"
 MODEL = "extractive"
@@ -77,7 +79,7 @@ class OfflineModel:
             for place, call in enumerate(answer.calls)
         )
         stop_reason: StopReason = "toolUse" if calls else "length" if text != answer.text else "stop"
-        written = "\n".join([*([text] if text else []), *(_call_text(call) for call in calls)])
+        written = "\n".join([*filter(None, [text]), *map(call_text, calls)])
         return AssistantMessage(
             content=(*((Text(text=text),) if text else ()), *calls),
             api=PROVIDER,
@@ -95,14 +97,10 @@ class OfflineModel:
         """The longest beginning of the text that the output limit allows."""
         if max_output_tokens is None or self._count_tokens(text) <= max_output_tokens:
             return text
-        fits, too_long = 0, len(text)
-        while too_long - fits > 1:
-            middle = (fits + too_long) // 2
-            if self._count_tokens(text[:middle]) <= max_output_tokens:
-                fits = middle
-            else:
-                too_long = middle
-        return text[:fits]
+        ends = range(len(text))
+        return text[
+            : bisect_right(ends, max_output_tokens, key=lambda end: self._count_tokens(text[:end])) - 1
+        ]
 
 
 def _request_text(request: ModelRequest) -> str:
@@ -113,9 +111,5 @@ def _request_text(request: ModelRequest) -> str:
     for message in request.messages:
         parts.append(message_text(message))
         if isinstance(message, AssistantMessage):
-            parts.extend(_call_text(call) for call in message.tool_calls)
+            parts.extend(map(call_text, message.tool_calls))
     return "\n".join(parts)
-
-
-def _call_text(call: ToolCall) -> str:
-    return f"{call.name} {json.dumps(dict(call.arguments), ensure_ascii=False, default=str)}"

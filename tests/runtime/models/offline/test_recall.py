@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from nacre.runtime.models.offline.answers.recall import said_before
-from nacre.runtime.models.offline.reading.notes import Known
-from nacre.runtime.models.offline.reading.reading import Said
+from nacre.runtime.models.offline.notes import Known
+from nacre.runtime.models.offline.reading import Said
+from nacre.runtime.models.offline.recall import said_before
 from tests.runtime.models.offline.requests import (
     APPEND,
     SEARCH,

@@ -1,0 +1,105 @@
+"""What the offline responder answers with: calls or text, and every sentence that it says of its own.
+
+`{}` in a sentence stands for what is filled in. No decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One tool call, without the id that it gets when it is streamed."""
+
+    tool_name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Either text, or calls whose results the next step reads."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+
+
+CONNECT_A_MODEL = (
+    "To connect a real model, set one environment variable and start again: `NACRE_MODEL=openai/gpt-5-mini` "
+    "(with `OPENAI_API_KEY`), or `NACRE_MODEL=ollama/llama3.2` for one on this machine. The README has the "
+    "details."
+)
+ABOUT = f"""\
+I am Nacre's built-in offline responder: there is no language model behind me, so I cannot reason or chat.
+
+What I can do, without a key and without a network:
+
+- **Remember**: say "remember that …" and I write it into today's log, in your words.
+- **Recall**: ask a question and I search your notes and quote them, with file and line.
+- **Commands**: `/status`, `/compact`, `/new` and `/help` work as with any model.
+
+{CONNECT_A_MODEL}"""
+GREETING = (
+    "Hello! I am Nacre's built-in offline responder. Tell me something to remember, or ask me about your "
+    "notes; `/help` lists the commands."
+)
+FAREWELL = "Goodbye. What you asked me to remember stays in your notes."
+FORGET = (
+    "I cannot take anything out of your notes: I only add to them. They are Markdown files in your "
+    "workspace, `MEMORY.md` and the daily logs in `memory/`; delete the line there, and it is gone from my "
+    "search too."
+)
+THANKS = "You are welcome."
+SMALL_TALK = {"greeting": GREETING, "thanks": THANKS, "farewell": FAREWELL, "about": ABOUT, "forget": FORGET}
+CANNOT_SEE_IMAGES = f"I cannot look at images. {ABOUT}"
+NOT_UNDERSTOOD = (
+    "I read that, but there is nothing in it that I can look up, and I did not store it. "
+    'If it should be kept, start with "remember that …".'
+)
+NOT_UNDERSTOOD_HERE = (
+    "There is nothing in that which I could look up in this chat. I am Nacre's built-in offline responder, "
+    "without a language model."
+)
+
+WROTE_DOWN = "I wrote this down in `{path}`: “{text}”"
+ALREADY_WRITTEN = "This already stands in `{path}`: “{text}”"
+NOT_WRITTEN = "I could not write this down: {problem}"
+NOT_KEPT_HERE = "Notes are not kept in this chat, so I did not write that down. Tell me in our private chat."
+NOTHING_TO_KEEP = (
+    'What should I remember? Say it in one message, for example "remember that my dentist is Dr. Rossi".'
+)
+
+FOUND = "I found this in the notes:"
+FOUND_NEAR = "No note uses your words. This one comes closest:"
+SAID = "This was said in this conversation:"
+SAID_NEAR = "The notes have nothing about that. This, said in this conversation, comes closest:"
+QUOTES_ONLY = "These are quotes, word for word; I did not check or interpret them."
+NOTHING_FOUND = "I searched the notes and this conversation and found nothing about that."
+NOTHING_FOUND_HERE = (
+    "I looked through this conversation and found nothing about that; notes cannot be searched in this chat."
+)
+NOTHING_SAID_HERE = "This conversation holds nothing about that either."
+SEARCH_FAILED = "The search in the notes failed: {problem}"
+SEARCH_DISABLED = "The search in the notes is not available: {problem}"
+SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
+
+
+def _beginnings(*texts: str) -> tuple[str, ...]:
+    return tuple(text.partition("{")[0][:40] for text in texts)
+
+
+SIGNS_OF_OWN_TEXT = (
+    *_beginnings(ABOUT, NOT_UNDERSTOOD, NOT_UNDERSTOOD_HERE, GREETING, FAREWELL, FORGET, NOT_KEPT_HERE),
+    *_beginnings(
+        WROTE_DOWN, ALREADY_WRITTEN, NOT_WRITTEN, NOTHING_TO_KEEP, FOUND, FOUND_NEAR, SAID, SAID_NEAR
+    ),
+)
+"""By these an answer of this responder is recognised in a transcript; it says nothing new."""
+
+SIGNS_OF_NO_ANSWER = (
+    *_beginnings(NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_UNDERSTOOD),
+    *_beginnings(FOUND_NEAR, SAID_NEAR, SEARCH_FAILED, SEARCH_DISABLED),
+)
+"""By these an answer of this responder is known to have left the question open."""
