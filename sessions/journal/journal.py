@@ -6,11 +6,13 @@ for what happens to a file that a crash or another program damaged.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from nacre.sessions.disk.durable import Sync
 from nacre.sessions.disk.lines import timestamp_text
 from nacre.sessions.disk.worker import OrderedWorker
 from nacre.sessions.entries.entries import (
@@ -54,6 +56,7 @@ class Journal:
         cwd: Path,
         now: Callable[[], datetime],
         new_id: Callable[[], str],
+        sync: Sync = os.fsync,
     ) -> Journal:
         """Reads a transcript, or begins one with a header when there is none.
 
@@ -66,7 +69,8 @@ class Journal:
             SessionWriteFailed: the system refused to read, lock or write.
         """
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
-        journal = cls(JournalFile(path, fresh_header=header, now=now), now=now, new_id=new_id)
+        file = JournalFile(path, fresh_header=header, now=now, sync=sync)
+        journal = cls(file, now=now, new_id=new_id)
 
         def load() -> None:
             journal._file.load()

@@ -17,6 +17,7 @@ from types import EllipsisType
 
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.disk.durable import (
+    Sync,
     copies_set_aside,
     locked,
     open_plain,
@@ -41,12 +42,20 @@ _TAIL_BYTES = 256
 class JournalFile:
     """The file's header, entries and notices; safe to call from any thread, one call at a time."""
 
-    def __init__(self, path: Path, *, fresh_header: SessionHeader, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fresh_header: SessionHeader,
+        now: Callable[[], datetime],
+        sync: Sync = os.fsync,
+    ) -> None:
         self.path = path
         self.header = fresh_header
         self.notices: tuple[str, ...] = ()
         self._fresh_header = fresh_header
         self._now = now
+        self._sync = sync
         self._linker = EntryLinker(fresh_header.id)
         self._size_bytes = 0
         self._identity = _NEVER_READ
@@ -119,7 +128,7 @@ class JournalFile:
                 copy = branch_copy(
                     read_lines(file), self.tree, source_id=self.header.id, leaf_id=leaf_id, header=header
                 )
-                replace_file(path, b"".join(map(to_line, copy)))
+                replace_file(path, b"".join(map(to_line, copy)), sync=self._sync)
 
     def _load(self) -> None:
         header, notices = readable_header(self.path, fresh_header=self._fresh_header, now=self._now)
@@ -187,7 +196,7 @@ class JournalFile:
         """Sets the torn end aside, then takes it off the file."""
         with reading(self.path, start_bytes=start_bytes) as file:
             data = file.read()
-        aside = set_aside(self.path, data, now=self._now)
+        aside = set_aside(self.path, data, now=self._now, sync=self._sync)
         self._truncate(start_bytes)
         self.notices += (
             f"The end of {self.path.name} was torn ({len(data)} bytes), as after a crash; "
@@ -204,7 +213,8 @@ class JournalFile:
                 copied.update(data.rstrip(b"\r\n") for data in file)
         fresh = [data for data in broken if data not in copied]
         if fresh:
-            aside = set_aside(self.path, b"".join(data + b"\n" for data in fresh), now=self._now)
+            lines = b"".join(data + b"\n" for data in fresh)
+            aside = set_aside(self.path, lines, now=self._now, sync=self._sync)
             self.notices += (
                 f"{len(fresh)} unreadable line(s) of {self.path.name} are skipped; "
                 f"copies are in {aside.name}.",
@@ -233,11 +243,11 @@ class JournalFile:
         with reported("write", self.path):
             descriptor = open_plain(self.path, os.O_RDWR | os.O_APPEND)
             try:
-                write_all(descriptor, data)
+                write_all(descriptor, data, sync=self._sync)
             except OSError:
                 with suppress(OSError):
                     os.ftruncate(descriptor, end)
-                    os.fsync(descriptor)
+                    self._sync(descriptor)
                 raise
             finally:
                 os.close(descriptor)
@@ -247,6 +257,6 @@ class JournalFile:
             descriptor = open_plain(self.path, os.O_RDWR)
             try:
                 os.ftruncate(descriptor, size_bytes)
-                os.fsync(descriptor)
+                self._sync(descriptor)
             finally:
                 os.close(descriptor)
