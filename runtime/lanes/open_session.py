@@ -20,15 +20,17 @@ from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.entries.owner import SessionOwner, begun_private
+from nacre.sessions.index.changes import (
+    next_session,
+    with_model_override,
+    with_origin,
+    with_usage,
+    without_usage,
+)
 from nacre.sessions.index.index import SessionIndex, SessionRecord
-from nacre.sessions.index.origin import with_origin
-from nacre.sessions.index.overrides import with_model_override
-from nacre.sessions.index.record import with_usage, without_usage
-from nacre.sessions.index.succession import next_session
 from nacre.sessions.journal.journal import Journal
-from nacre.sessions.view.history_limit import newest_turns
 from nacre.sessions.view.pruned_view import PrunedView
-from nacre.sessions.view.transcript import RECALL_TYPE, TranscriptItem
+from nacre.sessions.view.transcript import RECALL_TYPE, TranscriptItem, newest_turns
 
 
 class OpenSession:
