@@ -40,10 +40,8 @@ class Journal:
     Every append raises `SessionWriteFailed` when the disk refuses; file and object are unchanged then.
     """
 
-    def __init__(self, file: JournalFile, *, now: Callable[[], datetime], new_id: Callable[[], str]) -> None:
+    def __init__(self, file: JournalFile) -> None:
         self._file = file
-        self._now = now
-        self._new_id = new_id
         self._worker = OrderedWorker()
         self._view = TranscriptView()
 
@@ -69,8 +67,7 @@ class Journal:
             SessionWriteFailed: the system refused to read, lock or write.
         """
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
-        file = JournalFile(path, fresh_header=header, now=now, sync=sync)
-        journal = cls(file, now=now, new_id=new_id)
+        journal = cls(JournalFile(path, fresh_header=header, now=now, new_id=new_id, sync=sync))
 
         def load() -> None:
             journal._file.load()
@@ -137,7 +134,7 @@ class Journal:
             _check_compaction(body, self.branch())
         if isinstance(body, Label):
             self.branch(body.target_id)
-        return await self._worker.run(lambda: self._file.append(body, self._new_id))
+        return await self._worker.run(lambda: self._file.append(body))
 
     async def append_custom(self, custom_type: str, data: Any) -> Entry:
         """Puts a program's own record on disk, which the model never sees."""
@@ -157,7 +154,7 @@ class Journal:
         body: BranchSummary | CustomRecord = CustomRecord(custom_type=REWIND_TYPE, data=left)
         if summary.strip():
             body = BranchSummary(from_id=leaf_id or "root", summary=summary, details=left)
-        return await self._worker.run(lambda: self._file.append(body, self._new_id, parent_id=leaf_id))
+        return await self._worker.run(lambda: self._file.append(body, parent_id=leaf_id))
 
     async def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
         """Writes a new transcript with the branch to `leaf_id`, and names this one as its parent.
@@ -167,13 +164,7 @@ class Journal:
             SessionCorrupt: there is a file at `path` already.
             SessionWriteFailed: the system refused; no file was left.
         """
-        header = SessionHeader(
-            id=session_id,
-            timestamp=timestamp_text(self._now()),
-            cwd=self.header.cwd,
-            parent_session=str(self.path),
-        )
-        await self._worker.run(lambda: self._file.copy_branch(leaf_id, path, header))
+        await self._worker.run(lambda: self._file.fork(path, session_id=session_id, leaf_id=leaf_id))
 
 
 def _check_compaction(compaction: Compaction, branch: Sequence[Entry]) -> None:

@@ -48,6 +48,7 @@ class JournalFile:
         *,
         fresh_header: SessionHeader,
         now: Callable[[], datetime],
+        new_id: Callable[[], str],
         sync: Sync = os.fsync,
     ) -> None:
         self.path = path
@@ -55,6 +56,7 @@ class JournalFile:
         self.notices: tuple[str, ...] = ()
         self._fresh_header = fresh_header
         self._now = now
+        self._new_id = new_id
         self._sync = sync
         self._linker = EntryLinker(fresh_header.id)
         self._size_bytes = 0
@@ -86,13 +88,7 @@ class JournalFile:
             with locked(self.path):
                 return self._catch_up()
 
-    def append(
-        self,
-        body: KnownBody,
-        new_id: Callable[[], str],
-        *,
-        parent_id: str | EllipsisType | None = ...,
-    ) -> Entry:
+    def append(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
         """Writes one entry and waits until the disk has it.
 
         The parent is the newest entry unless `parent_id` names another; `None` begins a new branch.
@@ -101,7 +97,7 @@ class JournalFile:
             self._catch_up()
             parent = self.tree.leaf_id if parent_id is ... else parent_id
             entry = Entry(
-                id=self._linker.unused_id(new_id),
+                id=self._linker.unused_id(self._new_id),
                 parent_id=parent,
                 timestamp=timestamp_text(self._now()),
                 body=body,
@@ -113,8 +109,8 @@ class JournalFile:
             self._linker.add(entry)
             return entry
 
-    def copy_branch(self, leaf_id: str | None, path: Path, header: SessionHeader) -> None:
-        """Writes the branch to `leaf_id` into a new file, whole or not at all.
+    def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
+        """Writes the branch to `leaf_id` into a new session's file, whole or not at all.
 
         Raises:
             ValueError: there is no entry of that id.
@@ -124,6 +120,12 @@ class JournalFile:
             self._catch_up()
             if path.exists():
                 raise SessionCorrupt(f"{path} is there already, so nothing was copied to it. Try again.")
+            header = SessionHeader(
+                id=session_id,
+                timestamp=timestamp_text(self._now()),
+                cwd=self.header.cwd,
+                parent_session=str(self.path),
+            )
             with reading(self.path) as file:
                 copy = branch_copy(
                     read_lines(file), self.tree, source_id=self.header.id, leaf_id=leaf_id, header=header
