@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
-from nacre.runtime.commands.status import short_count
+from nacre.runtime.commands.wording import short_count
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import (
     AssistantMessage,

@@ -1,11 +1,4 @@
-"""What can go wrong in the memory index, split by who has to react.
-
-    MemoryIndexError
-    ├── IndexUnusable        the owner: the index file cannot be opened, created or written
-    │   └── IndexDamaged     the engine: sets the file aside and builds it again
-    ├── IndexBusy            the caller: another process held the write lock for too long
-    ├── IndexClosed          the caller: the engine was closed
-    └── ReadRefused          the model: this path is not memory; the text says what may be read
+"""What can go wrong in the memory index. `docs/errors.md` draws the tree and says who reacts to what.
 
 A single broken file is never an error: it is listed in `SyncReport.failed`. Nothing here is called
 `MemoryError`, because Python owns that name.

@@ -13,18 +13,17 @@ from typing import Self
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.memory.workspace.workspace import TemplateMissing
-from nacre.runtime.agent.assembly import AgentParts, assemble, disassemble
-from nacre.runtime.agent.message import run_message
+from nacre.runtime.agent.assembly import assemble, disassemble
+from nacre.runtime.agent.message import answer_message
+from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed, Warned
+from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.endings.hooks import Hooks
-from nacre.runtime.lanes.open_session import OpenSession, open_session
 from nacre.runtime.lanes.routing import Route, route
-from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.sessions.contracts.errors import SessionError
 
@@ -99,7 +98,7 @@ class Agent:
     @property
     def is_offline(self) -> bool:
         """Whether the built-in offline responder answers instead of a language model."""
-        return self._parts.turn.model is self._parts.turn.offline
+        return self._parts.turn.model is self._parts.turn.window.offline
 
     @property
     def workspace(self) -> Path:
@@ -198,7 +197,8 @@ class Agent:
 
     async def _run(self, inbound: Inbound, emit: Emit) -> None:
         try:
-            await self._turn(inbound, emit)
+            where = self._route(inbound)
+            await answer_message(inbound, where, self._parts, emit, active_keys=self._running.keys())
         except asyncio.CancelledError:
             emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
             raise
@@ -219,23 +219,6 @@ class Agent:
             text = f"The turn broke off on an unexpected {type(error).__name__}: {error}. Please report it."
             emit(TurnFailed(error=_broken(text, error)))
 
-    async def _turn(self, inbound: Inbound, emit: Emit) -> None:
-        parts = self._parts
-        where = self._route(inbound)
-        async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
-            session = await self._open(where)
-            parts.turn.told.once("", (*parts.turn.index.notices, *parts.upkeep.notices), emit)
-            parts.turn.told.once(session.session_id, session.notices, emit)
-            try:
-                ending = await run_message(
-                    session, inbound, where, parts.turn, parts.chosen, parts.lifecycle, emit
-                )
-                parts.turn.on_said()
-                emit(ending)
-            finally:
-                parts.lifecycle.finish(where.key)
-                parts.upkeep.start_if_due(self._running.keys())
-
     def _forget(self, lane: str, task: asyncio.Task[None]) -> None:
         self._running[lane].discard(task)
         if not self._running[lane]:
@@ -249,23 +232,6 @@ class Agent:
             return self._route(inbound).key
         except (AgentError, SessionError):
             return ""
-
-    async def _open(self, where: Route) -> OpenSession:
-        turn = self._parts.turn
-        session = await open_session(
-            where,
-            index=turn.index,
-            journals=turn.journals,
-            now=turn.now,
-            new_id=turn.new_id,
-        )
-        session.history_turns = history_turns(
-            where.key,
-            channel=where.origin.channel,
-            sender_id=where.origin.sender_id,
-            channels=turn.settings.channels,
-        )
-        return session
 
 
 def _broken(text: str, cause: BaseException) -> TurnBroken:

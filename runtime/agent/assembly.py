@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 
 from nacre.memory.contracts.errors import IndexUnusable
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.workspace import WorkspaceReport, ensure_workspace
 from nacre.runtime.agent.open_models import open_chosen, open_models, side_model
-from nacre.runtime.commands.chosen_models import ChosenModels
+from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.ids import NewId
@@ -21,32 +20,24 @@ from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.endings.upkeep import Upkeep
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.lanes.notices import Told
+from nacre.runtime.lanes.opening import SessionOpener
+from nacre.runtime.lanes.routing import Route
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.recall.open_memory import open_memory, unindexed_notes
 from nacre.runtime.recall.unindexed import UnindexedNotes
+from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import AGENT_ID, Config
 from nacre.runtime.settings.open_index import open_index
+from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.disk.endings import EndingFolder
 
 LANE_WAIT_SECONDS = 600.0
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentParts:
-    """Everything that an open agent holds."""
-
-    agent_id: str
-    turn: TurnParts
-    chosen: ChosenModels
-    lanes: Lanes
-    hooks: Hooks
-    lifecycle: Lifecycle
-    upkeep: Upkeep
-    notices: tuple[str, ...]
 
 
 async def assemble(
@@ -73,18 +64,32 @@ async def assemble(
     memory, unindexed = await _memory(config, now)
     if memory is not None and watch:
         await memory.start_watching()
-    turn = TurnParts(
-        settings=settings,
-        models=models,
+    window = WindowParts(
+        settings=compaction,
+        pruning=settings.agent.context_pruning,
         summary_model=side_model(config, compaction.model, now),
         flush_model=side_model(config, compaction.memory_flush.model, now),
         offline=offline,
-        memory=memory,
-        unindexed=unindexed,
-        index=open_index(config, now),
-        journals=Journals(workspace=config.workspace, now=now, new_id=new_id),
         workspace=config.workspace,
         lock_dir=config.state_dir / "locks",
+        now=now,
+        count_tokens=count_tokens,
+        on_notes=lambda path: _on_notes(memory, path),
+        told=Told(),
+    )
+    turn = TurnParts(
+        settings=settings,
+        models=models,
+        window=window,
+        sessions=SessionOpener(
+            open_index(config, now),
+            Journals(workspace=config.workspace, now=now, new_id=new_id),
+            now=now,
+            new_id=new_id,
+            history_turns=lambda route: _history_turns(route, settings),
+        ),
+        memory=memory,
+        unindexed=unindexed,
         now=now,
         new_id=new_id,
         count_tokens=count_tokens,
@@ -107,7 +112,7 @@ async def assemble(
             *_memory_notices(unindexed),
             *_window_notices(models.first.budget),
         ),
-        upkeep=Upkeep(turn.index, settings.session, now=now),
+        upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
     )
 
 
@@ -118,7 +123,7 @@ async def disassemble(parts: AgentParts) -> None:
             await parts.turn.memory.close()
     finally:
         turn = parts.turn
-        for model in (turn.models, turn.summary_model, turn.flush_model):
+        for model in (turn.models, turn.window.summary_model, turn.window.flush_model):
             if model is not None:
                 await model.aclose()
         await parts.chosen.aclose()
@@ -133,6 +138,20 @@ async def _memory(config: Config, now: Clock) -> tuple[MemoryEngine | None, Unin
         return None, unindexed_notes(config, str(error))
 
 
+def _on_notes(memory: MemoryEngine | None, path: str) -> None:
+    """A tool wrote a file: the index has something to read."""
+    log.info("%s was written", path)
+    if memory is not None:
+        memory.mark_dirty()
+
+
+def _history_turns(route: Route, settings: Settings) -> int | None:
+    origin = route.origin
+    return history_turns(
+        route.key, channel=origin.channel, sender_id=origin.sender_id, channels=settings.channels
+    )
+
+
 def _memory_notices(unindexed: UnindexedNotes | None) -> tuple[str, ...]:
     if unindexed is None:
         return ()
@@ -144,10 +163,10 @@ def _hooks(turn: TurnParts) -> Hooks:
     if internal.enabled and internal.entries.session_memory.enabled:
         handler = SessionMemory(
             workspace=turn.workspace,
-            lock_dir=turn.lock_dir,
+            lock_dir=turn.window.lock_dir,
             messages=internal.entries.session_memory.messages,
             model=turn.model,
-            on_notes=turn.on_notes,
+            on_notes=turn.window.on_notes,
         )
         hooks.on("session_end", handler)
     return hooks

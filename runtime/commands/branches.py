@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeAlias
 
 from nacre.prompts import render
 from nacre.runtime.commands.branch_points import (
@@ -20,8 +19,8 @@ from nacre.runtime.commands.branch_points import (
     preview_text,
     rewound_text,
 )
+from nacre.runtime.commands.command import CommandRun, Outcome, said
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY, has_unflushed_messages
-from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.sessions.compaction.file_operations import file_operations
 from nacre.sessions.contracts.messages import Message
@@ -29,11 +28,8 @@ from nacre.sessions.disk.whole_results import WholeResults
 from nacre.sessions.entries.entries import Entry, Label
 from nacre.sessions.entries.owner import SessionOwner, begun_private
 from nacre.sessions.index.changes import next_session, without_usage
-from nacre.sessions.index.index import SessionIndex, SessionRecord
+from nacre.sessions.index.index import SessionRecord
 from nacre.sessions.journal.journal import Journal
-
-SaveNotes: TypeAlias = Callable[[], Awaitable[None]]
-"""Writes down what was said since the last flush; called before anything leaves the view."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,55 +39,47 @@ class Place:
     entry_id: str | None
 
 
-async def rewind(
-    session: OpenSession, rest: str, *, index: SessionIndex, now: datetime, save_notes: SaveNotes
-) -> str:
+async def rewind(run: CommandRun) -> Outcome:
     """`/rewind [place] [note]`: the answer, after the session went back there."""
-    word, note = [*rest.split(None, 1), "", ""][:2]
+    session, now = run.turn.session, run.turn.parts.now()
+    word, note = [*run.rest.split(None, 1), "", ""][:2]
     place = _place(session, word) if word else None
     if place is None:
-        return _preview(session, word, now)
+        return run.said(_preview(session, word, now))
     if place.entry_id == session.journal.tree.leaf_id:
-        return "This is where the conversation is; nothing was changed."
+        return run.said("This is where the conversation is; nothing was changed.")
     journal = session.journal
     going = leaving(session.branch, _target(session, place))
-    await save_notes()
+    await _save_notes(run)
     left_at, flush = journal.tree.leaf_id, _flush_of(session, going)
     files = sorted(file_operations(None, going.messages).modified)
     told = [note.strip(), render("branch_left_files", files=", ".join(files)) if files else ""]
     await journal.rewind(place.entry_id, summary="\n\n".join(filter(None, told)))
     await _tell_what_was_saved(journal, flush)
-    count = session.compaction_count
-    await index.update(
-        session.key, lambda record: replace(without_usage(record or session.record), compaction_count=count)
+    count, line = session.compaction_count, session.line.record
+    await run.turn.parts.sessions.index.update(
+        session.key, lambda record: replace(without_usage(record or line), compaction_count=count)
     )
-    return rewound_text(going, last_said=_last_said(session), return_id=left_at, files=files)
+    return run.said(rewound_text(going, last_said=_last_said(session), return_id=left_at, files=files))
 
 
-async def fork(
-    session: OpenSession,
-    rest: str,
-    *,
-    index: SessionIndex,
-    journals: Journals,
-    new_session_id: str,
-    now: datetime,
-    save_notes: SaveNotes,
-) -> tuple[str, str]:
-    """`/fork [place]`: the answer and the session that the key names now, a copy up to that place."""
-    word = rest.strip()
+async def fork(run: CommandRun) -> Outcome:
+    """`/fork [place]`: the key names a new session now, a copy up to that place."""
+    session, parts = run.turn.session, run.turn.parts
+    index, word = parts.sessions.index, run.rest.strip()
     here = word.lower() == HERE and session.has_messages
     place = Place(entry_id=session.journal.tree.leaf_id) if here else _place(session, word) if word else None
     if place is None:
-        return _preview(session, word, now), session.session_id
+        return run.said(_preview(session, word, parts.now()))
+    new_session_id = parts.new_id()
     if not here:
-        await save_notes()
+        await _save_notes(run)
     flush = _flush_of(session, leaving(session.branch, _target(session, place)))
     at_ms = session.now_ms()
 
     def forked(record: SessionRecord | None) -> SessionRecord:
         return replace(
-            next_session(record or session.record, session_id=new_session_id, at_ms=at_ms),
+            next_session(record or session.line.record, session_id=new_session_id, at_ms=at_ms),
             last_interaction_at_ms=at_ms,
             system_sent=place.entry_id is not None,
         )
@@ -100,7 +88,7 @@ async def fork(
     # The files first: should the index refuse, the session that is there goes on.
     await session.journal.fork(path, session_id=new_session_id, leaf_id=place.entry_id)
     await WholeResults(session.journal.path).copy_to(path)
-    forked_journal = await journals.open(path, session_id=new_session_id)
+    forked_journal = await parts.sessions.journals.open(path, session_id=new_session_id)
     await _tell_whose_it_is(forked_journal, session)
     await _tell_what_was_saved(forked_journal, flush)
     await index.update(session.key, forked)
@@ -108,23 +96,30 @@ async def fork(
         f"🍴 This chat goes on in the new session {new_session_id}. "
         f"The session {session.session_id} stays as it is; /resume {session.session_id} goes back to it."
     )
-    return text, new_session_id
+    return run.turn, said(session, text, session_id=new_session_id)
 
 
-async def label(session: OpenSession, rest: str) -> str:
+async def label(run: CommandRun) -> Outcome:
     """`/label name`: the answer, after the present place was given that name."""
-    name, journal = rest.strip(), session.journal
+    session, journal, name = run.turn.session, run.turn.session.journal, run.rest.strip()
     if not is_name(name):
-        return "A name is one word of at most 40 letters, digits, dots and dashes, for example: /label draft"
+        return run.said(
+            "A name is one word of at most 40 letters, digits, dots and dashes, for example: /label draft"
+        )
     if journal.tree.leaf_id is None or not session.has_messages:
-        return "Nothing has been said here yet, so there is no place to name."
+        return run.said("Nothing has been said here yet, so there is no place to name.")
     place_id = journal.tree.leaf_id
     before_id = journal.tree.labelled(name)
     if before_id is not None:
         await journal.append(Label(target_id=before_id))
     await journal.append(Label(target_id=place_id, label=name))
     moved = " It named another place before." if before_id is not None else ""
-    return f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}"
+    return run.said(f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}")
+
+
+async def _save_notes(run: CommandRun) -> None:
+    """The flush of what was said since the last one, before anything leaves the view."""
+    await (await run.turn.window()).flush_before_leaving()
 
 
 def _target(session: OpenSession, place: Place) -> Sequence[Entry]:
@@ -133,7 +128,7 @@ def _target(session: OpenSession, place: Place) -> Sequence[Entry]:
 
 def _flush_of(session: OpenSession, going: Leaving) -> Entry | None:
     """The flush that saved all that going there leaves in view, if there was one."""
-    return None if session.has_unflushed_messages or going.regained else session.last_flush
+    return None if session.flushes.has_unflushed_messages or going.regained else session.flushes.last
 
 
 async def _tell_what_was_saved(journal: Journal, flush: Entry | None) -> None:

@@ -9,11 +9,10 @@ from dataclasses import replace
 
 from nacre.runtime.commands.model_words import KnownModels, NamedModel, named_model
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.contracts.events import Emit, Warned
+from nacre.runtime.contracts.events import Warned
 from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.turn import Turn
 from nacre.sessions.index.changes import model_override
-from nacre.sessions.index.record import SessionRecord
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +50,9 @@ class ChosenModels:
             return None
         return replace(found, name="") if found.name == self.default_name else found
 
-    def parts_for(self, record: SessionRecord, parts: TurnParts, emit: Emit) -> TurnParts:
-        """`parts` with the model of this session first; the others stay behind it for when it fails."""
-        name = model_override(record)
+    def applied(self, turn: Turn) -> Turn:
+        """A turn with the model of its session first; the others stay behind it for when it fails."""
+        name = model_override(turn.session.line.record)
         chain = self._default
         if name and "/" not in name:
             name = f"{self.default_name.partition('/')[0]}/{name}"
@@ -62,8 +61,8 @@ class ChosenModels:
                 chain = self._chain(name)
             except ConfigError as error:
                 text = f"{name} was chosen for this chat and cannot be used: {error} /new default ends that."
-                emit(Warned(message=text))
-        return parts if parts.models is chain else replace(parts, models=chain)
+                turn.emit(Warned(message=text))
+        return turn.with_models(chain)
 
     async def aclose(self) -> None:
         """Closes the models that were opened."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from nacre.runtime.commands.branch_points import is_spoken
-from nacre.runtime.contracts.events import Emit
-from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.endings.session_end import save_notes
+from nacre.runtime.commands.command import CommandRun, Outcome, said
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.settings.config import AGENT_ID
 from nacre.runtime.turn.parts import TurnParts
@@ -32,16 +30,8 @@ SHOWN_CHARS = 60
 SHORT_ID_CHARS = 8
 
 
-async def resume(
-    name: str,
-    session: OpenSession,
-    inbound: Inbound,
-    parts: TurnParts,
-    emit: Emit,
-    *,
-    reopen: Callable[[], Awaitable[OpenSession]],
-) -> tuple[OpenSession, str]:
-    """The session after `/resume`, and what to say; without a name, the list of what can be gone back to.
+async def resume(run: CommandRun) -> Outcome:
+    """`/resume [id]`: the session that is gone back to; without a name, the list of what can be gone back to.
 
     Only sessions of this key are offered; in the owner's private chat also transcripts that say of no key
     that they are its. Notes of the session that is left are saved first, as before `/new`.
@@ -49,34 +39,38 @@ async def resume(
     Raises:
         SessionError: the disk refused; the session is as it was.
     """
-    earlier = await _earlier(session, parts)
+    name, turn, session = run.rest, run.turn, run.turn.session
+    earlier = await _earlier(session, turn.parts)
     listed = await asyncio.to_thread(_listed, earlier)
     if not name:
-        return session, _list_text(listed, session, parts.now())
+        return run.said(_list_text(listed, session, turn.parts.now()))
     if name == session.session_id:
-        return session, "This is the session that goes on already."
+        return run.said("This is the session that goes on already.")
     try:
         chosen = _chosen(name, [item for item, _ in listed], earlier, session.key)
     except SessionNotFound:
-        return session, f"This chat has no earlier session {name!r}. /resume lists them."
-    await save_notes(session, channel=inbound.channel, parts=parts, emit=emit)
+        return run.said(f"This chat has no earlier session {name!r}. /resume lists them.")
+    await turn.save_notes()
     at_ms = session.now_ms()
 
     def switched(records: Mapping[str, SessionRecord]) -> dict[str, SessionRecord | None]:
-        left = records.get(session.key, session.record)
+        left = records.get(session.key, session.line.record)
         # Its line under a key that no chat has: of a transcript that was found, or a former main key.
         former = {key: None for key in (chosen.key,) if chosen.is_current and key in records}
         return {**former, session.key: resumed_session(left, chosen.record, at_ms=at_ms)}
 
-    await parts.index.edit(switched)
-    reopened = await reopen()
-    if reopened.session_id != chosen.session_id:
-        return reopened, "That session was private and is not shown here; a fresh one has begun."
-    count = sum(map(is_spoken, reopened.branch))
-    return reopened, (
-        f"↩️ Back in the session of {_day(chosen, parts.now())} · {count} message{'' if count == 1 else 's'}. "
-        f"The one that you left: /resume {session.session_id[:SHORT_ID_CHARS]}"
-    )
+    await turn.parts.sessions.index.edit(switched)
+    reopened = await turn.parts.sessions.open(session.route)
+    text = "That session was private and is not shown here; a fresh one has begun."
+    if reopened.session_id == chosen.session_id:
+        count = sum(map(is_spoken, reopened.branch))
+        text = (
+            f"↩️ Back in the session of {_day(chosen, turn.parts.now())} · "
+            f"{count} message{'' if count == 1 else 's'}. "
+            f"The one that you left: /resume {session.session_id[:SHORT_ID_CHARS]}"
+        )
+    # The reply names the new session; the turn stays where the command was given.
+    return turn, said(reopened, text)
 
 
 async def _earlier(session: OpenSession, parts: TurnParts) -> list[StoredSession]:
@@ -93,7 +87,7 @@ async def _earlier(session: OpenSession, parts: TurnParts) -> list[StoredSession
             return False
         return key == session.key and (not item.is_current or item.key != session.key)
 
-    return [item for item in await stored_sessions(parts.index) if is_offered(item)]
+    return [item for item in await stored_sessions(parts.sessions.index) if is_offered(item)]
 
 
 def _listed(sessions: list[StoredSession]) -> list[tuple[StoredSession, str]]:

@@ -1,22 +1,4 @@
-"""What can go wrong in a turn, split by who has to react.
-
-    AgentError
-    ├── ConfigError            the owner: a setting, a file or a flag is wrong
-    ├── PrivacyError           the bot author: an inbound message would reach a session it must not
-    ├── SessionInUse           the caller: another process is in a turn of this session
-    ├── TurnCancelled          nobody: the caller stopped the turn
-    ├── TurnBroken             the owner: a file, a disk or a bug; the log has the trace
-    ├── TurnTimedOut           the person: the turn took longer than it may; ask for less, or go on
-    └── ModelError             the turn: asks again, makes room, or tells the user
-        ├── ContextOverflow    make room (flush, compact) and ask once more
-        ├── RateLimited        wait `retry_after_seconds` and ask again
-        ├── ModelUnavailable   wait and ask again: 5xx, no connection
-        │   └── ModelTimedOut  rather ask another model: it has cost its time already
-        ├── ModelAuthError     the owner: the key is missing or refused
-        │   └── NoCredit       the owner: the account is empty
-        ├── BadModelReply      the provider answered what the protocol does not allow
-        │   └── RequestRefused the person: what was asked is refused, by any model
-        └── AllModelsFailed    the owner: the model and its fallbacks failed, each in its way
+"""What can go wrong in a turn. `docs/errors.md` draws the tree and says who reacts to what.
 
 Each message is a sentence: what happened, with which value, what to do. Provider exceptions are
 turned into these in `models/` and nowhere else.

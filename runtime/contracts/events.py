@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Reply
 from nacre.sessions.contracts.freshness import ResetCause
+from nacre.sessions.contracts.usage import Usage
 
 CompactionReason: TypeAlias = Literal["threshold", "overflow", "manual"]
 FlushStatus: TypeAlias = Literal["written", "nothing", "fallback", "failed"]
@@ -122,17 +123,18 @@ class Warned:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyReady:
-    """The turn's answer, whole."""
+    """The turn's answer, whole, with what the turn cost in `reply.usage`."""
 
     reply: Reply
 
 
 @dataclass(frozen=True, kw_only=True)
 class Silence:
-    """The turn ended and nothing is to be delivered."""
+    """The turn ended and nothing is to be delivered. `usage` is as in `Reply`."""
 
     session_key: str
     session_id: str
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from nacre.sessions.contracts.usage import Usage
+
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
 CHAT_KINDS: tuple[ChatKind, ...] = ("direct", "group", "channel")
 
@@ -47,10 +49,13 @@ class Inbound:
 class Reply:
     """What goes back to the chat; silence is no `Reply` at all.
 
-    `is_command` marks the answer to a chat command such as `/status`, which no model wrote.
+    `is_command` marks the answer to a chat command such as `/status`, which no model wrote. `usage` sums the
+    tokens and the cost in US dollars of the turn's model calls, as the provider reported them; `None` when it
+    reported none.
     """
 
     text: str
     session_key: str
     session_id: str
     is_command: bool = False
+    usage: Usage | None = None

@@ -16,13 +16,12 @@ from typing import Any
 
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import Emit, SessionReset
-from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.endings.hooks import Hooks
-from nacre.runtime.endings.session_end import SessionEnded, ended_session, save_notes
+from nacre.runtime.endings.session_end import SessionEnded
 from nacre.runtime.lanes.lanes import Lanes
-from nacre.runtime.lanes.open_session import OpenSession, open_session
-from nacre.runtime.lanes.routing import Route
+from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.freshness import (
     NextReset,
@@ -60,23 +59,21 @@ class Lifecycle:
         self._due: dict[str, list[EndedSession]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def reset_due(self, session: OpenSession, inbound: Inbound) -> ResetCause | None:
+    def reset_due(self, session: OpenSession) -> ResetCause | None:
         """Why the session is over before this message, or `None` while it goes on."""
-        policy = self._policy(session, inbound)
+        policy = self._policy(session)
         if policy is None or not session.has_messages:
             return None
         return due_reset(policy, **_times(session), now=self._parts.now())
 
-    def next_reset(self, session: OpenSession, inbound: Inbound) -> NextReset | None:
+    def next_reset(self, session: OpenSession) -> NextReset | None:
         """When the session will be over if nothing is said until then."""
-        policy = self._policy(session, inbound)
+        policy = self._policy(session)
         if policy is None or not session.has_messages:
             return None
         return next_reset(policy, **_times(session), now=self._parts.now())
 
-    async def begin_next(
-        self, session: OpenSession, where: Route, reason: EndReason, *, channel: str, emit: Emit
-    ) -> OpenSession:
+    async def begin_next(self, session: OpenSession, reason: EndReason, emit: Emit) -> OpenSession:
         """Ends a session and gives the fresh one of its key; `finish` does the rest.
 
         Raises:
@@ -88,15 +85,12 @@ class Lifecycle:
             transcript=session.journal.path.name,
             reason=reason,
             ended_at_ms=session.now_ms(),
-            channel=channel,
+            channel=session.route.origin.channel,
         )
         await self._endings.put(ended)
         # Before the key changes hands: should that be broken off, `finish` looks whether it did.
         self._due.setdefault(session.key, []).append(ended)
-        parts = self._parts
-        fresh = await open_session(
-            where, index=parts.index, journals=parts.journals, now=parts.now, new_id=parts.new_id, fresh=True
-        )
+        fresh = await self._parts.sessions.open(session.route, fresh=True)
         log.info("session %s of %s is over (%s)", ended.session_id, ended.key, reason)
         if reason in ("daily", "idle"):
             emit(
@@ -125,14 +119,14 @@ class Lifecycle:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    def _policy(self, session: OpenSession, inbound: Inbound) -> ResetPolicy | None:
+    def _policy(self, session: OpenSession) -> ResetPolicy | None:
         settings = self._parts.settings.session
         kind = session_type(
             key_kind(session.key, main_key=settings.main_key),
             is_direct=session.policy.chat_kind == "direct",
-            has_thread=bool(inbound.thread_id.strip()),
+            has_thread=bool(session.route.origin.thread_id.strip()),
         )
-        return None if kind is None else settings.reset_policy(kind, inbound.channel)
+        return None if kind is None else settings.reset_policy(kind, session.route.origin.channel)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -170,20 +164,19 @@ class Lifecycle:
 
     async def _is_over(self, ended: EndedSession) -> bool:
         """Whether a session that was to end did: a failure may have come first, or the owner went back."""
-        record = await self._parts.index.get(ended.key)
+        record = await self._parts.sessions.index.get(ended.key)
         if record is None or record.session_id != ended.session_id:
             return True
         await self._endings.remove(ended)
         return False
 
     async def _finish(self, ended: EndedSession) -> None:
-        parts = self._parts
-        session = await ended_session(ended, index=parts.index, journals=parts.journals, now=parts.now)
+        session = await self._parts.sessions.open_ended(ended)
         if session is None:
             log.warning("the transcript %s is gone, so its session ends without notes", ended.transcript)
             await self._endings.remove(ended)
             return
-        await save_notes(session, channel=ended.channel, parts=parts, emit=lambda _event: None)
+        await Turn(session, self._parts, emit=lambda _event: None).save_notes()
         problems = await self._hooks.trigger(
             SessionEnded(
                 reason=ended.reason,
@@ -193,7 +186,7 @@ class Lifecycle:
                 entries=session.branch,
                 is_private=session.policy.is_private,
                 channel=ended.channel,
-                ended_at=datetime.fromtimestamp(ended.ended_at_ms / 1000, parts.now().tzinfo),
+                ended_at=datetime.fromtimestamp(ended.ended_at_ms / 1000, self._parts.now().tzinfo),
             )
         )
         tried = replace(ended, attempts=ended.attempts + 1)
@@ -205,7 +198,9 @@ class Lifecycle:
 
 def started_at(session: OpenSession) -> datetime:
     """When the session began, as the index or else its transcript's header says."""
-    return _moment(session.record.session_started_at_ms or timestamp_ms(session.journal.header.timestamp))
+    return _moment(
+        session.line.record.session_started_at_ms or timestamp_ms(session.journal.header.timestamp)
+    )
 
 
 def last_said_at(session: OpenSession) -> datetime:
@@ -216,7 +211,7 @@ def last_said_at(session: OpenSession) -> datetime:
     """
     newest = next((entry for entry in reversed(session.branch) if isinstance(entry.body, Message)), None)
     said_ms = timestamp_ms(newest.timestamp) if newest is not None else 0
-    told_ms = session.record.last_interaction_at_ms or 0
+    told_ms = session.line.record.last_interaction_at_ms or 0
     return max(_moment(said_ms), _moment(told_ms), started_at(session))
 
 

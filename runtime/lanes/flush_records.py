@@ -1,23 +1,60 @@
-"""What a session's entries say about its flushes: had this cycle its own, what came after it. Pure."""
+"""What a session's entries say about its flushes: whether this cycle had its own, and what came after it.
+
+The functions are pure; `FlushRecords` applies them to an open session and writes new records.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from nacre.runtime.contracts.events import FlushStatus
+from nacre.runtime.lanes.index_line import IndexLine
 from nacre.sessions.contracts.messages import Message, message_text
 from nacre.sessions.entries.entries import Compaction, Entry
+from nacre.sessions.journal.journal import Journal
 
 FLUSH_ENTRY = "nacre.flush"
 FLUSH_MESSAGE_ENTRY = "nacre.flush_message"
 
 
-def flush_data(
-    cycle: int, status: FlushStatus, *, path: str, problem: str, is_forced: bool
-) -> dict[str, object]:
-    """What is recorded of an attempt; a forced one does not count as the cycle's."""
-    data: dict[str, object] = {"cycle": cycle, "status": status, "path": path, "problem": problem}
-    return {**data, "forced": True} if is_forced else data
+class FlushRecords:
+    """The flushes of one open session."""
+
+    def __init__(self, journal: Journal, line: IndexLine) -> None:
+        self._journal = journal
+        self._line = line
+
+    @property
+    def last(self) -> Entry | None:
+        """The newest attempt to flush, whatever came of it."""
+        return last_flush(self._journal.branch())
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether this cycle has had its flush, or nothing was said since the last one."""
+        return flush_is_spent(self._journal.branch())
+
+    @property
+    def has_unflushed_messages(self) -> bool:
+        """Whether anything was said after the latest flush."""
+        return has_unflushed_messages(self._journal.branch())
+
+    def unflushed_bytes(self, *, most: int) -> int:
+        """How much text was said after the latest flush, counted up to `most`."""
+        return unflushed_bytes(self._journal.branch(), most=most)
+
+    async def keep_message(self, message: Message) -> None:
+        """Keeps a message of a flush turn for the record; the model does not see it again."""
+        await self._journal.append_custom(FLUSH_MESSAGE_ENTRY, message.to_json())
+
+    async def record(self, status: FlushStatus, *, path: str, problem: str, is_forced: bool) -> None:
+        """Records an attempt, on success and on failure; a forced one is not the cycle's."""
+        cycle = self._journal.tree.compaction_count
+        data: dict[str, object] = {"cycle": cycle, "status": status, "path": path, "problem": problem}
+        if is_forced:
+            data["forced"] = True
+        await self._journal.append_custom(FLUSH_ENTRY, data)
+        await self._line.flushed(cycle=cycle)
 
 
 def is_flush(entry: Entry) -> bool:

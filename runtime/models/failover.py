@@ -110,8 +110,10 @@ class ModelChain:
 
         return lambda request: self._answers(request, emit, tell)
 
-    def ask_alone(self, model: ChatModel, emit: Callable[[Event], None]) -> Ask:
-        """Asks one model that is not of the chain, with its retries."""
+    def asking(self, model: ChatModel | None, emit: Callable[[Event], None]) -> Ask:
+        """Asks another model alone, with its retries; without one, or for the first, the chain."""
+        if model is None or model is self.first.model:
+            return self.ask(emit)
         return lambda request: self._one(model, request, emit, is_last=True)
 
     async def _order(self) -> tuple[Candidate, ...]:

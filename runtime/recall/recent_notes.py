@@ -18,6 +18,9 @@ from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, daily_log_path, read_context_file
 from nacre.prompts import quoted, render
 from nacre.runtime.settings.startup import StartupContextSettings
+from nacre.sessions.contracts.messages import AssistantMessage
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
+from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +31,18 @@ NOTE_CHARS = 1_200
 LABEL_CHARS = 120
 
 _NOTE = re.compile(r"(\d{4}-\d{2}-\d{2})-.+\.md", re.DOTALL)
+
+
+def recall_is_due(branch: Sequence[Entry]) -> bool:
+    """Whether a branch wants its reminder: before the first answer, and the first after a compaction."""
+    for entry in reversed(branch):
+        if isinstance(entry.body, Compaction):
+            return True
+        if isinstance(entry.body, CustomMessage) and entry.body.custom_type == RECALL_TYPE:
+            return False
+        if isinstance(entry.body, AssistantMessage):
+            return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,18 +6,121 @@ prompt cache holds; what moves with the day or the chat comes last.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from nacre.memory.workspace.workspace import ContextFile, read_context_files
 from nacre.prompts import render
-from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
+from nacre.runtime.contracts.events import Emit, Warned
+from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.models.failover import Candidate
+from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.settings.settings import AgentSettings
+from nacre.runtime.tools.files import file_tools
+from nacre.runtime.tools.results import ToolResults, result_limits
+from nacre.runtime.tools.toolbox import Tool, Toolbox
+from nacre.runtime.turn.parts import TurnParts
+from nacre.sessions.disk.whole_results import WholeResults
+
+log = logging.getLogger(__name__)
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files whose absence is no news: they are left out instead of marked as missing."""
+
+
+class TurnContext:
+    """What every request of one turn carries besides the transcript: tools and system prompt.
+
+    Each piece is made when it is first asked for, so that a `/status` reads no file, and then stays the same
+    for the turn. `asked` is the model that is asked first, with its window.
+    """
+
+    def __init__(self, session: OpenSession, parts: TurnParts, asked: Candidate, emit: Emit) -> None:
+        self._session = session
+        self._parts = parts
+        self._asked = asked
+        self._emit = emit
+        self._whole = WholeResults(session.journal.path)
+        self._limits = result_limits(asked.budget)
+        self._system: SystemPrompt | None = None
+        self._overhead_tokens: int | None = None
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """The tools of this chat."""
+        return Toolbox(
+            self._tools(),
+            now_ms=self._session.now_ms,
+            timeout_seconds=self._parts.settings.agent.tool_timeout_seconds,
+        )
+
+    @cached_property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as the model sees them."""
+        return self.toolbox.specs()
+
+    @cached_property
+    def results(self) -> ToolResults:
+        """What cuts the tools' results to size."""
+        parts = self._parts
+        return ToolResults(self._whole, self._limits, count_tokens=parts.count_tokens, new_id=parts.new_id)
+
+    async def system(self) -> SystemPrompt:
+        """The system prompt; what was cut of it is told once."""
+        if self._system is None:
+            parts, policy = self._parts, self._session.policy
+            self._system, notices = await system_prompt(
+                workspace=parts.workspace,
+                policy=policy,
+                settings=parts.settings.agent,
+                tools=self.specs,
+                cites=parts.cites(policy),
+                changing=changing_part(
+                    now=parts.now(),
+                    channel=self._session.route.origin.channel,
+                    chat_kind=policy.chat_kind,
+                    model_name=self._asked.model.name,
+                ),
+            )
+            parts.told.once(self._session.session_id, notices, self._emit)
+        return self._system
+
+    async def overhead_tokens(self) -> int:
+        """Tokens of system prompt and tool schemas together, counted on a thread."""
+        if self._overhead_tokens is None:
+            self._overhead_tokens = await asyncio.to_thread(
+                overhead_tokens, await self.system(), self.specs, self._parts.count_tokens
+            )
+        return self._overhead_tokens
+
+    def _tools(self) -> tuple[Tool, ...]:
+        parts, policy = self._parts, self._session.policy
+        workspace = parts.workspace
+        if not workspace.is_dir():
+            # A mount that is not there must not be grown anew: the notes on it would seem lost.
+            log.warning("the workspace %s is gone", workspace)
+            text = f"The workspace folder {workspace.name!r} is gone: no note can be read or written."
+            self._emit(Warned(message=text))
+            return ()
+        tools = file_tools(
+            workspace,
+            policy,
+            lock_dir=parts.window.lock_dir,
+            on_changed=parts.window.on_notes,
+            now=parts.now,
+            whole_results=self._whole,
+            page_chars=self._limits.page_chars,
+        )
+        notes = parts.memory or parts.unindexed
+        if notes is None or not policy.offers_memory_tools:
+            return tools
+        return (*tools, *memory_tools(notes, cites=parts.cites(policy)))
 
 
 async def system_prompt(

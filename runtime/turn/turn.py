@@ -1,8 +1,10 @@
-"""The story of one turn, in order: write down, recall, measure, talk, answer.
+"""One turn: from a person's words to the reply.
 
-The session's lane is held by the caller. Every file is touched through the session and the memory
-room; nothing here decides what a chat may see (`policy.py`) or when history is compacted
-(`window.py`).
+    write_down ─► answer ─► loop: request ─► ask ─► record ─► tools ─► request ─► … ─► reply
+                                   │
+                                   └─ the window makes room; logs and notes are recalled
+
+Whatever is said stands on disk before the next step begins.
 """
 
 from __future__ import annotations
@@ -11,126 +13,133 @@ import asyncio
 import logging
 from dataclasses import replace
 
+from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnTimedOut
 from nacre.runtime.contracts.events import Emit, Warned
-from nacre.runtime.contracts.inbound import Inbound, Reply
+from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.recall.recent_notes import recalled_notes
+from nacre.runtime.models.failover import Candidate, ModelChain
+from nacre.runtime.recall.recent_notes import recall_is_due, recalled_notes
+from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.inbound_message import inbound_message
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.loop.sent_messages import model_messages
-from nacre.runtime.turn.parts import Prepared, TurnParts, prepare
-from nacre.runtime.turn.window.session_pruning import prune
+from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
+from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.entries.entries import CustomMessage
+from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
 
 BROKEN_ANSWER_ENTRY = "nacre.broken_answer"
 
 
-async def run_turn(
-    session: OpenSession, inbound: Inbound, text: str, parts: TurnParts, emit: Emit
-) -> Reply | None:
-    """One turn: from a person's words to the reply, or `None` for silence.
+class Turn:
+    """An open session in the hands of its agent: what a message, a command or an ending is carried out on.
 
-    Raises:
-        ModelError: no answer could be had; the words and all that followed are on disk.
-        TurnTimedOut: the answer took too long; the same holds.
+    `parts` is what the agent's turns share, `emit` hears what happens. `usage` sums the tokens and the cost
+    of the turn's answers; `None` until a provider has reported any.
     """
-    await write_down(session, inbound, text)
-    return await answer_turn(session, inbound, parts, emit)
 
+    def __init__(self, session: OpenSession, parts: TurnParts, emit: Emit) -> None:
+        self.session = session
+        self.parts = parts
+        self.emit = emit
+        self.usage: Usage | None = None
+        self._asked: Candidate | None = None
+        self._context: TurnContext | None = None
+        self._window: Window | None = None
+        self._deadline = asyncio.timeout(None)
+        self._said: list[str] = []
+        self._has_overflowed = False
 
-async def write_down(session: OpenSession, inbound: Inbound, text: str) -> None:
-    """Puts a person's words, and what came with them, on disk."""
-    await session.say(inbound_message(text, inbound.attachments, timestamp_ms=session.now_ms()))
+    def of_session(self, session: OpenSession) -> Turn:
+        """The same, of another session."""
+        return Turn(session, self.parts, self.emit)
 
-
-async def answer_turn(session: OpenSession, inbound: Inbound, parts: TurnParts, emit: Emit) -> Reply | None:
-    """The rest of a turn whose words are on disk; see `run_turn`."""
-    prepared = await prepare(session, inbound, parts, emit)
-    agent = parts.settings.agent
-    deadline = asyncio.timeout(agent.timeout_seconds)
-    conversation = TurnConversation(session, prepared, parts, emit, deadline)
-    try:
-        async with deadline:
-            answer = await run_loop(
-                conversation,
-                ask=parts.ask(emit),
-                toolbox=prepared.toolbox,
-                emit=emit,
-                max_steps=agent.max_steps,
-            )
-    except asyncio.CancelledError:
-        await session.mark_aborted()
-        raise
-    except TimeoutError as error:
-        if not deadline.expired():
-            raise
-        await session.mark_aborted()
-        raise TurnTimedOut(
-            f"The turn was stopped after {agent.timeout_seconds:g} seconds. "
-            "What was said and done until then is kept: ask to go on, "
-            "ask for less at once, or raise agents.defaults.timeoutSeconds."
-        ) from error
-    except ContextOverflow as overflow:
-        raise ContextOverflow(
-            f"{overflow} If your last message is very long, send less of it, or put it into a file of the "
-            "workspace; /new begins a fresh session.",
-            detail=overflow.detail,
-        ) from overflow
-    await session.settle(answer, window_tokens=parts.models.window_tokens_of(answer))
-    return _reply(session, answer, conversation.said, emit)
-
-
-class TurnConversation:
-    """The session as the loop sees it."""
-
-    def __init__(
-        self,
-        session: OpenSession,
-        prepared: Prepared,
-        parts: TurnParts,
-        emit: Emit,
-        deadline: asyncio.Timeout,
-    ) -> None:
-        self.said: list[str] = []
-        self._session = session
-        self._prepared = prepared
-        self._parts = parts
-        self._emit = emit
-        self._deadline = deadline
-        self._overflowed = False
-
-    async def request(self) -> ModelRequest:
-        """The whole context, after old tool results were pruned and the window has made room."""
-        await self._prune()
-        with paused(self._deadline):
-            await self._prepared.window.keep()
-        if self._session.wants_recall:
-            await recall(self._session, self._parts, self._emit)
-        return ModelRequest(
-            system=self._prepared.system,
-            messages=model_messages(
-                self._session.transcript, is_compacted=self._session.compaction_count > 0
-            ),
-            tools=self._prepared.specs,
+    def with_models(self, models: ModelChain) -> Turn:
+        """The same, with other models."""
+        return (
+            self
+            if models is self.parts.models
+            else Turn(self.session, replace(self.parts, models=models), self.emit)
         )
 
-    async def _prune(self) -> None:
-        settings = self._parts.settings.agent.context_pruning
-        if settings.mode == "off":
-            return
-        window = self._prepared.window
-        await prune(
-            self._session,
-            settings=settings,
-            budget=window.budget,
-            tokens=(await window.measure()).tokens,
-            count_tokens=self._parts.count_tokens,
+    async def write_down(self, text: str, attachments: tuple[Attachment, ...]) -> None:
+        """Puts a person's words, and what came with them, on disk."""
+        session = self.session
+        await session.say(inbound_message(text, attachments, timestamp_ms=session.now_ms()))
+
+    async def answer(self) -> Reply | None:
+        """The reply to what was written down, or `None` for silence.
+
+        Raises:
+            ModelError: no answer could be had; the words and all that followed are on disk.
+            TurnTimedOut: the answer took too long; the same holds.
+        """
+        session, agent = self.session, self.parts.settings.agent
+        context = await self._frame()
+        self._deadline = asyncio.timeout(agent.timeout_seconds)
+        try:
+            async with self._deadline:
+                answer = await run_loop(
+                    self,
+                    ask=self.parts.models.ask(self.emit),
+                    toolbox=context.toolbox,
+                    emit=self.emit,
+                    max_steps=agent.max_steps,
+                )
+        except asyncio.CancelledError:
+            await session.line.aborted()
+            raise
+        except TimeoutError as error:
+            if not self._deadline.expired():
+                raise
+            await session.line.aborted()
+            raise TurnTimedOut(
+                f"The turn was stopped after {agent.timeout_seconds:g} seconds. "
+                "What was said and done until then is kept: ask to go on, "
+                "ask for less at once, or raise agents.defaults.timeoutSeconds."
+            ) from error
+        except ContextOverflow as overflow:
+            raise ContextOverflow(
+                f"{overflow} If your last message is very long, send less of it, or put it into a file of "
+                "the workspace; /new begins a fresh session.",
+                detail=overflow.detail,
+            ) from overflow
+        window_tokens = self.parts.models.window_tokens_of(answer)
+        await session.line.answered(answer, window_tokens=window_tokens, compactions=session.compaction_count)
+        return self._reply(answer)
+
+    async def save_notes(self) -> None:
+        """The flush before the session is left, if anything was said in it since the last one."""
+        if self.session.has_messages and self.session.flushes.has_unflushed_messages:
+            await (await self.window()).flush_before_leaving()
+
+    async def window(self) -> Window:
+        """The session's window, that of the model which is asked first."""
+        if self._window is None:
+            self._window = await self._window_in((await self._asked_first()).budget)
+        return self._window
+
+    # What the loop asks of a conversation.
+
+    async def request(self) -> ModelRequest:
+        """The whole context, after the window has made room."""
+        with paused(self._deadline):
+            await (await self.window()).keep()
+        session, context = self.session, await self._frame()
+        if recall_is_due(session.branch):
+            await self.recall()
+        return ModelRequest(
+            system=await context.system(),
+            messages=model_messages(session.view.transcript(), is_compacted=session.compaction_count > 0),
+            tools=context.specs,
         )
 
     async def make_room(self, overflow: ContextOverflow) -> bool:
@@ -139,70 +148,87 @@ class TurnConversation:
         A window that nobody knows is taken for no larger than what it refused: the size assumed for it
         would keep too much, and be refused again.
         """
-        if self._overflowed:
+        if self._has_overflowed:
             return False
-        self._overflowed = True
-        log.warning("the window of %s overflowed: %s", self._session.key, overflow)
-        window = self._prepared.window
+        self._has_overflowed = True
+        log.warning("the window of %s overflowed: %s", self.session.key, overflow)
+        window = await self.window()
         if overflow.window_tokens is not None:
-            budget = self._parts.models.budget_of(overflow.window_tokens)
-            self._prepared = replace(self._prepared, window=self._prepared.window_of(budget))
+            window = await self._window_in(self.parts.models.budget_of(overflow.window_tokens))
         elif window.budget.window_source == "fallback":
-            budget = window.budget.within((await window.measure()).tokens)
-            self._prepared = replace(self._prepared, window=self._prepared.window_of(budget))
+            window = await self._window_in(window.budget.within((await window.measure()).tokens))
+        self._window = window
         with paused(self._deadline):
-            ended = await self._prepared.window.compact("overflow")
+            ended = await window.compact("overflow")
         return not ended.problem
 
     async def record(self, message: Message) -> None:
         """Puts the message on disk, a tool's result no longer than fits."""
+        results = (await self._frame()).results
         if isinstance(message, ToolResultMessage):
-            message = await self._prepared.results.fitted(message)
-        await self._session.write(message)
+            message = await results.fitted(message)
+        await self.session.write(message)
         if isinstance(message, AssistantMessage):
-            self._prepared.results.begin_step(len(message.tool_calls))
+            results.begin_step(len(message.tool_calls))
+            if message.usage is not None:
+                self.usage = message.usage if self.usage is None else self.usage + message.usage
             if message_text(message).strip():
-                self.said.append(message_text(message))
+                self._said.append(message_text(message))
 
     async def set_aside(self, answer: AssistantMessage) -> None:
         """Keeps the beginning of an answer that comes anew, where no model sees it."""
-        await self._session.journal.append_custom(BROKEN_ANSWER_ENTRY, answer.to_json())
+        await self.session.journal.append_custom(BROKEN_ANSWER_ENTRY, answer.to_json())
 
     def now_ms(self) -> int:
         """The present moment in milliseconds since the epoch."""
-        return self._session.now_ms()
+        return self.session.now_ms()
 
+    async def recall(self) -> None:
+        """Puts logs and notes of the last days into the transcript; what cannot be read costs no turn."""
+        parts, agent = self.parts, self.parts.settings.agent
+        if not self.session.policy.loads_daily_logs:
+            return
+        if parts.memory is not None:
+            parts.memory.session_started()
+        if not agent.startup_context.enabled:
+            return
+        try:
+            notes = await recalled_notes(
+                parts.workspace,
+                now=parts.now(),
+                limits=agent.startup_context,
+                log_chars=agent.daily_log_max_chars,
+            )
+        except OSError as error:
+            text = f"The daily logs could not be read, so they are not in the context: {error}."
+            self.emit(Warned(message=text))
+            return
+        if notes:
+            await self.session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
 
-async def recall(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
-    """Puts logs and notes of the last days into the transcript; one that cannot be read costs no turn."""
-    if not session.policy.loads_daily_logs:
-        return
-    if parts.memory is not None:
-        parts.memory.session_started()
-    agent = parts.settings.agent
-    if not agent.startup_context.enabled:
-        return
-    try:
-        notes = await recalled_notes(
-            parts.workspace,
-            now=parts.now(),
-            limits=agent.startup_context,
-            log_chars=agent.daily_log_max_chars,
+    async def _asked_first(self) -> Candidate:
+        if self._asked is None:
+            self._asked = await self.parts.models.current()
+        return self._asked
+
+    async def _frame(self) -> TurnContext:
+        if self._context is None:
+            self._context = TurnContext(self.session, self.parts, await self._asked_first(), self.emit)
+        return self._context
+
+    async def _window_in(self, budget: ContextBudget) -> Window:
+        parts, context = self.parts, await self._frame()
+        return Window(self.session, parts.window, parts.models, budget, context, self.emit)
+
+    def _reply(self, answer: AssistantMessage) -> Reply | None:
+        """The final words; if there are none, what was said before the last tool call."""
+        final = message_text(answer)
+        if is_silent(final):
+            return None
+        text = without_token(final).strip() or (without_token(self._said[-1]).strip() if self._said else "")
+        if not text:
+            self.emit(Warned(message="The model ended its turn without a word."))
+            return None
+        return Reply(
+            text=text, session_key=self.session.key, session_id=self.session.session_id, usage=self.usage
         )
-    except OSError as error:
-        emit(Warned(message=f"The daily logs could not be read, so they are not in the context: {error}."))
-        return
-    if notes:
-        await session.write_recall(notes)
-
-
-def _reply(session: OpenSession, answer: AssistantMessage, said: list[str], emit: Emit) -> Reply | None:
-    """The final words; if there are none, what was said before the last tool call."""
-    final = message_text(answer)
-    if is_silent(final):
-        return None
-    text = without_token(final).strip() or (without_token(said[-1]).strip() if said else "")
-    if not text:
-        emit(Warned(message="The model ended its turn without a word."))
-        return None
-    return Reply(text=text, session_key=session.key, session_id=session.session_id)

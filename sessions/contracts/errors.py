@@ -1,14 +1,4 @@
-"""What can go wrong with stored sessions, split by who has to react.
-
-    SessionError
-    ├── SessionCorrupt          the owner: a path leaves its folder, or is no plain file
-    ├── SessionVersionUnknown   the owner: a newer program wrote this file
-    ├── SessionKeyInvalid       the caller: this text cannot name a session
-    ├── SessionNotFound         the caller: no session has this key or id, or several have
-    └── SessionWriteFailed      the owner: disk full, no permission; what was on disk still is
-
-Each message is a sentence: what happened, with which value, what to do.
-"""
+"""What can go wrong with stored sessions. `docs/errors.md` draws the tree and says who reacts to what."""
 
 from __future__ import annotations
 

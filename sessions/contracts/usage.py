@@ -25,6 +25,16 @@ class Usage:
         """Tokens that the window held when the call ended: prompt, cached or not, and answer."""
         return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
+    def __add__(self, other: Usage) -> Usage:
+        """Both calls together. A sum says what was paid for, not how full the window is."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """The `usage` object as pi stores it."""
         return {

@@ -117,12 +117,12 @@ class FlushConversation:
 
     async def record(self, message: Message) -> None:
         """Keeps the message for the record and for the next step."""
-        await self.session.write_flush_message(message)
+        await self.session.flushes.keep_message(message)
         self.messages.append(message)
 
     async def set_aside(self, answer: AssistantMessage) -> None:
         """Keeps a broken answer for the record alone."""
-        await self.session.write_flush_message(answer)
+        await self.session.flushes.keep_message(answer)
 
     def now_ms(self) -> int:
         """The present moment in milliseconds since the epoch."""
@@ -153,7 +153,7 @@ async def run_flush(
 
     The offline responder, which stands in for a model that fails, reads everything.
     """
-    everything = model_messages(session.transcript, is_compacted=session.compaction_count > 0)
+    everything = model_messages(session.view.transcript(), is_compacted=session.compaction_count > 0)
 
     async def asked(of: Ask, messages: Sequence[Message]) -> str:
         try:
@@ -172,7 +172,7 @@ async def run_flush(
     if not notes.wrote:
         status = "failed" if last_problem or notes.problem else "nothing"
     problem = "; ".join(text for text in (problem, notes.problem) if text)
-    await session.write_flush(status, path=notes.path, problem=problem, is_forced=is_forced)
+    await session.flushes.record(status, path=notes.path, problem=problem, is_forced=is_forced)
     return FlushEnded(status=status, path=notes.path, problem=problem)
 
 

@@ -1,31 +1,47 @@
-"""What a window needs from its agent, and what every request carries besides the transcript. Pure values."""
+"""What every window of an agent shares, and what a window asks of its turn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.model import Ask
+from nacre.runtime.contracts.model import ChatModel, SystemPrompt
+from nacre.runtime.lanes.notices import Told
 from nacre.runtime.settings.compaction import CompactionSettings
-from nacre.runtime.turn.window.summaries.ladder import SummaryModel
+from nacre.runtime.settings.pruning import ContextPruningSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowParts:
-    """What a window needs from the agent; the same for every session."""
+    """What every window of an agent shares. Built once, by the composition root.
 
-    budget: ContextBudget
+    `summary_model` and `flush_model` are models of their own for these calls; `None` leaves them to the
+    models of the conversation. `offline` extracts where no model can be asked.
+    """
+
     settings: CompactionSettings
+    pruning: ContextPruningSettings
+    summary_model: ChatModel | None
+    flush_model: ChatModel | None
+    offline: ChatModel
     workspace: Path
     lock_dir: Path
     now: Clock
     count_tokens: Callable[[str], int]
-    ask_for_notes: Ask
-    ask_offline: Ask
-    summary_models: tuple[SummaryModel, ...]
-    extractor: SummaryModel
     on_notes: Callable[[str], None]
-    warn_once: Callable[[str], None]
+    told: Told
+
+
+class RequestFrame(Protocol):
+    """What every request of a turn carries besides the transcript; made when it is first asked for."""
+
+    async def system(self) -> SystemPrompt:
+        """The system prompt."""
+        ...
+
+    async def overhead_tokens(self) -> int:
+        """Tokens of system prompt and tool schemas together."""
+        ...

@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 async def prune(
     session: OpenSession,
-    *,
     settings: ContextPruningSettings,
     budget: ContextBudget,
     tokens: int,
@@ -39,7 +38,7 @@ async def prune(
 
     `tokens` is how full the window is.
     """
-    items, branch = session.unpruned, session.branch
+    items, branch = session.view.unpruned(), session.branch
 
     def decide() -> tuple[Pruning | NothingToPrune, int]:
         recorded = _recorded(items, branch)

@@ -1,4 +1,4 @@
-"""Keeps a session inside its model's window: measure, decide, flush, compact. One owner, one budget.
+"""Keeps a session inside its model's window: prune, measure, decide, flush, compact. One owner, one budget.
 
 Every path on which history leaves the model's view goes through `Window.compact` or
 `Window.flush_before_leaving`, so none of them can skip the flush.
@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import replace
 
 from nacre.memory.workspace.workspace import daily_log_path
 from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, FlushEnded, Warned
-from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.turn.window.flush import FlushLimits, NotesFile, run_flush
-from nacre.runtime.turn.window.parts import WindowParts
-from nacre.runtime.turn.window.summaries.ladder import Summary, summary_of
+from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
+from nacre.runtime.turn.window.session_pruning import prune
+from nacre.runtime.turn.window.summaries.ladder import Summary, extractor, summary_models, summary_of
 from nacre.runtime.turn.window.summaries.partial import partial_summaries
 from nacre.sessions.compaction.cut import (
     CompactionPlan,
@@ -28,9 +28,7 @@ from nacre.sessions.compaction.cut import (
     transcript_tokens,
     with_compaction,
 )
-from nacre.sessions.entries.entries import Entry
 from nacre.sessions.view.tokens import ContextMeasure, estimate_message_tokens, measure_context
-from nacre.sessions.view.transcript import TranscriptItem
 
 log = logging.getLogger(__name__)
 
@@ -42,63 +40,62 @@ NEARLY_FULL_PERCENT = 85
 
 
 class Window:
-    """The context window of one open session.
+    """The context window of one open session, in one turn.
 
-    `system` and `tools` are what every request carries besides the transcript; they count as
-    overhead until the provider has reported a usage.
+    `budget` is that of the model that is asked next of `models`; `frame` is what every request carries
+    besides the transcript, and counts until the provider has reported a usage.
     """
 
     def __init__(
         self,
         session: OpenSession,
         parts: WindowParts,
-        *,
-        system: SystemPrompt,
-        tools: Sequence[ToolSpec],
+        models: ModelChain,
+        budget: ContextBudget,
+        frame: RequestFrame,
         emit: Emit,
     ) -> None:
+        self.budget = budget
         self._session = session
         self._parts = parts
-        self._system = system
+        self._models = models
+        self._frame = frame
         self._emit = emit
-        self._tools = tools
         self._gave_up = False
-
-    @property
-    def budget(self) -> ContextBudget:
-        """The lines of this window."""
-        return self._parts.budget
 
     async def measure(self) -> ContextMeasure:
         """How full the window is: the provider's last usage, and an estimate for what followed.
 
         Counting is work for the processor, so it is done on a thread.
         """
-        return await asyncio.to_thread(self._measured, self._session.transcript, self._session.branch)
-
-    @cached_property
-    def _overhead_tokens(self) -> int:
-        return overhead_tokens(self._system, self._tools, self._parts.count_tokens)
-
-    def _measured(self, items: Sequence[TranscriptItem], branch: Sequence[Entry]) -> ContextMeasure:
-        count_tokens = self._parts.count_tokens
-        overhead = self._overhead_tokens
-        measure = measure_context(items, branch, count_tokens, overhead_tokens=overhead)
-        if measure.usage_tokens <= self._parts.budget.window_tokens:
+        items, count_tokens = self._session.view.transcript(), self._parts.count_tokens
+        measure = await asyncio.to_thread(
+            measure_context, items, self._session.branch, count_tokens, overhead_tokens=0
+        )
+        if 0 < measure.usage_tokens <= self.budget.window_tokens:
             return measure
+        overhead = await self._frame.overhead_tokens()
+        if not measure.usage_tokens:
+            trailing = measure.trailing_tokens + overhead
+            return replace(measure, tokens=measure.tokens + overhead, trailing_tokens=trailing)
         # More than the window held cannot be what it held: some providers report sums over calls.
         # The count stands only where the estimate, too, is over the line.
-        estimate = overhead + sum(estimate_message_tokens(item.message, count_tokens) for item in items)
-        if estimate > self._parts.budget.compact_at:
+        estimate = overhead + await asyncio.to_thread(
+            lambda: sum(estimate_message_tokens(item.message, count_tokens) for item in items)
+        )
+        if estimate > self.budget.compact_at:
             return measure
         log.warning("%d tokens were reported for about %d", measure.usage_tokens, estimate)
         return ContextMeasure(tokens=estimate, usage_tokens=0, trailing_tokens=estimate)
 
     async def keep(self) -> None:
-        """Flushes and compacts when the budget says so; called before every model call.
+        """Prunes, flushes and compacts when that is due; called before every model call.
 
         A compaction that did not make enough room is followed by another, which keeps less.
         """
+        if self._parts.pruning.mode != "off":
+            tokens = (await self.measure()).tokens
+            await prune(self._session, self._parts.pruning, self.budget, tokens, self._parts.count_tokens)
         for number in range(MAX_PASSES):
             tokens = (await self.measure()).tokens
             decision = self._decide(tokens)
@@ -115,35 +112,40 @@ class Window:
             self._gave_up = bool(ended.problem)
 
     def _decide(self, tokens: int) -> Decision:
-        session, budget = self._session, self._parts.budget
+        flushes, budget = self._session.flushes, self.budget
         said_tokens: int | None = None
-        if session.compaction_count:
+        if self._session.compaction_count:
             # Bytes to tokens as in English; a rough number does for "little" and "much".
-            said_tokens = session.unflushed_bytes(most=4 * budget.soft_threshold_tokens) // 4
+            said_tokens = flushes.unflushed_bytes(most=4 * budget.soft_threshold_tokens) // 4
         return budget.decide(
-            tokens, flushed_this_cycle=session.flush_is_spent, said_since_compaction_tokens=said_tokens
+            tokens, flushed_this_cycle=flushes.is_spent, said_since_compaction_tokens=said_tokens
         )
 
     async def flush_before_leaving(self) -> None:
         """The flush before `/new` and `/compact`: due when anything was said since the last one."""
-        if self._parts.budget.flush_enabled and self._session.has_unflushed_messages:
+        if self.budget.flush_enabled and self._session.flushes.has_unflushed_messages:
             await self._flush((await self.measure()).tokens)
 
     async def compact(self, reason: CompactionReason, *, focus: str = "") -> CompactionEnded:
         """Replaces old history by a summary; on any failure the history stays whole."""
         session, parts = self._session, self._parts
         tokens_before = (await self.measure()).tokens
-        if parts.budget.flush_enabled and not session.flush_is_spent:
+        if self.budget.flush_enabled and not session.flushes.is_spent:
             await self._flush(tokens_before, has_overflowed=reason == "overflow")
-        plan = await asyncio.to_thread(self._plan, reason, tokens_before)
+        overhead_tokens = await self._frame.overhead_tokens()
+        plan = await asyncio.to_thread(self._plan, reason, tokens_before, overhead_tokens)
         if isinstance(plan, NothingToCompact):
             return await self._ended(reason, tokens_before, problem=plan.reason)
         instructions = (parts.settings.custom_instructions.strip(), focus)
         try:
             summary = await summary_of(
                 plan,
-                models=parts.summary_models,
-                extractor=parts.extractor if reason == "overflow" else None,
+                models=summary_models(
+                    self._models, parts.summary_model, self.budget, parts.settings, self._emit
+                ),
+                extractor=extractor(parts.offline, self.budget, parts.settings)
+                if reason == "overflow"
+                else None,
                 instructions="\n".join(text for text in instructions if text),
                 count_tokens=parts.count_tokens,
                 now_ms=session.now_ms,
@@ -155,40 +157,44 @@ class Window:
         before, after = await asyncio.to_thread(self._sizes, plan, summary)
         if after >= before:
             problem = (
-                f"The summary would not make the history shorter ({before} to {after} tokens), "
+                "The summary would not make the history shorter "
+                f"({before + overhead_tokens} to {after + overhead_tokens} tokens), "
                 "so it was left as it is."
             )
             return await self._ended(reason, tokens_before, problem=problem, has_failed=True)
-        await session.write_compaction(summary.text, plan, tokens_after=after)
+        await session.compact(summary.text, plan, tokens_after=after + overhead_tokens)
         if summary.problem:
             self._emit(Warned(message=_who_summarised(summary)))
         return await self._ended(reason, tokens_before)
 
     def _sizes(self, plan: CompactionPlan, summary: Summary) -> tuple[int, int]:
-        """Tokens of the whole context as it is, and as it would be with the summary; both estimated."""
+        """Tokens of the transcript as it is, and as it would be with the summary; both estimated."""
         branch, count_tokens = self._session.branch, self._parts.count_tokens
         before = transcript_tokens(branch, count_tokens)
         after = transcript_tokens(with_compaction(branch, plan, summary.text), count_tokens)
-        return before + self._overhead_tokens, after + self._overhead_tokens
+        return before, after
 
     def _warn_when_nearly_full(self, tokens: int) -> None:
         """Once in each cycle, early enough to finish a thought or to compact with a focus of one's own."""
-        budget = self._parts.budget
+        budget = self.budget
         if not budget.compaction_enabled or tokens < budget.compact_at * NEARLY_FULL_PERCENT // 100:
             return
-        self._parts.warn_once(
+        warning = (
             f"The context is more than {NEARLY_FULL_PERCENT} % full: above {budget.compact_at} tokens older "
             f"history becomes summary {self._session.compaction_count + 1} of this session. "
             "/compact does it now, /new begins afresh."
         )
+        self._parts.told.once(self._session.session_id, (warning,), self._emit)
 
     def _is_flush_forced(self) -> bool:
         limit_bytes = self._parts.settings.memory_flush.force_flush_transcript_bytes
-        if not limit_bytes or not self._parts.budget.flush_enabled:
+        if not limit_bytes or not self.budget.flush_enabled:
             return False
-        return self._session.unflushed_bytes(most=limit_bytes) >= limit_bytes
+        return self._session.flushes.unflushed_bytes(most=limit_bytes) >= limit_bytes
 
-    def _plan(self, reason: CompactionReason, tokens_before: int) -> CompactionPlan | NothingToCompact:
+    def _plan(
+        self, reason: CompactionReason, tokens_before: int, overhead_tokens: int
+    ) -> CompactionPlan | NothingToCompact:
         """Where to cut. A window that must shrink keeps less when the usual tail is all there is.
 
         In a small window the usual tail would fill it again at once, together with the summary and what
@@ -203,10 +209,10 @@ class Window:
                 tokens_before=tokens_before,
             )
 
-        budget = self._parts.budget
+        budget = self.budget
         usual_tokens = budget.keep_recent_tokens
         if reason != "manual":
-            room_tokens = budget.compact_at * 3 // 4 - self._overhead_tokens - budget.summary_tokens
+            room_tokens = budget.compact_at * 3 // 4 - overhead_tokens - budget.summary_tokens
             usual_tokens = max(min(usual_tokens, room_tokens), usual_tokens // 4)
         plan = keeping(usual_tokens)
         for tail_tokens in () if reason == "manual" else (usual_tokens // 4, 0):
@@ -240,7 +246,7 @@ class Window:
     async def _flush(
         self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False
     ) -> FlushEnded:
-        parts, budget = self._parts, self._parts.budget
+        parts, budget = self._parts, self.budget
         notes = NotesFile(
             parts.workspace,
             daily_log_path(parts.now().date()),
@@ -251,11 +257,11 @@ class Window:
         is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
         ended = await run_flush(
             self._session,
-            system=self._system,
+            system=await self._frame.system(),
             notes=notes,
             settings=parts.settings.memory_flush,
-            ask=parts.ask_for_notes,
-            ask_offline=parts.ask_offline,
+            ask=self._models.asking(parts.flush_model, self._emit),
+            ask_offline=parts.offline.stream,
             limits=FlushLimits(
                 max_output_tokens=budget.summary_tokens,
                 fitting_tokens=budget.compact_at // 2 if is_too_long else None,

@@ -81,7 +81,7 @@ def test_a_large_transcript_opens_in_little_more_memory_than_its_size(tmp_path: 
         "    await opened(path.with_name('small.jsonl'))\n"
         "    before = peak_mb()\n"
         "    journal = await opened(path)\n"
-        "    print(len(journal.entries), len(journal.transcript()), peak_mb() - before)\n"
+        "    print(len(journal.tree.entries), len(journal.transcript()), peak_mb() - before)\n"
         "asyncio.run(main(Path(sys.argv[1])))\n"
     )
     with path.open("w", encoding="utf-8") as file:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
-from nacre.runtime.contracts.model import Ask
+from nacre.runtime.contracts.events import Emit
+from nacre.runtime.contracts.model import Ask, ChatModel
+from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.settings.compaction import CompactionSettings
 from nacre.runtime.turn.window.summaries.summariser import (
     PartialSummaries,
@@ -91,6 +93,30 @@ async def summary_of(
                 problem=" ".join(problems),
             )
     raise type(failure)(" ".join(problems), detail=failure.detail) from failure
+
+
+def summary_models(
+    chain: ModelChain,
+    own: ChatModel | None,
+    budget: ContextBudget,
+    settings: CompactionSettings,
+    emit: Emit,
+) -> tuple[SummaryModel, ...]:
+    """Who is asked, in order: the `own` model of compactions, then those of the conversation."""
+    first = chain.first.model
+    usual = SummaryModel(
+        name=first.name, ask=chain.ask(emit), limits=summary_limits(budget, settings, window_tokens=None)
+    )
+    if own is None or own.name == first.name:
+        return (usual,)
+    limits = summary_limits(budget, settings, window_tokens=own.context_window_tokens)
+    return (SummaryModel(name=own.name, ask=chain.asking(own, emit), limits=limits), usual)
+
+
+def extractor(offline: ChatModel, budget: ContextBudget, settings: CompactionSettings) -> SummaryModel:
+    """The last rung: the offline responder, which extracts."""
+    limits = summary_limits(budget, settings, window_tokens=None)
+    return SummaryModel(name=offline.name, ask=offline.stream, limits=limits)
 
 
 def summary_limits(

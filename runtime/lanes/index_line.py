@@ -1,0 +1,81 @@
+"""A session's line in `sessions.json` while the session is open: what other programs and listings read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.sessions.contracts.messages import AssistantMessage
+from nacre.sessions.index.changes import with_model_override, with_usage, without_usage
+from nacre.sessions.index.index import SessionIndex, SessionRecord
+
+
+class IndexLine:
+    """The line of one session under its key; a line that meanwhile names another session stays as it is."""
+
+    def __init__(self, key: str, record: SessionRecord, *, index: SessionIndex, now: Clock) -> None:
+        self._key = key
+        self._index = index
+        self._now = now
+        self.record = record
+
+    async def said(self) -> None:
+        """Notes that a person said something now."""
+        at_ms = epoch_ms(self._now())
+        await self._change(lambda record: replace(record, last_interaction_at_ms=at_ms, system_sent=True))
+
+    async def flushed(self, *, cycle: int) -> None:
+        """Notes an attempt to flush in this cycle."""
+        at_ms = epoch_ms(self._now())
+        await self._change(
+            lambda record: replace(record, memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
+        )
+
+    async def compacted(self, *, count: int, tokens_after: int) -> None:
+        """Notes a compaction, the `count`th; the old total would speak of a context that is gone."""
+        await self._change(
+            lambda record: replace(
+                without_usage(record),
+                compaction_count=count,
+                total_tokens=tokens_after or None,
+                total_tokens_fresh=tokens_after > 0,
+            )
+        )
+
+    async def answered(self, answer: AssistantMessage, *, window_tokens: int, compactions: int) -> None:
+        """Mirrors the last call of a turn: its model, that model's window, and its usage."""
+        usage = answer.usage
+
+        def settled(record: SessionRecord) -> SessionRecord:
+            record = replace(
+                record,
+                model_provider=answer.provider,
+                model=answer.model,
+                context_tokens=window_tokens,
+                compaction_count=compactions,
+                aborted_last_run=False,
+            )
+            return record if usage is None or not usage.context_tokens else with_usage(record, usage)
+
+        await self._change(settled)
+
+    async def choose_model(self, name: str) -> None:
+        """Notes which model this chat's owner wants; empty is the settings' own."""
+        await self._change(lambda record: with_model_override(record, name))
+
+    async def aborted(self) -> None:
+        """Notes that the last turn was broken off."""
+        await self._change(lambda record: replace(record, aborted_last_run=True))
+
+    async def _change(self, change: Callable[[SessionRecord], SessionRecord]) -> None:
+        session_id = self.record.session_id
+
+        def checked(record: SessionRecord | None) -> SessionRecord | None:
+            if record is None or record.session_id != session_id:
+                return record
+            return change(replace(record, updated_at_ms=epoch_ms(self._now())))
+
+        there = await self._index.update(self._key, checked)
+        is_ours = there is not None and there.session_id == session_id
+        self.record = there if there is not None and is_ours else change(self.record)

@@ -1,0 +1,123 @@
+"""From a route to its open session: found in the index or begun, with the privacy that it began with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.lanes.journals import Journals
+from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.lanes.routing import Route
+from nacre.sessions.disk.endings import EndedSession
+from nacre.sessions.entries.owner import SessionOwner, begun_private
+from nacre.sessions.index.changes import Origin, next_session, with_origin
+from nacre.sessions.index.index import SessionIndex, SessionRecord
+from nacre.sessions.journal.journal import Journal
+
+
+class SessionOpener:
+    """Opens the sessions of one agent, for whoever holds their lane.
+
+    `history_turns` says how many turns of a route's session a model is sent; `None` is all.
+    """
+
+    def __init__(
+        self,
+        index: SessionIndex,
+        journals: Journals,
+        *,
+        now: Clock,
+        new_id: NewId,
+        history_turns: Callable[[Route], int | None] = lambda _route: None,
+    ) -> None:
+        self.index = index
+        self.journals = journals
+        self._now = now
+        self._new_id = new_id
+        self._history_turns = history_turns
+
+    async def open(self, route: Route, *, fresh: bool = False) -> OpenSession:
+        """The session of a route, or a new one; `fresh` begins a new one under the same key.
+
+        The index learns of a new session before its file exists, so a file is never without a key.
+
+        A session is the owner's alone from its first turn on, or never. One in which others have spoken
+        shows the owner no private memory, because they read its answers; and whoever comes with a
+        private session's key and is not the owner gets a fresh session instead of its transcript.
+
+        Raises:
+            SessionError: the index or the transcript cannot be read or written.
+        """
+        record, journal = await self._journal(route, fresh=fresh)
+        notices: tuple[str, ...] = ()
+        if record.system_sent and not journal.tree.entries:
+            notices = (
+                f"The transcript {journal.path.name} of this session is gone, so it begins anew; "
+                "of what was said before, only the notes are left.",
+            )
+        policy = route.policy
+        in_private = begun_private(journal.tree)
+        if in_private and not policy.is_private:
+            record, journal = await self._journal(route, fresh=True)
+            in_private = None
+        if in_private is None:
+            owner = SessionOwner(key=route.key, chat_kind=policy.chat_kind, is_private=policy.is_private)
+            await journal.append(owner.to_record())
+        return OpenSession(
+            route,
+            journal,
+            record,
+            index=self.index,
+            now=self._now,
+            history_turns=self._history_turns(route),
+            is_read_by_others=in_private is False,
+            notices=notices,
+        )
+
+    async def open_ended(self, ended: EndedSession) -> OpenSession | None:
+        """A session that has ended, with the policy that it had; `None` when its transcript is gone.
+
+        Raises:
+            SessionError: the transcript cannot be read.
+        """
+        record = SessionRecord(
+            session_id=ended.session_id, updated_at_ms=ended.ended_at_ms, session_file=ended.transcript
+        )
+        path = self.index.transcript_path(record)
+        if not path.is_file():
+            return None
+        journal = await self.journals.open(path, session_id=ended.session_id)
+        private = begun_private(journal.tree) is True
+        chat_kind = "direct" if private else "group"
+        policy = ChatPolicy(chat_kind=chat_kind, is_owner=private, session_key_is_private=private)
+        origin = Origin(chat_kind=chat_kind, channel=ended.channel)
+        route = Route(key=ended.key, policy=policy, origin=origin)
+        return OpenSession(route, journal, record, index=self.index, now=self._now)
+
+    async def _journal(self, route: Route, *, fresh: bool) -> tuple[SessionRecord, Journal]:
+        record = await self._record(route, fresh=fresh)
+        path = self.index.transcript_path(record)
+        return record, await self.journals.open(path, session_id=record.session_id)
+
+    async def _record(self, route: Route, *, fresh: bool) -> SessionRecord:
+        """The key's line in the index, a new one where there is none or a fresh session is wanted."""
+
+        def begun(record: SessionRecord | None) -> SessionRecord:
+            at_ms = epoch_ms(self._now())
+            if record is None:
+                record = SessionRecord(
+                    session_id=self._new_id(),
+                    updated_at_ms=at_ms,
+                    session_started_at_ms=at_ms,
+                    compaction_count=0,
+                )
+            elif fresh:
+                record = next_session(record, session_id=self._new_id(), at_ms=at_ms)
+            return with_origin(record, route.origin)
+
+        record = await self.index.update(route.key, begun)
+        if record is None:
+            raise RuntimeError(f"the index gave no record for {route.key!r} although one was written")
+        return record

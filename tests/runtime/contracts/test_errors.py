@@ -1,0 +1,55 @@
+"""The drawing in `docs/errors.md` is the whole error tree, and a true one."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+from tests.house import HOUSE
+
+INTERNAL = {"ProviderAnswered": "never leaves its room: it becomes EmbeddingFailed there"}
+DRAWING = Path(__file__).parents[3] / "docs" / "errors.md"
+
+
+def _drawn() -> dict[str, str]:
+    """Each drawn error with the one above it; `""` for the top of a tree."""
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for line in (
+        DRAWING.read_text(encoding="utf-8").partition("```text\n")[2].partition("```")[0].splitlines()
+    ):
+        match = re.match(r"(?P<bars>[│├└─ ]*)(?P<name>\w+) +\S", line)
+        if match is None:
+            assert not line.strip(), f"no error and who reacts: {line}"
+            continue
+        depth = len(match["bars"]) // 4
+        above[depth:] = [match["name"]]
+        found[match["name"]] = above[depth - 1] if depth else ""
+    return found
+
+
+def _defined() -> dict[str, str]:
+    """Each public exception of the house with the one it is a kind of, if that is ours."""
+    found: dict[str, str] = {}
+    for source in HOUSE:
+        for name in re.findall(r"^class ([A-Z]\w*)\(\w+\):", source.text, re.MULTILINE):
+            kind = getattr(importlib.import_module(source.module), name)
+            if issubclass(kind, Exception):
+                base = kind.__base__
+                found[name] = base.__name__ if base.__module__.startswith("nacre.") else ""
+    return found
+
+
+def test_the_error_tree_is_drawn_once_and_is_true() -> None:
+    """Each error stands under the one that it is a kind of, with who reacts, and none is left out."""
+    defined = {name: base for name, base in _defined().items() if name not in INTERNAL}
+
+    assert _drawn() == defined
+
+
+def test_the_drawing_stands_nowhere_else() -> None:
+    """The modules refer to the drawing instead of drawing a part of it again."""
+    assert [
+        source.path for source in HOUSE if re.search(r"├── \w+(Error|Unusable|Corrupt)", source.text)
+    ] == []
