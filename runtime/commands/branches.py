@@ -27,9 +27,8 @@ from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.whole_results import WholeResults
 from nacre.sessions.entries.entries import Entry, Label
 from nacre.sessions.entries.owner import SessionOwner, begun_private
+from nacre.sessions.index.changes import next_session, without_usage
 from nacre.sessions.index.index import SessionRecord
-from nacre.sessions.index.record import without_usage
-from nacre.sessions.index.succession import next_session
 from nacre.sessions.journal.journal import Journal
 
 

@@ -15,8 +15,8 @@ from nacre.runtime.settings.config import AGENT_ID
 from nacre.runtime.turn.parts import TurnParts
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import RECOVERED, canonical_key
+from nacre.sessions.index.changes import resumed_session
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.index.succession import resumed_session
 from nacre.sessions.upkeep.catalogue import (
     LEAST_ID_CHARS,
     StoredSession,

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.sessions.contracts.messages import AssistantMessage
+from nacre.sessions.index.changes import with_model_override, with_usage, without_usage
 from nacre.sessions.index.index import SessionIndex, SessionRecord
-from nacre.sessions.index.overrides import with_model_override
-from nacre.sessions.index.record import with_usage, without_usage
 
 
 class IndexLine:

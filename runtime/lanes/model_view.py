@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nacre.sessions.journal.journal import Journal
-from nacre.sessions.view.history_limit import newest_turns
 from nacre.sessions.view.pruned_view import PrunedView
-from nacre.sessions.view.transcript import TranscriptItem
+from nacre.sessions.view.transcript import TranscriptItem, newest_turns
 
 
 class ModelView:

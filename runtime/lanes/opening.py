@@ -12,9 +12,8 @@ from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.lanes.routing import Route
 from nacre.sessions.disk.endings import EndedSession
 from nacre.sessions.entries.owner import SessionOwner, begun_private
+from nacre.sessions.index.changes import Origin, next_session, with_origin
 from nacre.sessions.index.index import SessionIndex, SessionRecord
-from nacre.sessions.index.origin import Origin, with_origin
-from nacre.sessions.index.succession import next_session
 from nacre.sessions.journal.journal import Journal
 
 

@@ -9,7 +9,7 @@ from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.settings import SessionSettings
 from nacre.sessions.contracts.keys import GLOBAL_KEY, SessionRoute, canonical_key, is_private_key, route_key
-from nacre.sessions.index.origin import Origin
+from nacre.sessions.index.changes import Origin
 
 
 @dataclass(frozen=True, kw_only=True)

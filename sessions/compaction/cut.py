@@ -16,11 +16,12 @@ from nacre.sessions.contracts.messages import (
     ToolResultMessage,
     UserMessage,
     message_text,
+    paired_results,
 )
-from nacre.sessions.contracts.pairs import paired_results
-from nacre.sessions.entries.entries import CustomRecord, Entry, RawBody
+from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry, RawBody
 from nacre.sessions.view.tokens import estimate_message_tokens
 from nacre.sessions.view.transcript import entry_item, last_compaction, last_compaction_place
+from nacre.sessions.view.transcript_view import build_transcript
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +29,13 @@ class CompactionPlan:
     """A compaction that is possible.
 
     `to_summarise` goes into the history's summary, together with `previous_summary`. When the cut
-    falls inside a turn (`is_split_turn`), `turn_prefix` is that turn's part before the cut.
+    falls inside a turn, `turn_prefix` is that turn's part before the cut.
     `kept_tokens` estimates what stays verbatim. `facts` go below the summary, whoever writes it.
     """
 
     first_kept_entry_id: str
     to_summarise: tuple[Message, ...]
     turn_prefix: tuple[Message, ...]
-    is_split_turn: bool
     tokens_before: int
     previous_summary: str | None
     kept_tokens: int
@@ -91,10 +91,9 @@ def plan_compaction(
     if not _old(units[:cut]):
         return NothingToCompact(reason=_why_nothing_is_old(units, keep_recent_tokens))
     turn_start = _turn_start(units, cut)
-    is_split = turn_start < cut
+    if not units[turn_start].starts_turn:
+        turn_start = cut
     to_summarise, turn_prefix = _old(units[:turn_start]), _old(units[turn_start:cut])
-    if is_split and not units[turn_start].starts_turn:
-        to_summarise, turn_prefix, is_split = (*to_summarise, *turn_prefix), (), False
     facts = facts_of(
         previous, (*to_summarise, *turn_prefix), open_asks=_open_asks(branch[start : units[cut].place])
     )
@@ -102,12 +101,34 @@ def plan_compaction(
         first_kept_entry_id=branch[_first_kept_place(branch, start, units[cut].place)].id,
         to_summarise=to_summarise,
         turn_prefix=turn_prefix,
-        is_split_turn=is_split,
         tokens_before=tokens_before,
         previous_summary=without_facts(previous.summary) if previous else None,
         kept_tokens=_kept_tokens(units, cut),
         facts=facts,
     )
+
+
+def transcript_tokens(branch: Sequence[Entry], count_tokens: Callable[[str], int]) -> int:
+    """An estimate for every message that the model would see; no usage is asked."""
+    items = build_transcript(branch)
+    return sum(estimate_message_tokens(item.message, count_tokens) for item in items)
+
+
+def with_compaction(branch: Sequence[Entry], plan: CompactionPlan, summary: str) -> tuple[Entry, ...]:
+    """The branch as it would be with the compaction at its end.
+
+    Raises:
+        ValueError: the plan is for another branch.
+    """
+    if all(entry.id != plan.first_kept_entry_id for entry in branch):
+        raise ValueError(f"No entry of this branch is {plan.first_kept_entry_id!r}, which was to be kept.")
+    compaction = Compaction(
+        summary=summary,
+        first_kept_entry_id=plan.first_kept_entry_id,
+        tokens_before=plan.tokens_before,
+    )
+    newest = branch[-1]
+    return (*branch, Entry(id="", parent_id=newest.id, timestamp=newest.timestamp, body=compaction))
 
 
 def _why_nothing_is_old(units: Sequence[_Unit], keep_recent_tokens: int) -> str:

@@ -7,7 +7,7 @@ a transcript; times are milliseconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -163,6 +163,23 @@ def message_text(message: Message) -> str:
 def user_message(text: str, *, timestamp_ms: int) -> UserMessage:
     """A user message of one text block."""
     return UserMessage(content=(Text(text=text),), timestamp_ms=timestamp_ms)
+
+
+def paired_results(messages: Sequence[Message]) -> dict[int, int]:
+    """For each tool result that answers a call, its index and the index of the calling message.
+
+    Left out are results without a call before them, and every second answer to one call. Some providers
+    use the same call id again in a later turn, so a result belongs to the nearest message before it that
+    made the call, not simply to its id.
+    """
+    callers: dict[str, int] = {}
+    pairs: dict[int, int] = {}
+    for index, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            callers.update({call.id: index for call in message.tool_calls if call.id})
+        elif isinstance(message, ToolResultMessage) and message.tool_call_id in callers:
+            pairs[index] = callers.pop(message.tool_call_id)
+    return pairs
 
 
 def message_from_json(raw: Mapping[str, Any]) -> Message | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionWriteFailed
 
@@ -23,6 +23,9 @@ LOCK_POLL_SECONDS = 0.005
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 READ_BLOCK_BYTES = 1 << 18
+
+Sync: TypeAlias = Callable[[int], None]
+"""Waits until the disk has what a descriptor's file or folder holds: `os.fsync`, unless somebody watches."""
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -128,27 +131,27 @@ def read_tail(path: Path, most_bytes: int) -> bytes:
     return data if size_bytes <= most_bytes else data.partition(b"\n")[2]
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes, *, sync: Sync = os.fsync) -> None:
     """Writes all of `data` and waits until the disk has it."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-    os.fsync(descriptor)
+    sync(descriptor)
 
 
-def replace_file(path: Path, data: bytes, *, backup: Path | None = None) -> None:
+def replace_file(path: Path, data: bytes, *, backup: Path | None = None, sync: Sync = os.fsync) -> None:
     """Puts `data` in the place of a file, whole or not at all; `backup` then names what was there."""
     temporary = _unfinished(path)
     with reported("write", path):
         try:
-            _write_new(temporary, data, os.O_CREAT | os.O_TRUNC)
+            _write_new(temporary, data, os.O_CREAT | os.O_TRUNC, sync)
             if backup is not None:
-                _keep_as(backup, path)
+                _keep_as(backup, path, sync)
             temporary.replace(path)
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-        sync_folder(path.parent)
+        sync_folder(path.parent, sync=sync)
 
 
 def copy_plain(path: Path, copy: Path) -> None:
@@ -167,7 +170,7 @@ def write_new(path: Path, data: bytes) -> None:
         SessionWriteFailed: it is there, or the system refused.
     """
     with reported("write", path):
-        _write_new(path, data, os.O_CREAT | os.O_EXCL)
+        _write_new(path, data, os.O_CREAT | os.O_EXCL, os.fsync)
 
 
 def remove_unfinished(path: Path) -> None:
@@ -182,17 +185,24 @@ def _unfinished(path: Path) -> Path:
     return path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
 
 
-def set_aside(path: Path, data: bytes, *, now: Callable[[], datetime], mark: str = "corrupt") -> Path:
+def set_aside(
+    path: Path,
+    data: bytes,
+    *,
+    now: Callable[[], datetime],
+    mark: str = "corrupt",
+    sync: Sync = os.fsync,
+) -> Path:
     """Stores `data`, which was found in `path`, as `<name>.<mark>-<timestamp>` beside it."""
     stamp = now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
     with reported("set aside what could not be read of", path):
         for attempt in range(1, 1000):
             aside = path.with_name(f"{path.name}.{mark}-{stamp}{'' if attempt == 1 else f'-{attempt}'}")
             try:
-                _write_new(aside, data, os.O_CREAT | os.O_EXCL)
+                _write_new(aside, data, os.O_CREAT | os.O_EXCL, sync)
             except FileExistsError:
                 continue
-            sync_folder(path.parent)
+            sync_folder(path.parent, sync=sync)
             return aside
         raise FileExistsError(f"a thousand files are named {aside.name} already")
 
@@ -206,19 +216,19 @@ def copies_set_aside(path: Path) -> list[Path]:
         )
 
 
-def sync_folder(path: Path) -> None:
+def sync_folder(path: Path, *, sync: Sync = os.fsync) -> None:
     """Waits until the disk has the folder's names; systems that cannot open a folder are left alone."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except PermissionError:
         return
     try:
-        os.fsync(descriptor)
+        sync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _keep_as(backup: Path, path: Path) -> None:
+def _keep_as(backup: Path, path: Path, sync: Sync) -> None:
     """A second name for the bytes of `path`, which are on disk already; a copy where there are no such names.
 
     Only once the new bytes are written: both names stand for one file until it is replaced.
@@ -237,12 +247,12 @@ def _keep_as(backup: Path, path: Path) -> None:
             temporary.unlink(missing_ok=True)
         found = read_plain(path)
         if found is not None:
-            replace_file(backup, found[0])
+            replace_file(backup, found[0], sync=sync)
 
 
-def _write_new(path: Path, data: bytes, flags: int) -> None:
+def _write_new(path: Path, data: bytes, flags: int, sync: Sync) -> None:
     descriptor = os.open(path, os.O_WRONLY | flags | _NO_FOLLOW, FILE_MODE)
     try:
-        write_all(descriptor, data)
+        write_all(descriptor, data, sync=sync)
     finally:
         os.close(descriptor)

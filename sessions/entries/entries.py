@@ -207,11 +207,12 @@ def blocks_text(content: object) -> str:
 
 def _known_body(raw: Mapping[str, Any]) -> KnownBody | None:
     """The body of one of `KNOWN_TYPES`; `None` and `ValueError` are of another type or shape."""
+    kind, message = raw.get("type"), raw.get("message")
+    if kind == "message":
+        return message_from_json(message) if isinstance(message, dict) else None
     custom_type, summary = str(raw.get("customType") or ""), raw.get("summary")
     details = raw["details"] if isinstance(raw.get("details"), dict) else None
-    match raw.get("type"):
-        case "message" if isinstance(raw.get("message"), dict):
-            return message_from_json(raw["message"])
+    match kind:
         case "compaction" if isinstance(summary, str):
             before = raw.get("tokensBefore")
             return Compaction(

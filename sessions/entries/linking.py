@@ -7,7 +7,7 @@ an entry whose parent cannot be found hangs on the entry before it, so that noth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from nacre.sessions.entries.entries import Entry, is_misshapen, placed_entry
@@ -86,10 +86,14 @@ class EntryLinker:
         return raw
 
     def _derived_id(self, offset_bytes: int) -> str:
-        candidate = _digest(f"{self._session_id}:{offset_bytes}", digest_bytes=4)
-        if candidate in self.tree:
-            return _digest(f"{self._session_id}:{offset_bytes}", digest_bytes=16)
-        return candidate
+        return derived_id(self._session_id, offset_bytes, taken=self.tree)
+
+
+def derived_id(session_id: str, offset_bytes: int, *, taken: Container[str]) -> str:
+    """The id of an entry whose line has none: the same at each reading, a longer one if it is `taken`."""
+    place = f"{session_id}:{offset_bytes}"
+    short = _digest(place, digest_bytes=4)
+    return short if short not in taken else _digest(place, digest_bytes=16)
 
 
 def _digest(text: str, *, digest_bytes: int) -> str:

@@ -6,12 +6,12 @@ Version 2 calls the message role `custom` `hookMessage`. Source: pi's session fo
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nacre.sessions.disk.lines import Line
 from nacre.sessions.entries.entries import FORMAT_VERSION, SessionHeader
+from nacre.sessions.entries.linking import derived_id
 
 
 def migrated(lines: Iterable[Line], header: SessionHeader) -> Iterator[dict[str, Any]]:
@@ -56,8 +56,7 @@ class _Chain:
         """The entry with an id, the one before it as its parent, and the first kept entry by name."""
         entry_id = raw.get("id")
         if not isinstance(entry_id, str) or not entry_id:
-            place = f"{self._session_id}:{offset_bytes}"
-            entry_id = next(new for size in (4, 16) if (new := _digest(place, size)) not in self._taken)
+            entry_id = derived_id(self._session_id, offset_bytes, taken=self._taken)
         linked = {**raw, "id": entry_id, "parentId": raw.get("parentId", self._newest)}
         index = linked.pop("firstKeptEntryIndex", None)
         if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(self.ids):
@@ -66,7 +65,3 @@ class _Chain:
         self._taken.add(entry_id)
         self._newest = entry_id
         return linked
-
-
-def _digest(text: str, digest_bytes: int) -> str:
-    return hashlib.blake2s(text.encode("utf-8", "surrogatepass"), digest_size=digest_bytes).hexdigest()

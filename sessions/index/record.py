@@ -6,10 +6,29 @@ Keys that are unknown here, or whose values cannot be read, are kept as they are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from nacre.sessions.contracts.usage import Usage
+_OTHERS_OF_CHAT = frozenset(
+    {
+        *("subject", "groupChannel", "space", "thinkingLevel", "verboseLevel", "reasoningLevel"),
+        *("elevatedLevel", "ttsAuto", "responseUsage", "sendPolicy", "execHost", "execSecurity", "execAsk"),
+        *("execNode", "spawnedBy", "pinned", "groupActivation", "groupActivationNeedsSystemIntro"),
+        *("queueMode", "queueDebounceMs", "queueCap", "queueDrop"),
+    }
+)
+"""Keys of other programs that belong to the conversation, and not to one session of it."""
+
+_OVERRIDES = (
+    ("modelOverrideSource", ("providerOverride", "modelOverride", "modelOverrideSource")),
+    ("authProfileOverrideSource", ("authProfileOverride", "authProfileOverrideSource")),
+)
+"""Where a choice says who made it, and what belongs to it: one made by `auto` ends with its session."""
+
+
+def _stored(name: str, kind: type, *, of_chat: bool = False) -> Any:
+    """A field under its name in the file; one `of_chat` goes on with the key's next session."""
+    return field(default=None, metadata={"name": name, "kind": kind, "of_chat": of_chat})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,73 +38,58 @@ class SessionRecord:
     `total_tokens` is how full the window was after the last call; it counts only while
     `total_tokens_fresh`. `context_tokens` is the model's window. `previous_session_ids` are the
     sessions that this key named before, newest last. `origin` is where the latest message came from,
-    `delivery_context` and `last_…` where a reply goes (`origin.py`). `extra` holds other programs' keys.
+    `delivery_context` and `last_…` where a reply goes (`changes.py`). `extra` holds other programs' keys.
+    What is marked `for others` is kept up for programs that read this file; Nacre itself asks the transcript.
     """
 
     session_id: str
     updated_at_ms: int
-    session_file: str | None = None
-    chat_type: str | None = None
-    channel: str | None = None
-    group_id: str | None = None
-    display_name: str | None = None
-    label: str | None = None
-    origin: Mapping[str, Any] | None = None
-    delivery_context: Mapping[str, Any] | None = None
-    last_channel: str | None = None
-    last_to: str | None = None
-    last_account_id: str | None = None
-    last_thread_id: str | None = None
-    system_sent: bool | None = None
-    aborted_last_run: bool | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    total_tokens: int | None = None
-    total_tokens_fresh: bool | None = None
-    context_tokens: int | None = None
-    model_provider: str | None = None
-    model: str | None = None
-    compaction_count: int | None = None
-    memory_flush_at_ms: int | None = None
-    memory_flush_compaction_count: int | None = None
-    session_started_at_ms: int | None = None
-    last_interaction_at_ms: int | None = None
+    session_file: str | None = _stored("sessionFile", str)
+    chat_type: str | None = _stored("chatType", str, of_chat=True)
+    channel: str | None = _stored("channel", str, of_chat=True)
+    group_id: str | None = _stored("groupId", str, of_chat=True)
+    display_name: str | None = _stored("displayName", str, of_chat=True)
+    label: str | None = _stored("label", str, of_chat=True)
+    origin: Mapping[str, Any] | None = _stored("origin", dict, of_chat=True)  # for others
+    delivery_context: Mapping[str, Any] | None = _stored("deliveryContext", dict, of_chat=True)  # for others
+    last_channel: str | None = _stored("lastChannel", str, of_chat=True)
+    last_to: str | None = _stored("lastTo", str, of_chat=True)
+    last_account_id: str | None = _stored("lastAccountId", str, of_chat=True)  # for others
+    last_thread_id: str | None = _stored("lastThreadId", str, of_chat=True)  # for others
+    system_sent: bool | None = _stored("systemSent", bool)
+    aborted_last_run: bool | None = _stored("abortedLastRun", bool)  # for others
+    input_tokens: int | None = _stored("inputTokens", int)  # for others
+    output_tokens: int | None = _stored("outputTokens", int)  # for others
+    cache_read_tokens: int | None = _stored("cacheRead", int)  # for others
+    cache_write_tokens: int | None = _stored("cacheWrite", int)  # for others
+    total_tokens: int | None = _stored("totalTokens", int)
+    total_tokens_fresh: bool | None = _stored("totalTokensFresh", bool)
+    context_tokens: int | None = _stored("contextTokens", int)
+    model_provider: str | None = _stored("modelProvider", str)
+    model: str | None = _stored("model", str)
+    compaction_count: int | None = _stored("compactionCount", int)  # for others
+    memory_flush_at_ms: int | None = _stored("memoryFlushAt", int)  # for others
+    memory_flush_compaction_count: int | None = _stored("memoryFlushCompactionCount", int)  # for others
+    session_started_at_ms: int | None = _stored("sessionStartedAt", int)
+    last_interaction_at_ms: int | None = _stored("lastInteractionAt", int)
     previous_session_ids: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    def of_chat(self) -> dict[str, Any]:
+        """The fields that belong to the conversation and not to this session of it, `extra` among them."""
+        own = {name: stored for name, stored in _STORED.items() if stored["of_chat"]}
+        kept = _OTHERS_OF_CHAT.union(stored["name"] for stored in own.values())
+        for source, chosen in _OVERRIDES:
+            if self.extra.get(source) != "auto":
+                kept = kept.union(chosen)
+        extra = {key: value for key, value in self.extra.items() if key in kept}
+        return {**{name: getattr(self, name) for name in own}, "extra": extra}
 
-_NAMES: Mapping[str, tuple[str, type]] = {
-    "session_file": ("sessionFile", str),
-    "chat_type": ("chatType", str),
-    "channel": ("channel", str),
-    "group_id": ("groupId", str),
-    "display_name": ("displayName", str),
-    "label": ("label", str),
-    "origin": ("origin", dict),
-    "delivery_context": ("deliveryContext", dict),
-    "last_channel": ("lastChannel", str),
-    "last_to": ("lastTo", str),
-    "last_account_id": ("lastAccountId", str),
-    "last_thread_id": ("lastThreadId", str),
-    "system_sent": ("systemSent", bool),
-    "aborted_last_run": ("abortedLastRun", bool),
-    "input_tokens": ("inputTokens", int),
-    "output_tokens": ("outputTokens", int),
-    "cache_read_tokens": ("cacheRead", int),
-    "cache_write_tokens": ("cacheWrite", int),
-    "total_tokens": ("totalTokens", int),
-    "total_tokens_fresh": ("totalTokensFresh", bool),
-    "context_tokens": ("contextTokens", int),
-    "model_provider": ("modelProvider", str),
-    "model": ("model", str),
-    "compaction_count": ("compactionCount", int),
-    "memory_flush_at_ms": ("memoryFlushAt", int),
-    "memory_flush_compaction_count": ("memoryFlushCompactionCount", int),
-    "session_started_at_ms": ("sessionStartedAt", int),
-    "last_interaction_at_ms": ("lastInteractionAt", int),
+
+_STORED: Mapping[str, Mapping[str, Any]] = {
+    each.name: each.metadata for each in fields(SessionRecord) if each.metadata
 }
+"""The fields that are stored as they are, in the order of the file."""
 
 _FORMER_NAMES: Mapping[str, str] = {
     "provider": "channel",
@@ -95,32 +99,6 @@ _FORMER_NAMES: Mapping[str, str] = {
 """Names that older OpenClaw versions wrote; the newer one wins where both stand."""
 
 
-def with_usage(record: SessionRecord, usage: Usage) -> SessionRecord:
-    """The record with what the last call counted; what was cached stands apart from what was new."""
-    return replace(
-        record,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        total_tokens=usage.context_tokens,
-        total_tokens_fresh=True,
-    )
-
-
-def without_usage(record: SessionRecord) -> SessionRecord:
-    """The record without what the last call counted, once that speaks of another context."""
-    return replace(
-        record,
-        input_tokens=None,
-        output_tokens=None,
-        cache_read_tokens=None,
-        cache_write_tokens=None,
-        total_tokens=None,
-        total_tokens_fresh=False,
-    )
-
-
 def record_to_json(record: SessionRecord) -> dict[str, Any]:
     """The record as OpenClaw stores it; unknown values are left out."""
     raw: dict[str, Any] = {
@@ -128,10 +106,10 @@ def record_to_json(record: SessionRecord) -> dict[str, Any]:
         "sessionId": record.session_id,
         "updatedAt": record.updated_at_ms,
     }
-    for name, (key, _) in _NAMES.items():
+    for name, stored in _STORED.items():
         value = getattr(record, name)
         if value is not None:
-            raw[key] = value
+            raw[stored["name"]] = value
     if record.previous_session_ids:
         raw["previousSessionIds"] = list(record.previous_session_ids)
     return raw
@@ -150,11 +128,11 @@ def record_from_json(raw: object) -> SessionRecord | None:
     raw = _under_present_names(raw)
     extra = dict(raw)
     known: dict[str, Any] = {}
-    for name, (key, kind) in _NAMES.items():
-        value = _value(raw.get(key), kind)
+    for name, stored in _STORED.items():
+        value = _value(raw.get(stored["name"]), stored["kind"])
         if value is not None:
             known[name] = value
-            del extra[key]
+            del extra[stored["name"]]
     previous = raw.get("previousSessionIds")
     if isinstance(previous, list) and all(isinstance(item, str) for item in previous):
         known["previous_session_ids"] = tuple(previous)

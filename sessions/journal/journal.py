@@ -6,11 +6,13 @@ for what happens to a file that a crash or another program damaged.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from nacre.sessions.disk.durable import Sync
 from nacre.sessions.disk.lines import timestamp_text
 from nacre.sessions.disk.worker import OrderedWorker
 from nacre.sessions.entries.entries import (
@@ -38,10 +40,8 @@ class Journal:
     Every append raises `SessionWriteFailed` when the disk refuses; file and object are unchanged then.
     """
 
-    def __init__(self, file: JournalFile, *, now: Callable[[], datetime], new_id: Callable[[], str]) -> None:
+    def __init__(self, file: JournalFile) -> None:
         self._file = file
-        self._now = now
-        self._new_id = new_id
         self._worker = OrderedWorker()
         self._view = TranscriptView()
 
@@ -54,6 +54,7 @@ class Journal:
         cwd: Path,
         now: Callable[[], datetime],
         new_id: Callable[[], str],
+        sync: Sync = os.fsync,
     ) -> Journal:
         """Reads a transcript, or begins one with a header when there is none.
 
@@ -66,7 +67,7 @@ class Journal:
             SessionWriteFailed: the system refused to read, lock or write.
         """
         header = SessionHeader(id=session_id, timestamp=timestamp_text(now()), cwd=str(cwd))
-        journal = cls(JournalFile(path, fresh_header=header, now=now), now=now, new_id=new_id)
+        journal = cls(JournalFile(path, fresh_header=header, now=now, new_id=new_id, sync=sync))
 
         def load() -> None:
             journal._file.load()
@@ -133,7 +134,7 @@ class Journal:
             _check_compaction(body, self.branch())
         if isinstance(body, Label):
             self.branch(body.target_id)
-        return await self._worker.run(lambda: self._file.append(body, self._new_id))
+        return await self._worker.run(lambda: self._file.append(body))
 
     async def append_custom(self, custom_type: str, data: Any) -> Entry:
         """Puts a program's own record on disk, which the model never sees."""
@@ -153,7 +154,7 @@ class Journal:
         body: BranchSummary | CustomRecord = CustomRecord(custom_type=REWIND_TYPE, data=left)
         if summary.strip():
             body = BranchSummary(from_id=leaf_id or "root", summary=summary, details=left)
-        return await self._worker.run(lambda: self._file.append(body, self._new_id, parent_id=leaf_id))
+        return await self._worker.run(lambda: self._file.append(body, parent_id=leaf_id))
 
     async def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
         """Writes a new transcript with the branch to `leaf_id`, and names this one as its parent.
@@ -163,13 +164,7 @@ class Journal:
             SessionCorrupt: there is a file at `path` already.
             SessionWriteFailed: the system refused; no file was left.
         """
-        header = SessionHeader(
-            id=session_id,
-            timestamp=timestamp_text(self._now()),
-            cwd=self.header.cwd,
-            parent_session=str(self.path),
-        )
-        await self._worker.run(lambda: self._file.copy_branch(leaf_id, path, header))
+        await self._worker.run(lambda: self._file.fork(path, session_id=session_id, leaf_id=leaf_id))
 
 
 def _check_compaction(compaction: Compaction, branch: Sequence[Entry]) -> None:

@@ -17,6 +17,7 @@ from types import EllipsisType
 
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.disk.durable import (
+    Sync,
     copies_set_aside,
     locked,
     open_plain,
@@ -41,12 +42,22 @@ _TAIL_BYTES = 256
 class JournalFile:
     """The file's header, entries and notices; safe to call from any thread, one call at a time."""
 
-    def __init__(self, path: Path, *, fresh_header: SessionHeader, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fresh_header: SessionHeader,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        sync: Sync = os.fsync,
+    ) -> None:
         self.path = path
         self.header = fresh_header
         self.notices: tuple[str, ...] = ()
         self._fresh_header = fresh_header
         self._now = now
+        self._new_id = new_id
+        self._sync = sync
         self._linker = EntryLinker(fresh_header.id)
         self._size_bytes = 0
         self._identity = _NEVER_READ
@@ -77,13 +88,7 @@ class JournalFile:
             with locked(self.path):
                 return self._catch_up()
 
-    def append(
-        self,
-        body: KnownBody,
-        new_id: Callable[[], str],
-        *,
-        parent_id: str | EllipsisType | None = ...,
-    ) -> Entry:
+    def append(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
         """Writes one entry and waits until the disk has it.
 
         The parent is the newest entry unless `parent_id` names another; `None` begins a new branch.
@@ -92,7 +97,7 @@ class JournalFile:
             self._catch_up()
             parent = self.tree.leaf_id if parent_id is ... else parent_id
             entry = Entry(
-                id=self._linker.unused_id(new_id),
+                id=self._linker.unused_id(self._new_id),
                 parent_id=parent,
                 timestamp=timestamp_text(self._now()),
                 body=body,
@@ -104,8 +109,8 @@ class JournalFile:
             self._linker.add(entry)
             return entry
 
-    def copy_branch(self, leaf_id: str | None, path: Path, header: SessionHeader) -> None:
-        """Writes the branch to `leaf_id` into a new file, whole or not at all.
+    def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
+        """Writes the branch to `leaf_id` into a new session's file, whole or not at all.
 
         Raises:
             ValueError: there is no entry of that id.
@@ -115,11 +120,17 @@ class JournalFile:
             self._catch_up()
             if path.exists():
                 raise SessionCorrupt(f"{path} is there already, so nothing was copied to it. Try again.")
+            header = SessionHeader(
+                id=session_id,
+                timestamp=timestamp_text(self._now()),
+                cwd=self.header.cwd,
+                parent_session=str(self.path),
+            )
             with reading(self.path) as file:
                 copy = branch_copy(
                     read_lines(file), self.tree, source_id=self.header.id, leaf_id=leaf_id, header=header
                 )
-                replace_file(path, b"".join(map(to_line, copy)))
+                replace_file(path, b"".join(map(to_line, copy)), sync=self._sync)
 
     def _load(self) -> None:
         header, notices = readable_header(self.path, fresh_header=self._fresh_header, now=self._now)
@@ -187,7 +198,7 @@ class JournalFile:
         """Sets the torn end aside, then takes it off the file."""
         with reading(self.path, start_bytes=start_bytes) as file:
             data = file.read()
-        aside = set_aside(self.path, data, now=self._now)
+        aside = set_aside(self.path, data, now=self._now, sync=self._sync)
         self._truncate(start_bytes)
         self.notices += (
             f"The end of {self.path.name} was torn ({len(data)} bytes), as after a crash; "
@@ -204,7 +215,8 @@ class JournalFile:
                 copied.update(data.rstrip(b"\r\n") for data in file)
         fresh = [data for data in broken if data not in copied]
         if fresh:
-            aside = set_aside(self.path, b"".join(data + b"\n" for data in fresh), now=self._now)
+            lines = b"".join(data + b"\n" for data in fresh)
+            aside = set_aside(self.path, lines, now=self._now, sync=self._sync)
             self.notices += (
                 f"{len(fresh)} unreadable line(s) of {self.path.name} are skipped; "
                 f"copies are in {aside.name}.",
@@ -233,11 +245,11 @@ class JournalFile:
         with reported("write", self.path):
             descriptor = open_plain(self.path, os.O_RDWR | os.O_APPEND)
             try:
-                write_all(descriptor, data)
+                write_all(descriptor, data, sync=self._sync)
             except OSError:
                 with suppress(OSError):
                     os.ftruncate(descriptor, end)
-                    os.fsync(descriptor)
+                    self._sync(descriptor)
                 raise
             finally:
                 os.close(descriptor)
@@ -247,6 +259,6 @@ class JournalFile:
             descriptor = open_plain(self.path, os.O_RDWR)
             try:
                 os.ftruncate(descriptor, size_bytes)
-                os.fsync(descriptor)
+                self._sync(descriptor)
             finally:
                 os.close(descriptor)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -18,6 +21,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     user_message,
 )
+from nacre.sessions.disk.durable import Sync
 from nacre.sessions.entries.entries import (
     Body,
     Compaction,
@@ -111,11 +115,32 @@ def set_aside_in(folder: Path) -> list[bytes]:
     return [copy.read_bytes() for copy in sorted(folder.glob("*.corrupt-*"))]
 
 
-async def opened(path: Path, *, ids: str = "id") -> Journal:
+async def opened(path: Path, *, ids: str = "id", sync: Sync = os.fsync) -> Journal:
     """A journal on `path` with a ticking clock and counted ids."""
     return await Journal.open(
-        path, session_id="s-1", cwd=path.parent, now=ticking_clock(), new_id=counted_ids(ids)
+        path, session_id="s-1", cwd=path.parent, now=ticking_clock(), new_id=counted_ids(ids), sync=sync
     )
+
+
+class HeldDisk:
+    """A disk that is done with nothing while it is held."""
+
+    def __init__(self) -> None:
+        self._free = threading.Event()
+        self._free.set()
+
+    def sync(self, descriptor: int) -> None:
+        assert self._free.wait(timeout=30), "nobody released the disk"
+        os.fsync(descriptor)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Holds the disk, and lets it go in any case."""
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._free.set()
 
 
 def said(entries: Iterable[Entry]) -> list[str]:

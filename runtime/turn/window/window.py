@@ -21,8 +21,13 @@ from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
 from nacre.runtime.turn.window.session_pruning import prune
 from nacre.runtime.turn.window.summaries.ladder import Summary, extractor, summary_models, summary_of
 from nacre.runtime.turn.window.summaries.partial import partial_summaries
-from nacre.sessions.compaction.cut import CompactionPlan, NothingToCompact, plan_compaction
-from nacre.sessions.compaction.rebuilt import transcript_tokens, with_compaction
+from nacre.sessions.compaction.cut import (
+    CompactionPlan,
+    NothingToCompact,
+    plan_compaction,
+    transcript_tokens,
+    with_compaction,
+)
 from nacre.sessions.view.tokens import ContextMeasure, estimate_message_tokens, measure_context
 
 log = logging.getLogger(__name__)

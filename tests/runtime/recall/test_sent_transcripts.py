@@ -12,7 +12,7 @@ from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.litellm.messages import completion_arguments
 from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.sessions.contracts.messages import Image, Message, Text, ToolResultMessage, UserMessage
-from nacre.sessions.view.history_limit import newest_turns
+from nacre.sessions.view.transcript import newest_turns
 from nacre.sessions.view.transcript_view import build_transcript
 from tests.sessions.talk import Branch, answer, result, user
 

@@ -39,7 +39,7 @@ def test_the_cut_keeps_about_the_recent_tokens() -> None:
         "q2",
         "a2",
     ]
-    assert (found.turn_prefix, found.is_split_turn, found.kept_tokens) == ((), False, 40)
+    assert (found.turn_prefix, found.kept_tokens) == ((), 40)
     assert (found.tokens_before, found.previous_summary) == (99, None)
 
 
@@ -58,7 +58,7 @@ def test_a_call_is_never_parted_from_its_result() -> None:
     )
     found = plan(branch, 30)
     assert found.first_kept_entry_id == "e4"
-    assert found.is_split_turn
+    assert found.turn_prefix
     assert len(found.turn_prefix) == 3
 
 
@@ -80,7 +80,7 @@ def test_a_giant_last_result_still_has_a_legal_cut() -> None:
     branch.say(answer("", "c2"))
     branch.say(result("c2", "w " * 500))
     found = plan(branch, 20)
-    assert (found.first_kept_entry_id, found.is_split_turn) == ("e10", True)
+    assert (found.first_kept_entry_id, bool(found.turn_prefix)) == ("e10", True)
     assert [message_text(message) for message in found.turn_prefix] == ["go", "", "done"]
 
 
@@ -102,7 +102,7 @@ def test_a_request_alone_is_not_summarised() -> None:
     branch.say(user("short question"))
     branch.say(answer("w " * 100))
     found = plan(branch, 50)
-    assert (found.first_kept_entry_id, found.is_split_turn) == ("e7", False)
+    assert (found.first_kept_entry_id, bool(found.turn_prefix)) == ("e7", False)
 
 
 def test_the_exchange_before_an_unanswered_message_stays() -> None:

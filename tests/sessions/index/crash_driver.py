@@ -15,9 +15,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nacre.sessions.contracts.errors import SessionNotFound
+from nacre.sessions.index.changes import next_session, resumed_session
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.index.succession import next_session, resumed_session
 from nacre.sessions.upkeep.catalogue import find_session, stored_sessions
 from nacre.sessions.upkeep.removal import delete_session
 from tests.runtime.faults.crash_driver import count_writes

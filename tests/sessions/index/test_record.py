@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nacre.sessions.index.origin import Origin, with_origin
+from nacre.sessions.index.changes import Origin, next_session, resumed_session, with_origin
 from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
-from nacre.sessions.index.succession import next_session, resumed_session
 
 TELEGRAM = Origin(
     chat_kind="group",

@@ -45,13 +45,13 @@ def write_long(path: Path, count: int) -> None:
 
 def calls_of_a_turn(path: Path) -> int:
     """How many functions are called for a question, the view of it and the measure of its window."""
-    file = JournalFile(path, fresh_header=HEADER, now=ticking_clock())
+    file = JournalFile(path, fresh_header=HEADER, now=ticking_clock(), new_id=counted_ids())
     file.load()
-    view, new_id = TranscriptView(), counted_ids()
+    view = TranscriptView()
     view.follow(file.tree.branch())
     profile = cProfile.Profile()
     profile.enable()
-    file.append(user("next"), new_id)
+    file.append(user("next"))
     items = view.follow(file.tree.branch())
     measure_context(items, file.tree.branch(), words, overhead_tokens=0)
     profile.disable()
@@ -81,7 +81,7 @@ def test_a_large_transcript_opens_in_little_more_memory_than_its_size(tmp_path: 
         "    await opened(path.with_name('small.jsonl'))\n"
         "    before = peak_mb()\n"
         "    journal = await opened(path)\n"
-        "    print(len(journal.entries), len(journal.transcript()), peak_mb() - before)\n"
+        "    print(len(journal.tree.entries), len(journal.transcript()), peak_mb() - before)\n"
         "asyncio.run(main(Path(sys.argv[1])))\n"
     )
     with path.open("w", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ from nacre.runtime.models.litellm.messages import completion_arguments
 from nacre.sessions.contracts.messages import message_text
 from nacre.sessions.disk.lines import to_line
 from nacre.sessions.entries.entries import SessionHeader, header_to_json
-from nacre.sessions.view.history_limit import newest_turns
+from nacre.sessions.view.transcript import newest_turns
 from nacre.sessions.view.transcript_view import build_transcript
 from tests.sessions.talk import STAMP, Branch, answer, opened, result, said, set_aside_in, user
 

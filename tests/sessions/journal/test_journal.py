@@ -13,7 +13,7 @@ from nacre.sessions.contracts.errors import SessionCorrupt, SessionVersionUnknow
 from nacre.sessions.contracts.messages import ToolResultMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Label, SessionHeader
 from nacre.sessions.journal.journal import Journal
-from tests.sessions.talk import FIXTURES, answer, opened, said, ticking_clock, user
+from tests.sessions.talk import FIXTURES, HeldDisk, answer, opened, said, ticking_clock, user
 
 
 async def test_a_new_transcript_begins_with_its_header(tmp_path: Path) -> None:
@@ -117,12 +117,15 @@ async def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 
 async def test_a_cancelled_append_is_finished_first(tmp_path: Path) -> None:
     """Cancelling a caller in mid-append leaves object and file in agreement."""
-    journal = await opened(tmp_path / "s.jsonl")
+    disk = HeldDisk()
+    journal = await opened(tmp_path / "s.jsonl", sync=disk.sync)
     for number in range(20):
-        task = asyncio.create_task(journal.append(user(str(number))))
-        for _ in range(number % 4):
+        with disk.held():
+            task = asyncio.create_task(journal.append(user(str(number))))
+            for _ in range(number % 4):
+                await asyncio.wait({task}, timeout=0)
+            task.cancel()
             await asyncio.wait({task}, timeout=0)
-        task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert journal.branch() == (await opened(tmp_path / "s.jsonl")).branch()

@@ -94,8 +94,9 @@ async def test_a_killed_writer_loses_nothing_that_it_reported(tmp_path: Path, li
         for _ in range(moments.randrange(20_000)):
             pass  # lets the writer get to another place in its work
         process.kill()
-        rest, _ = process.communicate(timeout=60)
-        reported += rest.split("\n")[:-1]
+        # Not `communicate`, which does not know of the lines that `readline` has taken from the pipe already.
+        reported += process.stdout.read().split("\n")[:-1]
+        process.communicate(timeout=60)
 
         journal = await opened(path, ids=f"life-{life}")
         texts = [text.split()[0] for text in said(journal.branch())]

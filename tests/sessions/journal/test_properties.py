@@ -43,7 +43,7 @@ def journal_in_a_folder(data: bytes | None = None) -> Iterator[JournalFile]:
         path = Path(folder) / "s.jsonl"
         if data is not None:
             path.write_bytes(data)
-        yield JournalFile(path, fresh_header=HEADER, now=ticking_clock())
+        yield JournalFile(path, fresh_header=HEADER, now=ticking_clock(), new_id=counted_ids())
 
 
 class Session:
@@ -53,7 +53,6 @@ class Session:
         self.file = file
         self.view = TranscriptView()
         self.summarised: dict[str, set[str]] = {}
-        self._ids = counted_ids()
         self._number = 0
         file.load()
 
@@ -85,14 +84,13 @@ class Session:
         return f"#{self._number} " + "w " * (size - 1)
 
     def _say(self, message: Message) -> None:
-        self.file.append(message, self._ids)
+        self.file.append(message)
 
     def _compact(self, keep: int) -> None:
         plan = plan_compaction(self.branch(), keep_recent_tokens=keep, count_tokens=words, tokens_before=0)
         if isinstance(plan, CompactionPlan):
             entry = self.file.append(
                 Compaction(summary="Summary.", first_kept_entry_id=plan.first_kept_entry_id, tokens_before=0),
-                self._ids,
             )
             self.summarised[entry.id] = {
                 number(message) for message in (*plan.to_summarise, *plan.turn_prefix)
@@ -101,7 +99,7 @@ class Session:
     def _rewind(self, about: int) -> None:
         entries = self.file.tree.entries
         target = entries[about % len(entries)].id if entries else None
-        self.file.append(user(self._text(1)), self._ids, parent_id=target)
+        self.file.append(user(self._text(1)), parent_id=target)
 
 
 def number(message: Message) -> str:
@@ -155,7 +153,7 @@ def test_every_message_is_shown_or_summarised_once(steps: list[tuple[str, int, i
             shown = [item.message for item in session.view.follow(file.tree.branch())]
             assert_calls_are_paired(shown)
             assert not shown or not isinstance(shown[0], ToolResultMessage)
-        again = JournalFile(file.path, fresh_header=HEADER, now=ticking_clock())
+        again = JournalFile(file.path, fresh_header=HEADER, now=ticking_clock(), new_id=counted_ids())
         again.load()
         assert (again.tree.entries, again.notices) == (file.tree.entries, ())
         assert TranscriptView().follow(again.tree.branch()) == session.view.follow(file.tree.branch())
@@ -248,7 +246,7 @@ def test_any_bytes_open_and_none_are_lost(lines: list[tuple[bytes, bytes]]) -> N
         TranscriptView().follow(file.tree.branch())
         Session(file).go_on("user", 1, 0)
 
-        again = JournalFile(file.path, fresh_header=HEADER, now=ticking_clock())
+        again = JournalFile(file.path, fresh_header=HEADER, now=ticking_clock(), new_id=counted_ids())
         again.load()
 
         assert again.tree.entries[:-1] == tuple(entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.view.history_limit import newest_turns
+from nacre.sessions.view.transcript import newest_turns
 from nacre.sessions.view.transcript_view import build_transcript
 from tests.sessions.talk import Branch, answer, result, user
 

@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nacre.sessions.contracts.messages import Message
-from nacre.sessions.contracts.pairs import paired_results
+from nacre.sessions.contracts.messages import Message, paired_results
 from nacre.sessions.contracts.serialise import serialise_for_summary
 
 

@@ -23,7 +23,6 @@ PLAN = CompactionPlan(
     first_kept_entry_id="kept",
     to_summarise=(user_message("feed the bees", timestamp_ms=1),),
     turn_prefix=(),
-    is_split_turn=False,
     tokens_before=100,
     previous_summary=None,
     kept_tokens=1,

@@ -43,7 +43,6 @@ def plan(
         first_kept_entry_id="kept",
         to_summarise=(*history, *messages),
         turn_prefix=tuple(user_message(text, timestamp_ms=2) for text in prefix),
-        is_split_turn=bool(prefix),
         tokens_before=100,
         previous_summary=previous,
         kept_tokens=1,
