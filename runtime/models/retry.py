@@ -104,6 +104,10 @@ async def call_with_retries(
     Raises:
         ModelError: the last failure; at once where asking again does not mend it or the wait is too long.
     """
+
+    async def answer() -> T:  # tenacity awaits what a function of this kind gives, and nothing else
+        return await call()
+
     attempts = AsyncRetrying(
         sleep=sleep,
         stop=stop_after_attempt(MAX_RETRIES + 1),
@@ -111,7 +115,7 @@ async def call_with_retries(
         retry=retry_if_exception(_passes),
         reraise=True,
     )
-    return await attempts(call)
+    return await attempts(answer)
 
 
 async def held_to_contract(
