@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nacre.memory.contracts.errors import IndexUnusable
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.workspace import WorkspaceReport, ensure_workspace
-from nacre.runtime.agent.open_models import open_chosen, open_models, side_model
+from nacre.runtime.agent.open_models import open_models, side_model
 from nacre.runtime.commands.chosen_models import ChosenModels
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
@@ -66,7 +66,7 @@ async def assemble(
     # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
     count_tokens = counted_once(count_tokens_for(name) if name else estimate_tokens)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
-    models = open_models(
+    chosen = open_models(
         config, model, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
     )
     compaction = settings.agent.compaction
@@ -75,7 +75,7 @@ async def assemble(
         await memory.start_watching()
     turn = TurnParts(
         settings=settings,
-        models=models,
+        models=chosen.default,
         summary_model=side_model(config, compaction.model, now),
         flush_model=side_model(config, compaction.memory_flush.model, now),
         offline=offline,
@@ -95,9 +95,7 @@ async def assemble(
     return AgentParts(
         agent_id=AGENT_ID,
         turn=turn,
-        chosen=open_chosen(
-            config, models, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
-        ),
+        chosen=chosen,
         lanes=lanes,
         hooks=hooks,
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
@@ -105,7 +103,7 @@ async def assemble(
             *config.notices,
             *_notices(workspace),
             *_memory_notices(unindexed),
-            *_window_notices(models.first.budget),
+            *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.index, settings.session, now=now),
     )
