@@ -137,7 +137,7 @@ class LiteLLMModel:
             return self._api_key
         # servers on one's own machine need no key, but OpenAI's client refuses to start without one
         variable = litellm_errors.key_variable(self._name)
-        return None if litellm_loading.is_set(variable) else "no-key"
+        return None if litellm_loading.key_in_environment(variable) else "no-key"
 
     def _usage(self, wrapper: Any) -> Usage | None:
         """The provider's last count. litellm keeps it in `chunks` and estimates one when there is none."""
