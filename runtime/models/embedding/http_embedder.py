@@ -69,7 +69,6 @@ class HttpEmbedder:
         budget: EmbeddingBudget | None = None,
         job_rules: JobRules | None = None,
         query_seconds: float = QUERY_SECONDS,
-        request_seconds: float = REQUEST_SECONDS,
         total_seconds: float = TOTAL_SECONDS,
     ) -> None:
         limit = endpoint.max_input_tokens
@@ -84,7 +83,6 @@ class HttpEmbedder:
         self._sleep = sleep
         self._budget = budget
         self._query_seconds = query_seconds
-        self._request_seconds = request_seconds
         self._total_seconds = total_seconds
         self._circuit = _CircuitBreaker(now_seconds)
         self._connection = EmbeddingConnection(endpoint, now_seconds)
@@ -151,7 +149,7 @@ class HttpEmbedder:
             await self._budget.allow(sum(map(estimated_tokens, texts)))
         try:
             return await call_with_retries(
-                lambda: self._asked(texts, "document", self._request_seconds), sleep=self._sleep
+                lambda: self._asked(texts, "document", REQUEST_SECONDS), sleep=self._sleep
             )
         except ModelError as error:
             failure = self._failure(error)
