@@ -185,7 +185,10 @@ class _CircuitBreaker:
 
     def __init__(self, now_seconds: Callable[[], float]) -> None:
         self._now_seconds = now_seconds
-        self.succeeded()
+        self._failures = 0
+        self._rest_until = 0.0
+        self.problem = ""
+        """The last failure, as a sentence; empty after a success."""
 
     def resting_seconds(self) -> float:
         """How long the provider is still to be left alone; 0 when it may be asked."""
