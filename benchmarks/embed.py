@@ -46,10 +46,10 @@ async def local(texts: list[str]) -> None:
     question_ms = await median_ms(20, lambda: embedder.embed_query("where is the honey, and who has it?"))
     started = time.perf_counter()
     for text in texts:
-        await embedder.embed_documents(pieces(text, embedder.piece_tokens))
+        await embedder.embed_documents(pieces(text, embedder.facts.piece_tokens))
     seconds = time.perf_counter() - started
     await embedder.close()
-    print(f"{embedder.model}: first question {first_ms:.0f} ms, then {question_ms:.1f} ms;", end=" ")
+    print(f"{embedder.facts.model}: first question {first_ms:.0f} ms, then {question_ms:.1f} ms;", end=" ")
     print(f"{len(texts) / seconds:.0f} chunks/s on one thread")
 
 

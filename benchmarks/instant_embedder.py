@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nacre.memory.contracts.embedder import EmbedderFacts
+
 CLUSTERS = 500
 SPREAD = 0.7
 
@@ -14,14 +16,10 @@ SPREAD = 0.7
 class InstantEmbedder:
     """Vectors in clusters, as embeddings of real texts lie; the same text has the same vector."""
 
-    provider = "benchmark"
-    batch_texts = 128
-    max_input_tokens = 8192
-    piece_tokens: int | None = None
-
     def __init__(self, dimensions: int) -> None:
-        self.model = f"instant-{dimensions}"
-        self.fingerprint = "none"
+        self.facts = EmbedderFacts(
+            provider="benchmark", model=f"instant-{dimensions}", fingerprint="none", batch_texts=128
+        )
         self._dimensions = dimensions
         self._centres = np.random.default_rng(1).standard_normal((CLUSTERS, dimensions), dtype=np.float32)
 

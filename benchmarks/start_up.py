@@ -39,14 +39,9 @@ DIMENSIONS = 384
 class StandIn(InstantEmbedder):
     """Made-up vectors under the name of the model that ships."""
 
-    provider = MiniLmEmbedder.provider
-    max_input_tokens = MiniLmEmbedder.max_input_tokens
-    piece_tokens = MiniLmEmbedder.piece_tokens
-
     def __init__(self) -> None:
         super().__init__(DIMENSIONS)
-        self.model = MiniLmEmbedder.model
-        self.fingerprint = MiniLmEmbedder.fingerprint
+        self.facts = MiniLmEmbedder.facts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -131,8 +131,8 @@ class MemoryEngine:
             hits=result.hits,
             mode=result.mode,
             degraded=result.degraded,
-            provider=embedder.provider if embedder else "none",
-            model=embedder.model if embedder else "",
+            provider=embedder.facts.provider if embedder else "none",
+            model=embedder.facts.model if embedder else "",
             stale=self._syncing.stale,
             elapsed_ms=(time.perf_counter() - started) * 1000,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -25,32 +26,27 @@ class VectorsDiffer(EmbeddingFailed):
     """Vectors of another length than those stored for the same embedder: the two cannot be compared."""
 
 
-class Embedder(Protocol):
-    """A model that embeds. Vectors of two embedders with the same three names can be compared.
+@dataclass(frozen=True, kw_only=True)
+class EmbedderFacts:
+    """What an index has to know of an embedder; equal facts mean vectors that can be compared.
 
     `provider` and `model` are shown to the owner; `fingerprint` stands for the endpoint and whatever else
-    changes the vectors, and never holds a key. `batch_texts` is the most texts for one call.
-    `max_input_tokens` is the longest text that the model reads; `piece_tokens` the length that one vector
-    stands for best, `None` for a whole chunk.
+    changes the vectors, and never holds a key. `batch_texts` is the most texts for one call; `piece_tokens`
+    the length that one vector stands for best, `None` for a whole chunk.
     """
 
-    @property
-    def provider(self) -> str: ...
+    provider: str
+    model: str
+    fingerprint: str
+    batch_texts: int
+    piece_tokens: int | None = None
+
+
+class Embedder(Protocol):
+    """A model that embeds. Its facts may change once, when another model takes over."""
 
     @property
-    def model(self) -> str: ...
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    @property
-    def batch_texts(self) -> int: ...
-
-    @property
-    def max_input_tokens(self) -> int: ...
-
-    @property
-    def piece_tokens(self) -> int | None: ...
+    def facts(self) -> EmbedderFacts: ...
 
     def reads(self, text: str) -> float:
         """The share of `text`, 0…1, in scripts that the model was trained on; 1 unless known to be less."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.embedders.instructions import instructions_for
 
 if TYPE_CHECKING:
@@ -97,23 +97,18 @@ class FileOnDisk:
 class GgufEmbedder:
     """The `Embedder` of one GGUF file."""
 
-    provider = "local"
-    batch_texts = 16
-    max_input_tokens = MAX_INPUT_TOKENS
-    piece_tokens = None
-
     def __init__(self, file: ModelFile) -> None:
         self._file = file
         self._instructions = instructions_for(file.name)
         self._lock = threading.Lock()
         self._llama: Llama | None = None
         self._closed = threading.Event()
-        self.fingerprint = f"gguf-{hashlib.sha256(file.identity.encode()).hexdigest()[:16]}"
-
-    @property
-    def model(self) -> str:
-        """The file's name."""
-        return self._file.name
+        self.facts = EmbedderFacts(
+            provider="local",
+            model=file.name,
+            fingerprint=f"gguf-{hashlib.sha256(file.identity.encode()).hexdigest()[:16]}",
+            batch_texts=16,
+        )
 
     def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
         """1: nothing is known against any script."""
@@ -127,7 +122,7 @@ class GgufEmbedder:
         """
         if self._llama is None and await asyncio.to_thread(self._file.ready) is None:
             raise EmbeddingFailed(
-                self._file.progress() or f"The embedding model {self.model} is not on this machine yet."
+                self._file.progress() or f"The embedding model {self.facts.model} is not on this machine yet."
             )
         return await asyncio.to_thread(self._embed, self._instructions.query + text)
 
@@ -157,18 +152,20 @@ class GgufEmbedder:
             try:
                 found: Any = llama.embed(text, normalize=False, truncate=True)
             except (RuntimeError, ValueError) as error:
-                raise TextRefused(f"The model {self.model} made no vector of a text ({error}).") from error
-        return _unit(found, self.model)
+                raise TextRefused(
+                    f"The model {self.facts.model} made no vector of a text ({error})."
+                ) from error
+        return _unit(found, self.facts.model)
 
     def _load(self) -> Llama:
         try:
             from llama_cpp import Llama
         except ImportError as error:
             raise EmbeddingFailed(
-                f"The embedding model {self.model} needs llama-cpp-python, which is not installed ({error}). "
-                'Install it with: pip install "nacre[gguf]" (it is compiled, which needs a C++ compiler and '
-                "some minutes). Or leave memorySearch.local.modelPath out to use the model that comes with "
-                "Nacre, or set memorySearch.provider to openai."
+                f"The embedding model {self.facts.model} needs llama-cpp-python, which is not installed "
+                f'({error}). Install it with: pip install "nacre[gguf]" (it is compiled, which needs a C++ '
+                "compiler and some minutes). Or leave memorySearch.local.modelPath out to use the model that "
+                "comes with Nacre, or set memorySearch.provider to openai."
             ) from error
         path = self._file.fetch(self._closed.is_set)
         try:

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from nacre.memory.contracts.embedder import EmbeddingFailed
-from nacre.memory.embedders.minilm_model import MAX_INPUT_TOKENS, MODEL_FOLDER, MiniLm
+from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed
+from nacre.memory.embedders.minilm_model import MODEL_FOLDER, MiniLm
 
 VECTORS = "all-MiniLM-L6-v2-int8-3c8cc8f22f1a"
 """Names the vectors, not the files: another layout of the same model keeps it and every index stays good."""
@@ -22,12 +22,13 @@ _LAST_LATIN = "\u024f"
 class MiniLmEmbedder:
     """The local `Embedder`. Loads on first use (tenths of a second), then takes milliseconds a text."""
 
-    provider = "local"
-    model = "all-MiniLM-L6-v2"
-    batch_texts = 16
-    max_input_tokens = MAX_INPUT_TOKENS
-    piece_tokens = PIECE_TOKENS
-    fingerprint = VECTORS
+    facts = EmbedderFacts(
+        provider="local",
+        model="all-MiniLM-L6-v2",
+        fingerprint=VECTORS,
+        batch_texts=16,
+        piece_tokens=PIECE_TOKENS,
+    )
 
     def __init__(self, folder: Path = MODEL_FOLDER) -> None:
         self._folder = folder

@@ -13,12 +13,11 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-MAX_INPUT_TOKENS = 256
 PIECE_TOKENS = 200
 """Most such models were trained on a paragraph at a time and cut what is longer."""
 
@@ -26,14 +25,14 @@ PIECE_TOKENS = 200
 class SentenceTransformerEmbedder:
     """The `Embedder` of a model by its name on the hub or its folder."""
 
-    provider = "sentence-transformers"
-    batch_texts = 16
-    max_input_tokens = MAX_INPUT_TOKENS
-    piece_tokens = PIECE_TOKENS
-
     def __init__(self, model: str) -> None:
-        self.model = model
-        self.fingerprint = f"st-{hashlib.sha256(model.encode()).hexdigest()[:16]}"
+        self.facts = EmbedderFacts(
+            provider="sentence-transformers",
+            model=model,
+            fingerprint=f"st-{hashlib.sha256(model.encode()).hexdigest()[:16]}",
+            batch_texts=16,
+            piece_tokens=PIECE_TOKENS,
+        )
         self._lock = threading.Lock()
         self._loaded: SentenceTransformer | None = None
 
@@ -77,7 +76,7 @@ class SentenceTransformerEmbedder:
         for vector in vectors:
             length = math.hypot(*vector)
             if length == 0 or not math.isfinite(length):
-                raise TextRefused(f"The model {self.model} made no usable vector of a text.")
+                raise TextRefused(f"The model {self.facts.model} made no usable vector of a text.")
         return vectors
 
     def _load(self) -> SentenceTransformer:
@@ -85,16 +84,16 @@ class SentenceTransformerEmbedder:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise EmbeddingFailed(
-                f"The embedding model {self.model} needs sentence-transformers, which is not installed "
+                f"The embedding model {self.facts.model} needs sentence-transformers, which is not installed "
                 f'({error}). Install it with: pip install "nacre[sentence-transformers]". Or leave '
                 "memorySearch.provider out to use the model that comes with Nacre."
             ) from error
         try:
-            self._loaded = SentenceTransformer(self.model, device="cpu")
+            self._loaded = SentenceTransformer(self.facts.model, device="cpu")
         # the library raises errors of its own, of its hub client and of torch
         except Exception as error:
             raise EmbeddingFailed(
-                f"sentence-transformers could not load the model {self.model!r} ({error}). "
+                f"sentence-transformers could not load the model {self.facts.model!r} ({error}). "
                 "memorySearch.model is its name on the hub or its folder."
             ) from error
         return self._loaded

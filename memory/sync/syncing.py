@@ -151,8 +151,8 @@ class Syncing:
         engine = await self.with_store(lambda store: store.vector_engine())
         stored = stored_identity(await self.with_store(lambda store: store.meta()))
         return Moment(
-            provider=embedder.provider if embedder else "none",
-            model=embedder.model if embedder else "",
+            provider=embedder.facts.provider if embedder else "none",
+            model=embedder.facts.model if embedder else "",
             mode=mode,
             syncing=self._files.busy or self._vectors.busy,
             now_seconds=self._now().timestamp(),

@@ -82,7 +82,7 @@ async def embed_pending(
     total = (await store.counts()).pending_chunks
     done = above_id = 0
     while rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS):
-        pieces, texts = pieces_of(rows, embedder.piece_tokens)
+        pieces, texts = pieces_of(rows, embedder.facts.piece_tokens)
         unknown = await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
         outcome.reused += len(texts) - len(unknown)
         if unknown := unknown - held:
@@ -112,7 +112,7 @@ async def _missing_texts(
     while len(missing) < limit and (
         rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS)
     ):
-        pieces, texts = pieces_of(rows, embedder.piece_tokens)
+        pieces, texts = pieces_of(rows, embedder.facts.piece_tokens)
         unknown = await store.attach_known(embedder_key, pieces, now_seconds=now_seconds) - known
         missing |= {text_hash: texts[text_hash] for text_hash in unknown}
         above_id = rows[-1][0]
@@ -125,7 +125,7 @@ async def attach_known_vectors(
     """Attaches whatever vectors are stored already; asks no embedder."""
     above_id = 0
     while rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS):
-        pieces, _ = pieces_of(rows, embedder.piece_tokens)
+        pieces, _ = pieces_of(rows, embedder.facts.piece_tokens)
         await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
         above_id = rows[-1][0]
 
@@ -192,7 +192,7 @@ class _Calls:
                 except EmbeddingFailed as error:
                     self.outcome.problem = str(error)
 
-        parts = batches(list(texts.values()), most_texts=max(1, self.embedder.batch_texts))
+        parts = batches(list(texts.values()), most_texts=max(1, self.embedder.facts.batch_texts))
         await asyncio.gather(*(one(hashes[part]) for part in parts))
 
     async def _batch(self, batch: Sequence[tuple[bytes, str]]) -> None:
@@ -211,11 +211,12 @@ class _Calls:
             self.outcome.refused += 1
         if len(vectors) != len(batch):
             raise EmbeddingFailed(
-                f"{self.embedder.provider} gave {len(vectors)} vectors for {len(batch)} texts; none is used."
+                f"{self.embedder.facts.provider} gave {len(vectors)} vectors for {len(batch)} texts; "
+                "none is used."
             )
         if any(vector is not None and len(vector) == 0 for vector in vectors):
             raise EmbeddingFailed(
-                f"{self.embedder.provider} gave an empty vector; none of its answer is used."
+                f"{self.embedder.facts.provider} gave an empty vector; none of its answer is used."
             )
         found = {text_hash: vector for (text_hash, _), vector in zip(batch, vectors, strict=True)}
         await self.store.put_vectors(self.key, found, now_seconds=self.now_seconds)

@@ -22,10 +22,10 @@ def wanted_identity(sizes: ChunkSizes, embedder: Embedder | None) -> dict[str, s
     return {
         f"{_PREFIX}chunking": sizes.identity(),
         f"{_PREFIX}lexical": f"{LEXICAL_VERSION}:{FTS_TOKENIZE}:{','.join(FTS_COLUMNS)}",
-        f"{_PREFIX}provider": embedder.provider if embedder else "none",
-        f"{_PREFIX}model": embedder.model if embedder else "",
-        f"{_PREFIX}endpoint": embedder.fingerprint if embedder else "",
-        f"{_PREFIX}pieces": str(embedder.piece_tokens) if embedder else "",
+        f"{_PREFIX}provider": embedder.facts.provider if embedder else "none",
+        f"{_PREFIX}model": embedder.facts.model if embedder else "",
+        f"{_PREFIX}endpoint": embedder.facts.fingerprint if embedder else "",
+        f"{_PREFIX}pieces": str(embedder.facts.piece_tokens) if embedder else "",
     }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nacre.memory.contracts.embedder import EmbeddingFailed
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.contracts.embedder import Embedder, EmbedderFacts
 
 TIMEOUT_SECONDS = 2.5
 REST_SECONDS = 60.0
@@ -34,8 +34,8 @@ class QueryVectors:
         self._embedder = embedder
         self._timeout_seconds = timeout_seconds
         self._clock = clock
-        self._known: OrderedDict[tuple[str, ...], Sequence[float]] = OrderedDict()
-        self._asked: dict[tuple[str, ...], asyncio.Task[Sequence[float]]] = {}
+        self._known: OrderedDict[tuple[EmbedderFacts, str], Sequence[float]] = OrderedDict()
+        self._asked: dict[tuple[EmbedderFacts, str], asyncio.Task[Sequence[float]]] = {}
         self._rest_until = 0.0
         self.problem = ""
         """Why the last question got no vector, as a sentence; empty when it got one."""
@@ -43,7 +43,7 @@ class QueryVectors:
     async def vector(self, text: str) -> Sequence[float] | None:
         """The vector of `text`, or `None`, with the reason in `problem`."""
         # An embedder may hand over to a fallback, whose vectors are others.
-        key = (self._embedder.provider, self._embedder.model, self._embedder.fingerprint, text)
+        key = (self._embedder.facts, text)
         if key in self._known:
             self._known.move_to_end(key)
             return self._known[key]
@@ -72,7 +72,7 @@ class QueryVectors:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, key: tuple[str, ...], text: str) -> Sequence[float]:
+    async def _ask(self, key: tuple[EmbedderFacts, str], text: str) -> Sequence[float]:
         try:
             vector = await self._embedder.embed_query(text)
         except EmbeddingFailed as error:

@@ -11,7 +11,7 @@ from nacre.memory.contracts.errors import IndexUnusable, MemoryIndexError
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
-from nacre.runtime.agent.open_models import open_chosen, open_models, side_model
+from nacre.runtime.agent.open_models import open_models, side_model
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
@@ -80,7 +80,7 @@ async def _assembled(
     # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
     count_tokens = counted_once(count_tokens_for(name) if name else estimate_tokens)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
-    models = open_models(
+    chosen = open_models(
         config, model, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
     )
     compaction = settings.agent.compaction
@@ -102,7 +102,7 @@ async def _assembled(
     )
     turn = TurnParts(
         settings=settings,
-        models=models,
+        models=chosen.default,
         window=window,
         sessions=SessionOpener(
             open_index(config, now),
@@ -125,9 +125,7 @@ async def _assembled(
     return AgentParts(
         agent_id=AGENT_ID,
         turn=turn,
-        chosen=open_chosen(
-            config, models, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
-        ),
+        chosen=chosen,
         lanes=lanes,
         hooks=hooks,
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
@@ -135,7 +133,7 @@ async def _assembled(
             *config.notices,
             *_notices(workspace),
             *_memory_notices(unindexed),
-            *_window_notices(models.first.budget),
+            *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
     )

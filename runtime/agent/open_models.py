@@ -30,65 +30,48 @@ def open_models(
     now: Clock,
     sleep: Callable[[float], Awaitable[None]],
     count_tokens: Callable[[str], int],
-) -> ModelChain:
-    """The model of the config with its fallbacks, a given one alone, or else the offline responder.
+) -> ChosenModels:
+    """The models of an agent, and what may be chosen in their place for single chats.
+
+    By default that is the model of the config with its fallbacks, a given one alone, or else the offline
+    responder. Chosen may be what the settings name, and every model of litellm's price map.
 
     Raises:
         ConfigError: a model's window is too small to work in.
     """
-    models: Sequence[ChatModel] = (given or offline,)
-    if given is None and config.model_name:
-        models = [litellm_model(config, name, now) for name in model_names(config)]
-    return ModelChain(
-        [
+    cooldowns = CooldownFile(config.state_dir / "agents" / AGENT_ID / "model-cooldowns.json", now=now)
+
+    def chain(models: Sequence[ChatModel]) -> ModelChain:
+        candidates = [
             Candidate(model=model, budget=_budget(config.settings.agent, model, is_fallback=place > 0))
             for place, model in enumerate(models)
-        ],
-        cooldowns=CooldownFile(config.state_dir / "agents" / AGENT_ID / "model-cooldowns.json", now=now),
-        now=now,
-        sleep=sleep,
-        count_tokens=count_tokens,
+        ]
+        return ModelChain(candidates, cooldowns=cooldowns, now=now, sleep=sleep, count_tokens=count_tokens)
+
+    def connected(first_name: str) -> ModelChain:
+        names = model_names(replace(config, model_name=first_name))
+        return chain([litellm_model(config, name, now) for name in names])
+
+    has_name = given is None and bool(config.model_name)
+    default = connected(config.model_name) if has_name else chain([given or offline])
+    return ChosenModels(
+        default,
+        known=_known_models(config, default.first.model.name, offline.name),
+        open_chain=lambda name: chain([offline]) if name == offline.name else connected(name),
+        is_model=lambda name: bool(price_map_entry(name)),
     )
 
 
-def open_chosen(
-    config: Config,
-    default: ModelChain,
-    *,
-    offline: ChatModel,
-    now: Clock,
-    sleep: Callable[[float], Awaitable[None]],
-    count_tokens: Callable[[str], int],
-) -> ChosenModels:
-    """What may be chosen for a chat: what the settings name, and every model of litellm's price map."""
+def _known_models(config: Config, default_name: str, offline_name: str) -> KnownModels:
     agent = config.settings.agent
-    own = [default.first.model.name, *model_names(config), agent.model.primary.strip(), *agent.models]
-    names = [name for name in dict.fromkeys((*own, offline.name)) if "/" in name]
+    own = [default_name, *model_names(config), agent.model.primary.strip(), *agent.models]
+    names = [name for name in dict.fromkeys((*own, offline_name)) if "/" in name]
     # The offline responder's provider has this one model, so `offline/online` is no name.
-    providers = [name.partition("/")[0] for name in names if name != offline.name]
-    providers += config.settings.models.providers
-
-    def open_chain(name: str) -> ModelChain:
-        given = offline if name == offline.name else None
-        return open_models(
-            replace(config, model_name=name),
-            given,
-            offline=offline,
-            now=now,
-            sleep=sleep,
-            count_tokens=count_tokens,
-        )
-
-    aliases = {entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()}
-    return ChosenModels(
-        default,
-        known=KnownModels(
-            names=names,
-            aliases=aliases,
-            providers=list(dict.fromkeys(providers)),
-        ),
-        open_chain=open_chain,
-        is_model=lambda name: bool(price_map_entry(name)),
+    providers = [name.partition("/")[0] for name in names if name != offline_name]
+    return KnownModels(
+        names=names,
+        aliases={entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()},
+        providers=list(dict.fromkeys([*providers, *config.settings.models.providers])),
     )
 
 

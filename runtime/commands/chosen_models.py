@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,11 +13,9 @@ from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.index.changes import model_override
 
-log = logging.getLogger(__name__)
-
 
 class ChosenModels:
-    """What may be chosen, and the chains of models that were.
+    """The models of an agent: those by default, what may be chosen, and the chains that were.
 
     `open_chain` makes a chain that begins with a named model; `is_model` says whether a name that the
     settings do not know is one, and may read a file.
@@ -32,7 +29,8 @@ class ChosenModels:
         open_chain: Callable[[str], ModelChain],
         is_model: Callable[[str], bool],
     ) -> None:
-        self._default = default
+        self.default = default
+        """The models of every chat for which none was chosen."""
         self._known = known
         self._open_chain = open_chain
         self._is_model = is_model
@@ -41,7 +39,7 @@ class ChosenModels:
     @property
     def default_name(self) -> str:
         """The model of every chat for which none was chosen."""
-        return self._default.first.model.name
+        return self.default.first.model.name
 
     async def named(self, text: str) -> NamedModel | None:
         """The model that a text begins with; the settings' own has an empty name."""
@@ -53,12 +51,12 @@ class ChosenModels:
     def applied(self, turn: Turn) -> Turn:
         """A turn with the model of its session first; the others stay behind it for when it fails."""
         name = model_override(turn.session.line.record)
-        chain = self._default
+        chain = self.default
         if name and "/" not in name:
             name = f"{self.default_name.partition('/')[0]}/{name}"
         if name and name != self.default_name:
             try:
-                chain = self._chain(name)
+                chain = self._chains[name] = self._chains.get(name) or self._open_chain(name)
             except ConfigError as error:
                 text = f"{name} was chosen for this chat and cannot be used: {error} /new default ends that."
                 turn.emit(Warned(message=text))
@@ -68,9 +66,3 @@ class ChosenModels:
         """Closes the models that were opened."""
         for chain in self._chains.values():
             await chain.aclose()
-
-    def _chain(self, name: str) -> ModelChain:
-        if name not in self._chains:
-            log.info("opening the model %s, which was chosen for a chat", name)
-            self._chains[name] = self._open_chain(name)
-        return self._chains[name]

@@ -6,6 +6,10 @@ turned into these in `models/` and nowhere else.
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal, TypeAlias
+
+FailureReason: TypeAlias = Literal["rate_limit", "timeout", "unavailable", "auth", "billing", "format"]
+
 
 class AgentError(Exception):
     """Any failure that the runtime reports to its caller."""
@@ -24,7 +28,14 @@ class SessionInUse(AgentError):
 
 
 class ModelError(AgentError):
-    """A model call failed. `detail` is the provider's own words, for logs, never for a chat."""
+    """A model call failed. `detail` is the provider's own words, for logs, never for a chat.
+
+    `reason` says why another model may do better. It is `None` where that is not the model's affair: a
+    request that is too long is compacted, one that was refused is the person's to change, and an error of
+    no particular kind is ours.
+    """
+
+    reason: ClassVar[FailureReason | None] = None
 
     def __init__(self, message: str, *, detail: str = "") -> None:
         super().__init__(message)
@@ -45,6 +56,8 @@ class ContextOverflow(ModelError):
 class RateLimited(ModelError):
     """The provider asks to slow down; `retry_after_seconds` is its wish, `None` if it gave none."""
 
+    reason = "rate_limit"
+
     def __init__(self, message: str, *, detail: str = "", retry_after_seconds: float | None = None) -> None:
         super().__init__(message, detail=detail)
         self.retry_after_seconds = retry_after_seconds
@@ -53,25 +66,37 @@ class RateLimited(ModelError):
 class ModelUnavailable(ModelError):
     """The provider could not be reached, stalled, or failed on its side."""
 
+    reason: ClassVar[FailureReason | None] = "unavailable"
+
 
 class ModelTimedOut(ModelUnavailable):
     """The model did not begin to answer in time, or fell silent in the middle of its answer."""
+
+    reason = "timeout"
 
 
 class ModelAuthError(ModelError):
     """The key or permission for the model is missing or was refused."""
 
+    reason: ClassVar[FailureReason | None] = "auth"
+
 
 class NoCredit(ModelAuthError):
     """The account with the provider has no credit left."""
+
+    reason = "billing"
 
 
 class BadModelReply(ModelError):
     """The provider refused the request as malformed or answered outside the protocol."""
 
+    reason: ClassVar[FailureReason | None] = "format"
+
 
 class RequestRefused(BadModelReply):
     """The provider refused what was asked, such as a text or an image; another model is not asked."""
+
+    reason = None
 
 
 class AllModelsFailed(ModelError):

@@ -30,7 +30,7 @@ from nacre.runtime.endings.session_note import (
     note_text,
     slug_of,
 )
-from nacre.runtime.models.model_contract import held_to_contract
+from nacre.runtime.models.retry import held_to_contract
 from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
 
 log = logging.getLogger(__name__)

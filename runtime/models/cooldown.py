@@ -8,28 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
-from nacre.runtime.contracts.errors import (
-    BadModelReply,
-    ContextOverflow,
-    ModelAuthError,
-    ModelError,
-    ModelTimedOut,
-    ModelUnavailable,
-    NoCredit,
-    RateLimited,
-    RequestRefused,
-)
+from nacre.runtime.contracts.errors import FailureReason
 
-FIRST_SECONDS = 60
-FACTOR = 5
-MAX_SECONDS = 60 * 60
-BILLING_FIRST_SECONDS = 5 * 60 * 60
-BILLING_MAX_SECONDS = 24 * 60 * 60
 FORGOTTEN_AFTER_SECONDS = 24 * 60 * 60
-
-FailureReason: TypeAlias = Literal["rate_limit", "timeout", "unavailable", "auth", "billing", "format"]
+_STORED_NAMES = {
+    "failures": "failures",
+    "reason": "reason",
+    "failed_at_ms": "failedAtMs",
+    "until_ms": "untilMs",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,31 +29,6 @@ class Cooldown:
     reason: FailureReason
     failed_at_ms: int
     until_ms: int
-
-
-def failure_reason(error: ModelError) -> FailureReason | None:
-    """Why another model may do better; `None` when the failure is not the model's affair.
-
-    A request that is too long is compacted, a text or image that was refused is the person's to change,
-    and an error of no particular kind is ours.
-    """
-    match error:
-        case ContextOverflow() | RequestRefused():
-            return None
-        case RateLimited():
-            return "rate_limit"
-        case ModelTimedOut():
-            return "timeout"
-        case ModelUnavailable():
-            return "unavailable"
-        case NoCredit():
-            return "billing"
-        case ModelAuthError():
-            return "auth"
-        case BadModelReply():
-            return "format"
-        case _:
-            return None
 
 
 def cooldown_key(model_name: str, reason: FailureReason) -> str:
@@ -135,30 +99,19 @@ def asking_order(names: Sequence[str], cooldowns: Mapping[str, Cooldown], *, now
 
 def to_json(cooldown: Cooldown) -> dict[str, Any]:
     """One cool-down as it is stored."""
-    return {
-        "failures": cooldown.failures,
-        "reason": cooldown.reason,
-        "failedAtMs": cooldown.failed_at_ms,
-        "untilMs": cooldown.until_ms,
-    }
+    return {stored: getattr(cooldown, name) for name, stored in _STORED_NAMES.items()}
 
 
 def from_json(raw: object) -> Cooldown | None:
     """Reads one stored cool-down; `None` when its shape is not ours."""
     if not isinstance(raw, Mapping) or raw.get("reason") not in get_args(FailureReason):
         return None
-    numbers = [raw.get(name) for name in ("failures", "failedAtMs", "untilMs")]
-    if not all(isinstance(number, int) and number > 0 for number in numbers):
-        return None
-    return Cooldown(
-        failures=raw["failures"],
-        reason=raw["reason"],
-        failed_at_ms=raw["failedAtMs"],
-        until_ms=raw["untilMs"],
-    )
+    found: dict[str, Any] = {name: raw.get(stored) for name, stored in _STORED_NAMES.items()}
+    numbers = [value for name, value in found.items() if name != "reason"]
+    return Cooldown(**found) if all(isinstance(value, int) and value > 0 for value in numbers) else None
 
 
 def _seconds(failures: int, reason: FailureReason) -> float:
-    if reason == "billing":
-        return min(BILLING_FIRST_SECONDS * 2.0 ** min(failures - 1, 10), BILLING_MAX_SECONDS)
-    return min(FIRST_SECONDS * float(FACTOR) ** min(failures - 1, 10), MAX_SECONDS)
+    hour = 60 * 60
+    first, factor, longest = (5 * hour, 2, 24 * hour) if reason == "billing" else (60, 5, hour)
+    return min(first * float(factor) ** min(failures - 1, 10), longest)

@@ -14,7 +14,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError, RateLimited
@@ -22,7 +21,6 @@ from nacre.runtime.models.cooldown import (
     Cooldown,
     after_failure,
     cooldown_key,
-    failure_reason,
     from_json,
     is_forgotten,
     to_json,
@@ -54,7 +52,7 @@ class CooldownFile:
 
     async def failed(self, model_name: str, error: ModelError, *, asked_at_ms: int) -> None:
         """Counts a failure. `asked_at_ms` is when the request that failed was begun."""
-        reason = failure_reason(error)
+        reason = error.reason
         if reason is None:
             return
         key = cooldown_key(model_name, reason)
@@ -106,25 +104,14 @@ class CooldownFile:
         found = read_plain(self._path)
         if found is None:
             return {}
-        raw = _object(found[0])
-        if raw is None:
+        try:
+            raw = json.loads(found[0])
+            if raw["version"] != VERSION:
+                raise ValueError(raw["version"])
+            read = {key: from_json(value) for key, value in raw["cooldowns"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
             log.warning("%s holds no cool-downs that can be read", self._path)
             if sets_aside:
                 set_aside(self._path, found[0], now=self._now)
             return {}
-        read = {str(key): from_json(value) for key, value in raw.items()}
         return {key: cooldown for key, cooldown in read.items() if cooldown is not None}
-
-
-def _object(data: bytes) -> Mapping[str, Any] | None:
-    try:
-        raw = json.loads(data)
-    except ValueError:
-        return None
-    if (
-        not isinstance(raw, dict)
-        or raw.get("version") != VERSION
-        or not isinstance(raw.get("cooldowns"), dict)
-    ):
-        return None
-    return dict(raw["cooldowns"])

@@ -24,7 +24,7 @@ from nacre.runtime.contracts.model import (
     ModelRequest,
     overhead_tokens,
 )
-from nacre.runtime.models.cooldown import FailureReason, asking_order, cooling, failure_reason
+from nacre.runtime.models.cooldown import asking_order, cooling
 from nacre.runtime.models.cooldown_file import CooldownFile
 from nacre.runtime.models.retry import MAX_RETRIES, stream_with_retries
 from nacre.sessions.contracts.messages import AssistantMessage
@@ -47,7 +47,6 @@ class Candidate:
 @dataclass(frozen=True, kw_only=True)
 class _Attempt:
     name: str
-    reason: FailureReason
     error: ModelError
 
 
@@ -102,13 +101,7 @@ class ModelChain:
     def ask(self, emit: Callable[[Event], None]) -> Ask:
         """Asks the models in their order; retries and a fallback that answered are told through `emit`."""
         told: set[str] = set()
-
-        def tell(event: FallbackAnswered) -> None:
-            if event.model_name not in told:
-                told.add(event.model_name)
-                emit(event)
-
-        return lambda request: self._answers(request, emit, tell)
+        return lambda request: self._answers(request, emit, told)
 
     def asking(self, model: ChatModel | None, emit: Callable[[Event], None]) -> Ask:
         """Asks another model alone, with its retries; without one, or for the first, the chain."""
@@ -124,10 +117,7 @@ class ModelChain:
         return tuple(self._candidates[name] for name in names)
 
     async def _answers(
-        self,
-        request: ModelRequest,
-        emit: Callable[[Event], None],
-        tell: Callable[[FallbackAnswered], None],
+        self, request: ModelRequest, emit: Callable[[Event], None], told: set[str]
     ) -> AsyncIterator[Answering]:
         failed: list[_Attempt] = []
         order = await self._order()
@@ -143,7 +133,7 @@ class ModelChain:
                 ) as answers:
                     async for item in answers:
                         if isinstance(item, AssistantMessage):
-                            await self._answered(model.name, request, failed, tell)
+                            await self._answered(model.name, request, failed, emit, told)
                         yield item
             except ModelError as error:
                 failed.append(await self._failed(model.name, error, asked_at_ms))
@@ -166,28 +156,29 @@ class ModelChain:
         )
 
     async def _failed(self, name: str, error: ModelError, asked_at_ms: int) -> _Attempt:
-        reason = failure_reason(error)
-        if reason is None:
+        if error.reason is None:
             raise error
         if len(self._candidates) > 1:
-            log.warning("%s failed (%s): %s", name, reason, error)
+            log.warning("%s failed (%s): %s", name, error.reason, error)
             await self._cooldowns.failed(name, error, asked_at_ms=asked_at_ms)
-        return _Attempt(name=name, reason=reason, error=error)
+        return _Attempt(name=name, error=error)
 
     async def _answered(
         self,
         name: str,
         request: ModelRequest,
         failed: Sequence[_Attempt],
-        tell: Callable[[FallbackAnswered], None],
+        emit: Callable[[Event], None],
+        told: set[str],
     ) -> None:
         if len(self._candidates) == 1:
             return
         first_name = self.first.model.name
-        if name != first_name and request.purpose == "turn":
-            own = [attempt for attempt in failed if attempt.name == first_name]
-            problem = str(own[0].error) if own else await self._why_cooling(first_name)
-            tell(FallbackAnswered(model_name=name, first_model_name=first_name, problem=problem))
+        if request.purpose == "turn" and name not in (first_name, *told):
+            told.add(name)
+            problems = (str(attempt.error) for attempt in failed if attempt.name == first_name)
+            problem = next(problems, "") or await self._why_cooling(first_name)
+            emit(FallbackAnswered(model_name=name, first_model_name=first_name, problem=problem))
         await self._cooldowns.answered(name)
 
     async def _why_cooling(self, name: str) -> str:
@@ -224,7 +215,7 @@ def _failure(failed: Sequence[_Attempt]) -> ModelError:
     """One attempt's own error, or one that names them all."""
     if len(failed) == 1:
         return failed[0].error
-    told = " | ".join(f"{attempt.name}: {attempt.error} ({attempt.reason})" for attempt in failed)
+    told = " | ".join(f"{attempt.name}: {attempt.error} ({attempt.error.reason})" for attempt in failed)
     return AllModelsFailed(
         f"All models failed ({len(failed)}): {told}",
         detail="\n".join(attempt.error.detail for attempt in failed if attempt.error.detail),

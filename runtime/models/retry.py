@@ -1,27 +1,38 @@
-"""Asks a model again when it failed in a way that passes. Pure policy around a call; `sleep` is handed in.
+"""Asks a model again when it failed in a way that passes, and holds it to its contract meanwhile.
 
-Rate limits and unavailability are tried again. An answer that broke off in its middle is asked for anew
-as a whole; `AnswerRestarted` says so, because nothing of it may be said twice.
+Pure policy around a call; `sleep` and `chance` are handed in. Rate limits and unavailability are tried
+again. An answer that broke off in its middle is asked for anew as a whole; `AnswerRestarted` says so,
+because nothing of it may be said twice.
 """
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
-from nacre.runtime.contracts.errors import ModelError, ModelTimedOut, ModelUnavailable, RateLimited
-from nacre.runtime.contracts.model import Answering, AnswerRestarted, ChatModel, ModelRequest
-from nacre.runtime.models.model_contract import held_to_contract
+from nacre.runtime.contracts.errors import (
+    BadModelReply,
+    ModelError,
+    ModelTimedOut,
+    ModelUnavailable,
+    RateLimited,
+)
+from nacre.runtime.contracts.model import Answering, AnswerRestarted, ChatModel, ModelRequest, TextDelta
+from nacre.sessions.contracts.messages import AssistantMessage
 
 FIRST_DELAY_SECONDS = 2.0
 MAX_DELAY_SECONDS = 60.0
 MAX_RETRIES = 3
-_JITTER = 0.25
+JITTER = 0.25
+"""The greatest part by which a delay is made longer, so that clients do not all come back at once."""
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 async def stream_with_retries(
@@ -32,11 +43,12 @@ async def stream_with_retries(
     on_retry: Callable[[int, float, str], None],
     max_retries: int = MAX_RETRIES,
     retries_time_outs: bool = True,
+    chance: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Answering, None]:
     """`model.stream(request)`, held to its contract and repeated while it fails in passing.
 
-    The delay is 2 s, doubled each time, plus up to a quarter at random, or the provider's `Retry-After`
-    where it is longer. A time-out is tried again once at most, and not at all without
+    The delay is 2 s, doubled each time, plus up to a quarter by `chance` (0…1), or the provider's
+    `Retry-After` where it is longer. A time-out is tried again once at most, and not at all without
     `retries_time_outs`: it has cost its time already. `on_retry(attempt, delay_seconds, problem)` is told
     before each wait.
 
@@ -56,7 +68,7 @@ async def stream_with_retries(
     attempts = AsyncRetrying(
         sleep=sleep,
         stop=stop_after_attempt(max_retries + 1),
-        wait=_delay_seconds,
+        wait=lambda state: _delay_seconds(state, chance),
         retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
         before_sleep=tell,
         reraise=True,
@@ -85,21 +97,61 @@ async def call_with_retries(
     call: Callable[[], Awaitable[T]],
     *,
     sleep: Callable[[float], Awaitable[None]],
-    max_retries: int = MAX_RETRIES,
+    chance: Callable[[], float] = random.random,
 ) -> T:
     """What `call` gives, repeated like `stream_with_retries` for a call that answers at once.
 
     Raises:
         ModelError: the last failure; at once where asking again does not mend it or the wait is too long.
     """
+
+    async def answer() -> T:  # tenacity awaits what a function of this kind gives, and nothing else
+        return await call()
+
     attempts = AsyncRetrying(
         sleep=sleep,
-        stop=stop_after_attempt(max_retries + 1),
-        wait=_delay_seconds,
+        stop=stop_after_attempt(MAX_RETRIES + 1),
+        wait=lambda state: _delay_seconds(state, chance),
         retry=retry_if_exception(_passes),
         reraise=True,
     )
-    return await attempts(call)
+    return await attempts(answer)
+
+
+async def held_to_contract(
+    items: AsyncIterator[TextDelta | AssistantMessage], *, model_name: str
+) -> AsyncIterator[TextDelta | AssistantMessage]:
+    """A model's answer up to its final message; whatever else a model does becomes a `ModelError`.
+
+    A bot author's model that breaks the contract must cost neither the person's words nor the notes
+    that a flush would write. The stream is closed behind the final message.
+
+    Raises:
+        ModelError: the model's own, or `BadModelReply` for what the contract does not know.
+    """
+    try:
+        async for item in items:
+            if not isinstance(item, TextDelta | AssistantMessage):
+                raise BadModelReply(f"The model {model_name!r} answered with a {type(item).__name__}.")
+            yield item
+            if isinstance(item, AssistantMessage):
+                return
+        raise BadModelReply(
+            f"The answer of the model {model_name!r} ended without a final message. Ask again."
+        )
+    except (ModelError, AssertionError):
+        # An assertion is a test's word about the runtime, such as a scripted model's.
+        raise
+    except Exception as error:
+        log.exception("the model %s broke its contract", model_name)
+        raise BadModelReply(
+            f"The model {model_name!r} failed with {type(error).__name__}, which is no model error. "
+            "The log has the trace.",
+            detail=str(error),
+        ) from error
+    finally:
+        if isinstance(items, AsyncGenerator):
+            await items.aclose()
 
 
 def _passes_in(state: RetryCallState, *, retries_time_outs: bool) -> bool:
@@ -113,8 +165,8 @@ def _passes(error: BaseException) -> bool:
     return isinstance(error, RateLimited | ModelUnavailable) and _wish(error) <= MAX_DELAY_SECONDS
 
 
-def _delay_seconds(state: RetryCallState) -> float:
-    delay = FIRST_DELAY_SECONDS * 2.0 ** (state.attempt_number - 1) * (1 + _JITTER * random.random())
+def _delay_seconds(state: RetryCallState, chance: Callable[[], float]) -> float:
+    delay = FIRST_DELAY_SECONDS * 2.0 ** (state.attempt_number - 1) * (1 + JITTER * chance())
     return max(min(delay, MAX_DELAY_SECONDS), _wish(_failure(state)))
 
 

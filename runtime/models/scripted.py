@@ -107,24 +107,14 @@ class ScriptedModel:
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.requests: list[ModelRequest] = []
-        self._name = name
-        self._window_tokens = context_window_tokens
+        self.name = name
+        self.context_window_tokens = context_window_tokens
         self._piece_chars = max(1, piece_chars)
         self._now_ms = now_ms or Clock().now_ms
         self._steps = deque(steps)
         self._violations: list[ScriptViolation] = []
         self._call_numbers = itertools.count(1)
         self._closed = False
-
-    @property
-    def name(self) -> str:
-        """The name that was given, `provider/model`."""
-        return self._name
-
-    @property
-    def context_window_tokens(self) -> int | None:
-        """The window that was given."""
-        return self._window_tokens
 
     @property
     def unused_steps(self) -> tuple[ScriptedStep, ...]:
@@ -198,7 +188,7 @@ class ScriptedModel:
         for tool_name, arguments in step.tool_calls:
             call_id = f"call_{next(self._call_numbers)}"
             blocks.append(ToolCall(id=call_id, name=tool_name, arguments=copy.deepcopy(dict(arguments))))
-        provider, _, model = self._name.partition("/")
+        provider, _, model = self.name.partition("/")
         return AssistantMessage(
             content=tuple(blocks),
             api="scripted",

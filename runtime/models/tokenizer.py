@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
 import logging
 import math
 import os
@@ -19,6 +18,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from nacre.runtime.models.litellm.loading import package_folder
 
 log = logging.getLogger(__name__)
 
@@ -152,13 +153,9 @@ def _table_folder() -> Path | None:
     """Where tiktoken finds its tables: as the owner set it, else the copy that litellm brings along."""
     folder = os.environ.get(_CACHE_DIR_VARIABLE)
     if folder is None:
-        try:
-            spec = importlib.util.find_spec("litellm")
-        except (ImportError, ValueError):
+        litellm = package_folder()
+        if litellm is None:
             return None
-        places = list(spec.submodule_search_locations or []) if spec is not None else []
-        if not places:
-            return None
-        folder = str(Path(places[0], "litellm_core_utils", "tokenizers"))
+        folder = str(litellm / "litellm_core_utils" / "tokenizers")
         os.environ.setdefault(_CACHE_DIR_VARIABLE, folder)
     return Path(folder)

@@ -16,8 +16,7 @@ from nacre.memory.contracts.settings import LocalSettings, MemorySearchSettings,
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
-from nacre.runtime.models.embedding.providers import endpoint_for
+from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint, endpoint_for
 from nacre.runtime.models.litellm.loading import key_in_environment
 from nacre.runtime.settings.settings import ProviderSettings
 
@@ -87,7 +86,7 @@ def embedder_for(
     if fallback == "none" or (fallback == name and name not in LOCAL):
         return first
     second = made(fallback, second_settings)
-    if second is None or second.fingerprint == first.fingerprint:
+    if second is None or second.facts.fingerprint == first.facts.fingerprint:
         return first
     return FallbackEmbedder(first, second)
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
 
@@ -30,16 +30,14 @@ class WordEmbedder:
     Notes every text that it was asked for in `asked`. `synonyms` maps a word to the one that counts for it.
     """
 
-    provider = "test"
     batch_texts = 16
-    max_input_tokens = 512
-    piece_tokens: int | None = None
 
     def __init__(
         self, *, model: str = "words", dimensions: int = 64, synonyms: dict[str, str] | None = None
     ) -> None:
-        self.model = model
-        self.fingerprint = f"here-{dimensions}"
+        self.facts = EmbedderFacts(
+            provider="test", model=model, fingerprint=f"here-{dimensions}", batch_texts=self.batch_texts
+        )
         self._dimensions = dimensions
         self._synonyms = synonyms or {}
         self.asked: list[str] = []

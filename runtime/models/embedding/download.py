@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
@@ -113,29 +113,32 @@ class RemoteModelFile:
             httpx.Client(timeout=STALL_SECONDS, follow_redirects=True, trust_env=trust) as client,
             client.stream("GET", self._url, headers=headers) as response,
         ):
-            response.raise_for_status()
-            goes_on = response.status_code == 206
-            self._have_bytes = self._have_bytes if goes_on else 0
-            length = response.headers.get("content-length", "")
-            self._total_bytes = self._have_bytes + int(length) if length.isdigit() else None
-            if tag := response.headers.get("etag"):
-                self._tag.write_text(tag)
-            with self._part.open("ab" if goes_on else "wb") as file:
-                for block in response.iter_bytes(BLOCK_BYTES):
-                    if stopped():
-                        raise EmbeddingFailed(
-                            f"The download of {self.name} was stopped. It goes on next time."
-                        )
-                    file.write(block)
-                    self._have_bytes += len(block)
-            self._check(_told_hash(response))
+            all_is_here = (
+                f"bytes */{self._have_bytes}"  # whoever brought it was killed before it got its name
+            )
+            if response.headers.get("content-range") != all_is_here:
+                self._receive(response, stopped)
+            # the hub tells it on its own answer, before it sends on to where the bytes are
+            told = [each.headers.get("x-linked-etag", "") for each in (*response.history, response)]
+        self._check(next((found[1] for tag in told if (found := _SHA256.fullmatch(tag))), None))
+
+    def _receive(self, response: httpx.Response, stopped: Callable[[], bool]) -> None:
+        """Writes down what comes; httpx refuses an answer that is shorter than its length."""
+        response.raise_for_status()
+        goes_on = response.status_code == 206
+        self._have_bytes = self._have_bytes if goes_on else 0
+        length = response.headers.get("content-length", "")
+        self._total_bytes = self._have_bytes + int(length) if length.isdigit() else None
+        if tag := response.headers.get("etag"):
+            self._tag.write_text(tag)
+        with self._part.open("ab" if goes_on else "wb") as file:
+            for block in response.iter_bytes(BLOCK_BYTES):
+                if stopped():
+                    raise EmbeddingFailed(f"The download of {self.name} was stopped. It goes on next time.")
+                file.write(block)
+                self._have_bytes += len(block)
 
     def _check(self, sha256: str | None) -> None:
-        if self._total_bytes is not None and self._have_bytes != self._total_bytes:
-            raise EmbeddingFailed(
-                f"The download of {self.name} ended after {self._have_bytes} of {self._total_bytes} bytes. "
-                "It goes on next time."
-            )
         if sha256 is None:
             return
         with self._part.open("rb") as file:
@@ -164,12 +167,3 @@ def _address(source: str, hub: str) -> tuple[str, tuple[str, ...]]:
         f"memorySearch.local.modelPath is {source!r}. Write the path of a GGUF file, "
         "hf:owner/repository/file.gguf, or the https address of one."
     )
-
-
-def _told_hash(response: httpx.Response) -> str | None:
-    """The file's SHA-256 as the hub tells it on its own answer, before it sends on to where the bytes are."""
-    answers: list[Any] = [*response.history, response]
-    for answer in answers:
-        if found := _SHA256.fullmatch(answer.headers.get("x-linked-etag", "")):
-            return found[1]
-    return None

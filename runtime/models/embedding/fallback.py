@@ -1,8 +1,8 @@
 """Two embedders as one: the first until it fails to embed documents, then the second for good.
 
 A question never makes the switch, so that a search is never answered with the wrong kind of vector. The
-vectors of the two cannot be compared: provider, model and fingerprint change with the switch, and the
-index makes its vectors again.
+vectors of the two cannot be compared: the facts change with the switch, and the index makes its vectors
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from typing import Any
 from weakref import WeakSet
 
 from nacre.memory.batch_jobs.jobs import EmbeddingJobs, jobs_of
-from nacre.memory.contracts.embedder import BudgetUsedUp, Embedder, EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import (
+    BudgetUsedUp,
+    Embedder,
+    EmbedderFacts,
+    EmbeddingFailed,
+    TextRefused,
+)
 
 log = logging.getLogger(__name__)
 
@@ -32,34 +38,9 @@ class FallbackEmbedder:
         """Why the second makes the vectors, as a sentence; empty while the first does."""
 
     @property
-    def provider(self) -> str:
-        """The provider that is asked now."""
-        return self._active.provider
-
-    @property
-    def model(self) -> str:
-        """Its model."""
-        return self._active.model
-
-    @property
-    def fingerprint(self) -> str:
-        """Its fingerprint."""
-        return self._active.fingerprint
-
-    @property
-    def batch_texts(self) -> int:
-        """The most texts for one call."""
-        return self._active.batch_texts
-
-    @property
-    def max_input_tokens(self) -> int:
-        """The longest text that the model reads."""
-        return self._active.max_input_tokens
-
-    @property
-    def piece_tokens(self) -> int | None:
-        """The length that one vector stands for best."""
-        return self._active.piece_tokens
+    def facts(self) -> EmbedderFacts:
+        """Those of the embedder that is asked now."""
+        return self._active.facts
 
     @property
     def jobs(self) -> EmbeddingJobs | None:
@@ -67,7 +48,7 @@ class FallbackEmbedder:
         return jobs_of(self._active)
 
     def reads(self, text: str) -> float:
-        """The share of `text` in scripts that the model was trained on."""
+        """The share of `text` in scripts that its model was trained on."""
         return self._active.reads(text)
 
     async def embed_query(self, text: str) -> Sequence[float]:
@@ -88,29 +69,29 @@ class FallbackEmbedder:
                 index asks the second.
         """
         task = asyncio.current_task()
-        if self._active is self._first:
-            if task is not None:
-                self._askers.add(task)
-            return await self._ask_first(texts)
-        # A task that has asked the first stores what it gets as the first's.
-        if task in self._askers:
-            raise EmbeddingFailed(self.reason)
-        return await self._active.embed_documents(texts)
+        if self._active is self._second:
+            # A task that has asked the first stores what it gets as the first's.
+            if task in self._askers:
+                raise EmbeddingFailed(self.reason)
+            return await self._second.embed_documents(texts)
+        if task is not None:
+            self._askers.add(task)
+        try:
+            return await self._first.embed_documents(texts)
+        except (TextRefused, BudgetUsedUp):
+            raise
+        except EmbeddingFailed as error:
+            self._switch(error)
+            raise EmbeddingFailed(self.reason) from error
 
     async def close(self) -> None:
         """Closes both."""
         await self._first.close()
         await self._second.close()
 
-    async def _ask_first(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        try:
-            return await self._first.embed_documents(texts)
-        except (TextRefused, BudgetUsedUp):
-            raise
-        except EmbeddingFailed as error:
-            if self._active is self._first:
-                self.reason = f"{error} {self._second.provider} makes the embeddings instead."
-                self._active = self._second
-                log.warning("%s", self.reason)
-                self.on_switch()
-            raise EmbeddingFailed(self.reason) from error
+    def _switch(self, error: EmbeddingFailed) -> None:
+        if self._active is self._first:
+            self.reason = f"{error} {self._second.facts.provider} makes the embeddings instead."
+            self._active = self._second
+            log.warning("%s", self.reason)
+            self.on_switch()

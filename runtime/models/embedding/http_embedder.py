@@ -8,28 +8,17 @@ sentence and without a key.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nacre.memory.batch_jobs.jobs import JobRules
-from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.vectors.batches import batches, estimated_tokens
-from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
-from nacre.runtime.models.embedding.http.circuit_breaker import CircuitBreaker
+from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.models.embedding.http.connection import EmbeddingConnection
-from nacre.runtime.models.embedding.http.endpoint import (
-    EmbeddingEndpoint,
-    fingerprint_of,
-    without_credentials,
-)
-from nacre.runtime.models.embedding.http.wire import (
-    Purpose,
-    request_for,
-    tokens_of,
-    vectors_of,
-)
-from nacre.runtime.models.embedding.jobs.jobs import jobs_at
+from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
+from nacre.runtime.models.embedding.http.wire import Purpose, request_for, tokens_of, vectors_of
+from nacre.runtime.models.embedding.jobs.jobs import JOB_PROVIDERS, HttpEmbeddingJobs
 from nacre.runtime.models.retry import call_with_retries
 
 if TYPE_CHECKING:
@@ -45,6 +34,10 @@ TOTAL_SECONDS = 300.0
 
 WHOLE_CHUNK_TOKENS = 2_000
 """A model that reads this much takes any chunk whole; a shorter one gets pieces of half its length."""
+
+FAILURES_BEFORE_REST = 3
+FIRST_REST_SECONDS = 60.0
+MAX_REST_SECONDS = 30 * 60.0
 
 _REFUSED = (
     "too many tokens",
@@ -67,60 +60,36 @@ class HttpEmbedder:
     documents, not questions, when a day's are used up. `job_rules` switches batch jobs on.
     """
 
-    batch_texts = BATCH_TEXTS
-
     def __init__(
         self,
         endpoint: EmbeddingEndpoint,
         *,
         now_seconds: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         budget: EmbeddingBudget | None = None,
         job_rules: JobRules | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         query_seconds: float = QUERY_SECONDS,
-        request_seconds: float = REQUEST_SECONDS,
         total_seconds: float = TOTAL_SECONDS,
     ) -> None:
-        self._endpoint = endpoint
-        self._budget = budget
-        self._sleep = sleep
-        self._query_seconds = query_seconds
-        self._request_seconds = request_seconds
-        self._total_seconds = total_seconds
-        self._circuit = CircuitBreaker(now_seconds)
-        self._connection = EmbeddingConnection(endpoint, now_seconds)
-        self.jobs = (
-            None
-            if job_rules is None
-            else jobs_at(endpoint, self._connection, job_rules, budget=budget, sleep=sleep)
+        limit = endpoint.max_input_tokens
+        self.facts = EmbedderFacts(
+            provider=endpoint.provider,
+            model=endpoint.model,
+            fingerprint=endpoint.fingerprint,
+            batch_texts=BATCH_TEXTS,
+            piece_tokens=None if limit >= WHOLE_CHUNK_TOKENS else limit // 2,
         )
+        self._endpoint = endpoint
+        self._sleep = sleep
+        self._budget = budget
+        self._query_seconds = query_seconds
+        self._total_seconds = total_seconds
+        self._circuit = _CircuitBreaker(now_seconds)
+        self._connection = EmbeddingConnection(endpoint, now_seconds)
+        self.jobs: HttpEmbeddingJobs | None = None
         """The provider's batch jobs; `None` when they are switched off, or it has none."""
-
-    @property
-    def provider(self) -> str:
-        """The provider's name in the settings."""
-        return self._endpoint.provider
-
-    @property
-    def model(self) -> str:
-        """The model's name at the provider."""
-        return self._endpoint.model
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of address, model and those headers that are no secret; another key does not change it."""
-        return fingerprint_of(self._endpoint)
-
-    @property
-    def max_input_tokens(self) -> int:
-        """The longest text that the model reads."""
-        return self._endpoint.max_input_tokens
-
-    @property
-    def piece_tokens(self) -> int | None:
-        """`None` for whole chunks, or the length of pieces for a model that reads less than a chunk."""
-        limit = self._endpoint.max_input_tokens
-        return None if limit >= WHOLE_CHUNK_TOKENS else limit // 2
+        if job_rules is not None and endpoint.provider in JOB_PROVIDERS:
+            self.jobs = HttpEmbeddingJobs(endpoint, self._connection, job_rules, budget=budget, sleep=sleep)
 
     def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
         """1: nothing is known against any script."""
@@ -176,13 +145,12 @@ class HttpEmbedder:
         await self._connection.close()
 
     async def _part(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        async def ask() -> Sequence[Sequence[float]]:
-            return await self._asked(texts, "document", self._request_seconds)
-
         if self._budget is not None:
             await self._budget.allow(sum(map(estimated_tokens, texts)))
         try:
-            return await call_with_retries(ask, sleep=self._sleep)
+            return await call_with_retries(
+                lambda: self._asked(texts, "document", REQUEST_SECONDS), sleep=self._sleep
+            )
         except ModelError as error:
             failure = self._failure(error)
             if not isinstance(failure, TextRefused):
@@ -193,17 +161,8 @@ class HttpEmbedder:
         self, texts: Sequence[str], purpose: Purpose, seconds: float
     ) -> Sequence[Sequence[float]]:
         """One request. Raises `ModelError` or `EmbeddingFailed`."""
-        request = request_for(self._endpoint, texts, purpose, self._connection.key())
-        content = await self._connection.send(
-            "POST", request.url, request.headers, seconds=seconds, json=request.body
-        )
-        try:
-            answer = json.loads(content)
-        except ValueError as error:
-            raise BadModelReply(
-                f"{without_credentials(request.url)} answered, but not with JSON, when the model "
-                f"{self._endpoint.name!r} was asked for embeddings. Check that the address is right."
-            ) from error
+        url, body = request_for(self._endpoint, texts, purpose)
+        answer = await self._connection.send_for_json("POST", url, seconds=seconds, json=body)
         vectors = vectors_of(answer, len(texts), self._endpoint)
         if self._budget is not None:
             await self._budget.spend(tokens_of(answer, texts))
@@ -216,3 +175,36 @@ class HttpEmbedder:
                 f"The embedding model {self._endpoint.name!r} does not take a text of this length or kind."
             )
         return EmbeddingFailed(str(error))
+
+
+class _CircuitBreaker:
+    """Counts failures in a row. After three it asks for a rest, which doubles with every further one.
+
+    Without it each saved note would ask a dead provider again, with every retry.
+    """
+
+    def __init__(self, now_seconds: Callable[[], float]) -> None:
+        self._now_seconds = now_seconds
+        self._failures = 0
+        self._rest_until = 0.0
+        self.problem = ""
+        """The last failure, as a sentence; empty after a success."""
+
+    def resting_seconds(self) -> float:
+        """How long the provider is still to be left alone; 0 when it may be asked."""
+        return max(0.0, self._rest_until - self._now_seconds())
+
+    def failed(self, problem: str) -> None:
+        """One more failure in a row; calls that were on the way when the rest began count as none."""
+        self.problem = problem
+        if self.resting_seconds():
+            return
+        self._failures += 1
+        over = self._failures - FAILURES_BEFORE_REST
+        if over >= 0:
+            rest_seconds = min(MAX_REST_SECONDS, FIRST_REST_SECONDS * 2.0 ** min(over, 10))
+            self._rest_until = self._now_seconds() + rest_seconds
+
+    def succeeded(self) -> None:
+        """It answers again: everything before is forgotten."""
+        self._failures, self._rest_until, self.problem = 0, 0.0, ""

@@ -30,7 +30,6 @@ _KEY_VARIABLES = {
     "vertex_ai": "GOOGLE_APPLICATION_CREDENTIALS",
     "bedrock": "AWS_ACCESS_KEY_ID",
     "huggingface": "HF_TOKEN",
-    "voyage": "VOYAGE_API_KEY",
 }
 _LOOKS_LIKE_A_KEY = re.compile(
     r"(?i:bearer)\s+\S+|\b(?:sk|pk|rk|gsk|xai|hf|pplx|r8|nvapi|fw)[-_][\w*.-]{6,}|\bAIza[\w-]{10,}"

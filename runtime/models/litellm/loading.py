@@ -74,11 +74,6 @@ def package_folder() -> Path | None:
     return Path(places[0]) if places else None
 
 
-def is_set(variable: str) -> bool:
-    """Whether an environment variable that litellm reads by itself has a value."""
-    return bool(os.environ.get(variable))
-
-
 def key_in_environment(*variables: str) -> str | None:
     """The provider's key in the first of these variables that has a value."""
     return next((value for name in variables if (value := os.environ.get(name, "").strip())), None)

@@ -41,7 +41,7 @@ class LiteLLMModel:
         stall_timeout_seconds: float = 60,
         now_ms: Callable[[], int],
     ) -> None:
-        self._name = name
+        self.name = name
         self._configured_window_tokens = context_window_tokens
         self._api_base = api_base
         self._api_key = api_key
@@ -51,11 +51,6 @@ class LiteLLMModel:
         self._entry: Mapping[str, Any] | None = None
         self._retained = False
         self._closed = False
-
-    @property
-    def name(self) -> str:
-        """`provider/model`."""
-        return self._name
 
     @property
     def context_window_tokens(self) -> int | None:
@@ -69,8 +64,8 @@ class LiteLLMModel:
             ModelError: one of its kinds; `ModelError` itself after `aclose`.
         """
         if self._closed:
-            raise ModelError(f"The model {self._name!r} was closed; open the agent again to use it.")
-        assembly = ReplyAssembly(model_name=self._name)
+            raise ModelError(f"The model {self.name!r} was closed; open the agent again to use it.")
+        assembly = ReplyAssembly(model_name=self.name)
         wrapper: Any = None
         try:
             wrapper = await self._opened(request)
@@ -105,12 +100,12 @@ class LiteLLMModel:
         if not self._retained:
             self._retained = True
             litellm_loading.retain_clients()
-        arguments = completion_arguments(request, model_name=self._name)
+        arguments = completion_arguments(request, model_name=self.name)
         # its own deadline: the `timeout` below bounds the silence between bytes, not the whole wait
         try:
             async with asyncio.timeout(self._request_timeout_seconds):
                 return await litellm.acompletion(
-                    model=self._name,
+                    model=self.name,
                     api_base=self._api_base,
                     api_key=self._key(),
                     stream=True,
@@ -130,14 +125,14 @@ class LiteLLMModel:
             async with asyncio.timeout(seconds):
                 return await anext(wrapper, None)
         except TimeoutError as error:
-            raise litellm_errors.stalled(model_name=self._name, seconds=seconds) from error
+            raise litellm_errors.stalled(model_name=self.name, seconds=seconds) from error
 
     def _key(self) -> str | None:
-        if self._api_key is not None or self._api_base is None or not self._name.startswith("openai/"):
+        if self._api_key is not None or self._api_base is None or not self.name.startswith("openai/"):
             return self._api_key
         # servers on one's own machine need no key, but OpenAI's client refuses to start without one
-        variable = litellm_errors.key_variable(self._name)
-        return None if litellm_loading.is_set(variable) else "no-key"
+        variable = litellm_errors.key_variable(self.name)
+        return None if litellm_loading.key_in_environment(variable) else "no-key"
 
     def _usage(self, wrapper: Any) -> Usage | None:
         """The provider's last count. litellm keeps it in `chunks` and estimates one when there is none."""
@@ -154,12 +149,12 @@ class LiteLLMModel:
         prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         if prompt_tokens > window_tokens:
             raise litellm_errors.silent_overflow(
-                model_name=self._name, prompt_tokens=prompt_tokens, window_tokens=window_tokens
+                model_name=self.name, prompt_tokens=prompt_tokens, window_tokens=window_tokens
             )
 
     def _price_map_entry(self) -> Mapping[str, Any]:
         if self._entry is None:
-            self._entry = litellm_loading.price_map_entry(self._name)
+            self._entry = litellm_loading.price_map_entry(self.name)
         return self._entry
 
     def _mapped_window_tokens(self) -> int | None:
@@ -169,7 +164,7 @@ class LiteLLMModel:
 
     def _facts(self) -> litellm_errors.CallFacts:
         return litellm_errors.CallFacts(
-            model_name=self._name,
+            model_name=self.name,
             api_base=self._api_base,
             secrets=(self._api_key,) if self._api_key else (),
             now_seconds=self._now_ms() / 1000,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nacre.runtime.contracts.errors import BadModelReply, ModelUnavailable
@@ -194,14 +194,7 @@ def _with_unique_ids(calls: list[ToolCall], *, seed: str) -> list[ToolCall]:
         if not call_id or call_id in taken:
             call_id = "call_" + hashlib.sha256(f"{seed}/{number}".encode()).hexdigest()[:16]
         taken.add(call_id)
-        unique.append(
-            ToolCall(
-                id=call_id,
-                name=call.name,
-                arguments=call.arguments,
-                invalid_arguments=call.invalid_arguments,
-            )
-        )
+        unique.append(replace(call, id=call_id))
     return unique
 
 

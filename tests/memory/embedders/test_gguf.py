@@ -71,7 +71,7 @@ def test_another_model_is_another_fingerprint(tmp_path: Path, model: Path) -> No
     other, copy = tmp_path / "other.gguf", tmp_path / "copy.gguf"
     write_tiny_bert(other, context_tokens=32)
     copy.write_bytes(model.read_bytes())
-    one, two, three = (GgufEmbedder(FileOnDisk(path)).fingerprint for path in (model, other, copy))
+    one, two, three = (GgufEmbedder(FileOnDisk(path)).facts.fingerprint for path in (model, other, copy))
 
     assert one == three != two
 

@@ -25,7 +25,7 @@ def test_the_shipped_model_is_the_one_that_is_named() -> None:
     names = sorted(SHIPPED_SHA256)
 
     assert {name: _sha256(MODEL_FOLDER / name) for name in names} == SHIPPED_SHA256
-    assert MiniLmEmbedder().fingerprint == "all-MiniLM-L6-v2-int8-3c8cc8f22f1a"
+    assert MiniLmEmbedder().facts.fingerprint == "all-MiniLM-L6-v2-int8-3c8cc8f22f1a"
     assert "Apache License" in (MODEL_FOLDER / "LICENSE").read_text(encoding="utf-8")
 
 

@@ -38,10 +38,10 @@ async def test_the_vector_is_the_one_that_the_embedder_itself_makes() -> None:
     """It makes no difference to the index where a question was embedded, however it is spaced."""
     ahead = AskedAhead(f"  {QUESTION}\n")
 
-    assert (ahead.provider, ahead.model, ahead.fingerprint) == (
-        MiniLmEmbedder.provider,
-        MiniLmEmbedder.model,
-        MiniLmEmbedder.fingerprint,
+    assert (ahead.facts.provider, ahead.facts.model, ahead.facts.fingerprint) == (
+        MiniLmEmbedder.facts.provider,
+        MiniLmEmbedder.facts.model,
+        MiniLmEmbedder.facts.fingerprint,
     )
     assert await _vector(ahead, QUESTION) == pytest.approx(
         await _vector(MiniLmEmbedder(), QUESTION), abs=1e-6

@@ -7,6 +7,7 @@ import pytest
 from nacre.runtime.contracts.errors import (
     BadModelReply,
     ContextOverflow,
+    FailureReason,
     ModelAuthError,
     ModelError,
     ModelTimedOut,
@@ -17,12 +18,10 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.models.cooldown import (
     Cooldown,
-    FailureReason,
     after_failure,
     asking_order,
     cooldown_key,
     cooling,
-    failure_reason,
     from_json,
     to_json,
 )
@@ -65,7 +64,7 @@ def test_the_providers_own_wish_can_make_it_longer() -> None:
 def test_a_malformed_transcript_never_cools_a_model_down() -> None:
     """W16-1: one broken session must not take the model from all the others."""
     assert after_failure(None, "format", asked_at_ms=NOW_MS, now_ms=NOW_MS) is None
-    assert failure_reason(BadModelReply("HTTP 400")) == "format"
+    assert BadModelReply("HTTP 400").reason == "format"
 
 
 def test_sessions_that_hit_a_limit_together_count_once() -> None:
@@ -131,7 +130,7 @@ def test_a_key_is_the_whole_providers_affair() -> None:
 )
 def test_what_another_model_may_do_better(error: ModelError, reason: FailureReason | None) -> None:
     """A full window, a refused image and our own mistakes are no reason to ask another model."""
-    assert failure_reason(error) == reason
+    assert error.reason == reason
 
 
 def test_stored_cool_downs_are_read_back_and_nonsense_is_not() -> None:

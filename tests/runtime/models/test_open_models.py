@@ -50,7 +50,7 @@ def test_each_model_has_its_own_window(tmp_path: Path) -> None:
         now=Clock(),
         sleep=no_sleep,
         count_tokens=estimate_tokens,
-    )
+    ).default
     assert chain.first.budget.window_tokens == 100_000
     assert chain.budget_of(16_385).window_tokens == 16_385
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from nacre.runtime.contracts.errors import (
@@ -14,7 +17,7 @@ from nacre.runtime.contracts.errors import (
     RateLimited,
 )
 from nacre.runtime.contracts.model import Answering, AnswerRestarted, ModelRequest, SystemPrompt, TextDelta
-from nacre.runtime.models.retry import stream_with_retries
+from nacre.runtime.models.retry import call_with_retries, stream_with_retries
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, fails, says
 from nacre.sessions.contracts.messages import AssistantMessage
 
@@ -35,15 +38,14 @@ class Turn:
         """Notes the wait."""
         self.slept.append(seconds)
 
-    async def run(self, *, max_retries: int = 3, retries_time_outs: bool = True) -> None:
+    async def run(self, **options: Any) -> None:
         """Asks, and collects what comes."""
         async for item in stream_with_retries(
             self.model,
             REQUEST,
             sleep=self.sleep,
             on_retry=lambda *retry: self.told.append(retry),
-            max_retries=max_retries,
-            retries_time_outs=retries_time_outs,
+            **options,
         ):
             self.items.append(item)
 
@@ -63,6 +65,33 @@ async def test_it_waits_twice_as_long_each_time() -> None:
     turn.model.assert_complete()
 
 
+@pytest.mark.parametrize(("chance", "waits"), [(0.0, [2, 4, 8]), (0.5, [2.25, 4.5, 9]), (1.0, [2.5, 5, 10])])
+async def test_chance_makes_a_wait_up_to_a_quarter_longer(chance: float, waits: list[float]) -> None:
+    """The same failure of many clients does not bring them all back at one moment."""
+    turn = Turn(fails(DOWN), fails(DOWN), fails(DOWN), says("Hello"))
+    await turn.run(chance=lambda: chance)
+    assert turn.slept == waits
+
+
+async def test_no_two_clients_wait_equally_long() -> None:
+    """Where nobody hands a chance in, there is one all the same, for calls without a stream as well."""
+    turns = [Turn(fails(DOWN), says("Hello")) for _ in range(4)]
+    for turn in turns:
+        await turn.run()
+    called = Turn()
+    for _ in range(4):
+        answers = iter([DOWN, None])
+
+        async def call(answers: Iterator[ModelError | None] = answers) -> None:
+            if error := next(answers):
+                raise error
+
+        await call_with_retries(call, sleep=called.sleep)
+    waits = [*(turn.slept[0] for turn in turns), *called.slept]
+    assert len(set(waits)) == 8
+    assert all(2 <= wait <= 2.5 for wait in waits)
+
+
 async def test_it_gives_up_after_the_last_retry() -> None:
     """With retries used up the last failure is raised as it is."""
     turn = Turn(fails(DOWN), fails(DOWN))
@@ -77,6 +106,14 @@ async def test_the_providers_wish_is_kept() -> None:
     turn = Turn(fails(RateLimited("Slowly.", retry_after_seconds=31)), says("Hello"))
     await turn.run()
     assert turn.slept == [31]
+
+
+async def test_a_wish_for_less_shortens_nothing() -> None:
+    """A `Retry-After` shorter than the delay, and one of exactly a minute, which is still waited for."""
+    wishes = [fails(RateLimited("Slowly.", retry_after_seconds=seconds)) for seconds in (0.5, 1, 60)]
+    turn = Turn(*wishes, says("Hello"))
+    await turn.run(chance=lambda: 0.0)
+    assert turn.slept == [2, 4, 60]
 
 
 async def test_a_wish_beyond_a_minute_fails_at_once() -> None:

@@ -15,9 +15,8 @@ from nacre.memory.embedders.gguf import GgufEmbedder
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
+from nacre.runtime.models.embedding.http.endpoint import PROVIDERS, EmbeddingEndpoint, endpoint_for
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
-from nacre.runtime.models.embedding.providers import PROVIDERS, endpoint_for
 from nacre.runtime.recall.open_embedder import embedder_for, provider_name
 from nacre.runtime.settings.settings import ProviderSettings
 from tests.memory.embedders.tiny_gguf import write_tiny_bert
@@ -83,7 +82,7 @@ def test_auto_keeps_the_model_that_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     forget_keys(monkeypatch)
     found = chosen({"openai": ProviderSettings(api_key="k")}, provider="auto", model="text-embedding-3-large")
 
-    assert (found.provider, found.model) == ("openai", "text-embedding-3-large")
+    assert (found.facts.provider, found.facts.model) == ("openai", "text-embedding-3-large")
 
 
 def test_auto_looks_into_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +114,7 @@ def test_a_model_file_of_the_owner_s_is_used(
     embedder = chosen(provider=provider, local={"modelPath": str(path)})
 
     assert isinstance(embedder, GgufEmbedder)
-    assert (embedder.provider, embedder.model) == ("local", "honey-Q8_0.gguf")
+    assert (embedder.facts.provider, embedder.facts.model) == ("local", "honey-Q8_0.gguf")
 
 
 def test_only_a_named_provider_downloads() -> None:
@@ -123,8 +122,8 @@ def test_only_a_named_provider_downloads() -> None:
     uri = {"modelPath": "hf:bees/honey/honey.gguf"}
 
     assert isinstance(chosen(local=uri), MiniLmEmbedder)
-    assert chosen(provider="local", local=uri).model == "honey.gguf"
-    assert chosen(provider="gguf").model == "embeddinggemma-300m-qat-Q8_0.gguf"
+    assert chosen(provider="local", local=uri).facts.model == "honey.gguf"
+    assert chosen(provider="gguf").facts.model == "embeddinggemma-300m-qat-Q8_0.gguf"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("llama_cpp") is not None, reason="llama-cpp-python is installed")
@@ -138,13 +137,13 @@ async def test_a_local_model_that_cannot_run_hands_over(tmp_path: Path) -> None:
     [vector] = await asyncio.create_task(found.embed_documents(["honey"]))
     await found.close()
 
-    assert (found.model, len(vector)) == ("all-MiniLM-L6-v2", 384)
+    assert (found.facts.model, len(vector)) == ("all-MiniLM-L6-v2", 384)
     assert "llama-cpp-python" in found.reason
 
 
 def test_a_sentence_transformer_has_to_be_named() -> None:
     """There is no usual one."""
-    assert chosen(provider="sentence-transformers", model="bees/honey").model == "bees/honey"
+    assert chosen(provider="sentence-transformers", model="bees/honey").facts.model == "bees/honey"
     with pytest.raises(ConfigError, match=r"memorySearch\.model is missing"):
         chosen(provider="sentence-transformers")
 
@@ -170,7 +169,7 @@ def test_each_provider_has_its_usual_model(provider: str, model: str, base_url: 
     found = endpoint(provider)
 
     assert isinstance(embedder, HttpEmbedder)
-    assert (embedder.provider, embedder.model) == (provider, model)
+    assert (embedder.facts.provider, embedder.facts.model) == (provider, model)
     assert (found.base_url, found.max_input_tokens) == (base_url, tokens)
 
 
@@ -248,5 +247,5 @@ async def test_a_fallback_has_its_own_model_and_address() -> None:
             await asyncio.create_task(found.embed_documents(["a"]))
         await found.close()
 
-    assert (found.provider, found.model) == ("gemini", "gemini-embedding-001")
-    assert found.fingerprint == chosen(provider="gemini").fingerprint
+    assert (found.facts.provider, found.facts.model) == ("gemini", "gemini-embedding-001")
+    assert found.facts.fingerprint == chosen(provider="gemini").facts.fingerprint

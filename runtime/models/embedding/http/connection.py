@@ -6,11 +6,12 @@ httpx is loaded on the first request, off the event loop.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
-from nacre.runtime.contracts.errors import ModelAuthError, ModelError, NoCredit
+from nacre.runtime.contracts.errors import BadModelReply, ModelAuthError, ModelError, NoCredit
 from nacre.runtime.models.embedding.http.endpoint import (
     EmbeddingEndpoint,
     is_loopback,
@@ -43,41 +44,52 @@ class EmbeddingConnection:
         self._now_seconds = now_seconds
         self._client: httpx.AsyncClient | None = None
 
-    def key(self) -> str | None:
-        """The key to send; `None` for a server that needs none.
-
-        Raises:
-            EmbeddingFailed: there is none where one is needed.
-        """
-        endpoint = self._endpoint
-        key = endpoint.api_key or key_in_environment(*endpoint.key_variables)
-        if not key and endpoint.needs_key:
-            raise EmbeddingFailed(
-                f"There is no key for {endpoint.provider!r}, which should make the embeddings. Set "
-                f"{' or '.join(endpoint.key_variables)} in the environment, or memorySearch.remote.apiKey."
-            )
-        return key
-
     async def send(
-        self, method: str, url: str, headers: Mapping[str, str], *, seconds: float, **body: Any
+        self,
+        method: str,
+        url: str,
+        *,
+        seconds: float,
+        headers: Mapping[str, str] | None = None,
+        **body: Any,
     ) -> bytes:
         """The body of a successful answer within `seconds`. `body` is httpx's: `json`, `content`, `files` …
 
+        The key goes along, and the owner's headers, which win over it; `headers` win over both.
+
         Raises:
             ModelError: there was none. Neither it nor what caused it has a key in it.
-            EmbeddingFailed: a header cannot be sent.
+            EmbeddingFailed: there is no key where one is needed, or a header cannot be sent.
         """
-        _check_headers(headers, self._endpoint.provider)
+        sent = self._headers() | dict(headers or {})
         try:
             async with asyncio.timeout(seconds):
                 client = await self._connected()
-                response = await client.request(method, without_user(url), headers=headers, **body)
+                response = await client.request(method, without_user(url), headers=sent, **body)
             if not response.is_success:
                 said = litellm_errors.redacted(response.text, self._secrets())
                 raise ProviderAnswered(response.status_code, response.headers, said)
         except Exception as error:
             raise self._failure(error) from error
         return response.content
+
+    async def send_for_json(self, method: str, url: str, **request: Any) -> Mapping[str, Any]:
+        """The object that a successful answer is; takes and raises what `send` does.
+
+        Raises:
+            BadModelReply: the answer is something else, such as a web page.
+        """
+        content = await self.send(method, url, **request)
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise BadModelReply(
+                f"{without_credentials(url)} answered, but not with JSON that can be used, when it was asked "
+                f"for the model {self._endpoint.name!r}. Check that the address is right."
+            )
+        return answer
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -100,6 +112,29 @@ class EmbeddingConnection:
             )
         return self._client
 
+    def _key(self) -> str | None:
+        return self._endpoint.api_key or key_in_environment(*self._endpoint.key_variables)
+
+    def _headers(self) -> dict[str, str]:
+        endpoint, key = self._endpoint, self._key()
+        if not key and endpoint.needs_key:
+            raise EmbeddingFailed(
+                f"There is no key for {endpoint.provider!r}, which should make the embeddings. Set "
+                f"{' or '.join(endpoint.key_variables)} in the environment, or memorySearch.remote.apiKey."
+            )
+        headers: dict[str, str] = {}
+        if key:
+            gemini = endpoint.provider == "gemini"
+            headers = {"x-goog-api-key": key} if gemini else {"authorization": f"Bearer {key}"}
+        headers |= {name.lower(): value for name, value in endpoint.headers.items()}
+        for name, value in headers.items():
+            if not (value.isascii() and value.isprintable()):  # the library's own error would quote it
+                raise EmbeddingFailed(
+                    f"The header {name!r} for {endpoint.provider} has a line break or a character that HTTP "
+                    "cannot send. Check the key and memorySearch.remote.headers."
+                )
+        return headers
+
     def _failure(self, error: Exception) -> ModelError:
         endpoint = self._endpoint
         facts = litellm_errors.CallFacts(
@@ -119,34 +154,22 @@ class EmbeddingConnection:
         return failure
 
     def _secrets(self) -> tuple[str, ...]:
-        endpoint = self._endpoint
-        _, password = user_of(endpoint.base_url) or ("", "")
-        environment_key = key_in_environment(*endpoint.key_variables) or ""
-        return (endpoint.api_key or "", environment_key, password, *endpoint.secrets)
+        _, password = user_of(self._endpoint.base_url) or ("", "")
+        return (self._key() or "", password, *self._endpoint.secrets)
 
     def _advice(self) -> str:
         """Where the key that was refused comes from."""
         endpoint = self._endpoint
-        if any(is_secret_header(name) for name in endpoint.headers):
+        if any(map(is_secret_header, endpoint.headers)):
             return "Check the key in memorySearch.remote.headers."
         if endpoint.api_key:
             return (
                 "Check the key in the settings: memorySearch.remote.apiKey, or else the provider's in "
                 "models.providers."
             )
-        if key_in_environment(*endpoint.key_variables):
+        if self._key():
             return f"Check the key in the environment: {' or '.join(endpoint.key_variables)}."
         return "It was sent no key: set memorySearch.remote.apiKey."
-
-
-def _check_headers(headers: Mapping[str, str], provider: str) -> None:
-    """Raises `EmbeddingFailed` for what HTTP cannot carry; the library's own error would quote it."""
-    for name, value in headers.items():
-        if not (value.isascii() and value.isprintable()):
-            raise EmbeddingFailed(
-                f"The header {name!r} for {provider} has a line break or a character that HTTP cannot send. "
-                "Check the key and memorySearch.remote.headers."
-            )
 
 
 def _import_httpx() -> Any:

@@ -47,37 +47,34 @@ class EmbeddingBudget:
 
     def _used(self) -> int:
         try:
-            found = read_plain(self._path)
+            return self._counted()
         except SessionError as error:
             log.warning("the count of embedded tokens cannot be read: %s", error)
             return 0
-        return self._count(found[0]) if found is not None else 0
 
     def _spend(self, tokens: int) -> None:
         try:
             with locked(self._path):
-                found = read_plain(self._path)
-                if found is not None and _counted(found[0]) is None:
-                    set_aside(self._path, found[0], now=self._now)
-                used_tokens = self._count(found[0]) if found is not None else 0
+                used_tokens = self._counted(sets_aside=True)
                 day = {"date": self._today(), "tokens": used_tokens + tokens}
                 replace_file(self._path, json.dumps(day).encode())
         except SessionError as error:
             # what was embedded is worth more than its count
             log.warning("%d embedded tokens were not counted: %s", tokens, error)
 
-    def _count(self, data: bytes) -> int:
-        date, tokens = _counted(data) or ("", 0)
+    def _counted(self, *, sets_aside: bool = False) -> int:
+        """Today's tokens in the file; 0 where it has another day's, or no count at all."""
+        found = read_plain(self._path)
+        if found is None:
+            return 0
+        try:
+            value = json.loads(found[0])
+            date, tokens = str(value["date"]), int(value["tokens"])
+        except (ValueError, KeyError, TypeError):
+            if sets_aside:
+                set_aside(self._path, found[0], now=self._now)
+            return 0
         return tokens if date == self._today() else 0
 
     def _today(self) -> str:
         return self._now().date().isoformat()
-
-
-def _counted(data: bytes) -> tuple[str, int] | None:
-    """The day and its tokens; `None` for what is no count."""
-    try:
-        value = json.loads(data)
-        return str(value["date"]), int(value["tokens"])
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -1,4 +1,4 @@
-"""Where an embedding model is asked, and what of that changes its vectors. Pure."""
+"""Where an embedding model is asked and how: known providers, what the settings change of them. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
+
+from nacre.memory.contracts.settings import MemorySearchSettings, RemoteSettings
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.settings import ProviderSettings
 
 _SECRET_HEADER = ("authorization", "cookie", "key", "token", "secret", "password", "credential")
 
@@ -42,16 +46,120 @@ class EmbeddingEndpoint:
         """Header values that must never be told."""
         return tuple(value for name, value in self.headers.items() if is_secret_header(name))
 
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what changes the vectors: address, model, length, and the headers that are no secret."""
+        headers = sorted(
+            [name.lower(), value] for name, value in self.headers.items() if not is_secret_header(name)
+        )
+        facts: list[object] = [without_credentials(self.base_url), self.model, headers]
+        if self.dimensions is not None:
+            facts.append(self.dimensions)
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
-def fingerprint_of(endpoint: EmbeddingEndpoint) -> str:
-    """A hash of what changes the vectors: address, model, length, and the headers that are no secret."""
-    headers = sorted(
-        [name.lower(), value] for name, value in endpoint.headers.items() if not is_secret_header(name)
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """A provider's own address, its usual model, and the variables of the environment that hold its key.
+
+    `settings_name` is what `models.providers` may call it beside its own name.
+    """
+
+    base_url: str
+    model: str
+    key_variables: tuple[str, ...]
+    settings_name: str = ""
+    needs_key: bool = True
+    compact: bool = False
+
+
+PROVIDERS: Mapping[str, Provider] = {
+    "openai": Provider(
+        base_url="https://api.openai.com/v1",
+        model="text-embedding-3-small",
+        key_variables=("OPENAI_API_KEY",),
+        compact=True,
+    ),
+    "gemini": Provider(
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        model="gemini-embedding-001",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        settings_name="google",
+    ),
+    "voyage": Provider(
+        base_url="https://api.voyageai.com/v1",
+        model="voyage-4-large",
+        key_variables=("VOYAGE_API_KEY",),
+        compact=True,
+    ),
+    "mistral": Provider(
+        base_url="https://api.mistral.ai/v1",
+        model="mistral-embed",
+        key_variables=("MISTRAL_API_KEY",),
+    ),
+    "ollama": Provider(
+        base_url="http://127.0.0.1:11434/v1",
+        model="nomic-embed-text",
+        key_variables=("OLLAMA_API_KEY",),
+        needs_key=False,
+    ),
+}
+_OWN_SERVER = Provider(base_url="", model="", key_variables=(), needs_key=False)
+
+INPUT_TOKENS: Mapping[str, int] = {
+    "gemini-embedding": 2_048,
+    "text-embedding-004": 2_048,
+    "voyage": 32_000,
+    "nomic-embed-text": 2_048,
+    "mxbai-embed-large": 512,
+    "snowflake-arctic-embed": 512,
+    "all-minilm": 256,
+}
+"""The longest text of a model, by the beginning of its name."""
+
+
+def endpoint_for(
+    name: str, settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings]
+) -> EmbeddingEndpoint:
+    """Where and how a remote provider is asked: `memorySearch.remote`, then `models.providers`, then its own.
+
+    A name that is not known is an OpenAI-compatible server, if there is an address for it.
+
+    Raises:
+        ConfigError: there is no address, or no model.
+    """
+    known = PROVIDERS.get(name, _OWN_SERVER)
+    names = (known.settings_name or name, name)
+    shared = next((providers[key] for key in names if key in providers), ProviderSettings())
+    remote = settings.remote or RemoteSettings()
+    own_url = (remote.base_url or "").strip() or shared.base_url.strip()
+    if not (own_url or known.base_url):
+        raise ConfigError(
+            f"memorySearch.provider is {name!r}, which is not known. Use local, gguf, none, "
+            f"{', '.join(PROVIDERS)}, or set memorySearch.remote.baseUrl to the address of an "
+            "OpenAI-compatible server."
+        )
+    model = _plain_model(settings.model or "", name) or known.model
+    if not model:
+        raise ConfigError(
+            f"memorySearch.model is missing: the provider {name!r} has no usual embedding model. Name one."
+        )
+    headers = remote.headers or {}
+    written_key = (remote.api_key or "").strip()
+    # the name of the variable in place of the key means the variable
+    key = "" if written_key in known.key_variables else written_key
+    return EmbeddingEndpoint(
+        provider=name,
+        model=model,
+        base_url=_base_url(name, own_url or known.base_url),
+        api_key=key or (None if written_key else shared.api_key.strip()) or None,
+        key_variables=known.key_variables,
+        needs_key=known.needs_key and not own_url and not any(map(is_secret_header, headers)),
+        headers=headers,
+        max_input_tokens=_input_tokens(model),
+        dimensions=settings.output_dimensionality,
+        compact=known.compact and not own_url,
     )
-    facts: list[object] = [without_credentials(endpoint.base_url), endpoint.model, headers]
-    if endpoint.dimensions is not None:
-        facts.append(endpoint.dimensions)
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def is_secret_header(name: str) -> bool:
@@ -61,8 +169,7 @@ def is_secret_header(name: str) -> bool:
 
 def without_credentials(url: str) -> str:
     """An address without user name, password, query and slash at its end."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+    return urlsplit(without_user(url))._replace(query="", fragment="").geturl().rstrip("/")
 
 
 def without_user(url: str) -> str:
@@ -74,9 +181,7 @@ def without_user(url: str) -> str:
 def user_of(url: str) -> tuple[str, str] | None:
     """The user name and password of an address, if it has any."""
     parts = urlsplit(url)
-    if parts.username is None:
-        return None
-    return unquote(parts.username), unquote(parts.password or "")
+    return None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
 
 
 def is_loopback(url: str) -> bool:
@@ -86,3 +191,28 @@ def is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def _plain_model(model: str, name: str) -> str:
+    """The model's name without the provider's in front, as other programs write it."""
+    model = model.strip()
+    prefixes = ("models/", "gemini/", "google/") if name == "gemini" else (f"{name}/",)
+    for prefix in prefixes:
+        model = model.removeprefix(prefix)
+    return model
+
+
+def _base_url(name: str, url: str) -> str:
+    url = url.rstrip("/")
+    if name == "gemini":
+        return url.partition("/openai")[0]
+    if name == "ollama":
+        # its own protocol's address, as most people write it
+        return f"{url.removesuffix('/api').removesuffix('/v1')}/v1"
+    return url
+
+
+def _input_tokens(model: str) -> int:
+    plain = model.rpartition("/")[2].lower()
+    limits = (tokens for start, tokens in INPUT_TOKENS.items() if plain.startswith(start))
+    return next(limits, EmbeddingEndpoint.max_input_tokens)

@@ -12,7 +12,6 @@ import math
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
@@ -25,30 +24,11 @@ _NEARLY_ONE = 1e-5
 Purpose = Literal["query", "document"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class WireRequest:
-    """One POST: an address, its headers, and what is sent as JSON."""
-
-    url: str
-    headers: Mapping[str, str]
-    body: Mapping[str, Any]
-
-
 def request_for(
-    endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose, key: str | None
-) -> WireRequest:
-    """What asks for the vectors of `texts`. The owner's headers go last and win over ours."""
-    url, body = (_gemini if endpoint.provider == "gemini" else _openai)(endpoint, texts, purpose)
-    return WireRequest(url=url, headers=headers_for(endpoint, key), body=body)
-
-
-def headers_for(endpoint: EmbeddingEndpoint, key: str | None) -> dict[str, str]:
-    """The headers of any request: the key's, in the provider's way, and then the owner's, which win."""
-    headers: dict[str, str] = {}
-    if key:
-        gemini = endpoint.provider == "gemini"
-        headers = {"x-goog-api-key": key} if gemini else {"authorization": f"Bearer {key}"}
-    return headers | {name.lower(): value for name, value in endpoint.headers.items()}
+    endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose
+) -> tuple[str, dict[str, Any]]:
+    """The address and the JSON body of the POST that asks for the vectors of `texts`."""
+    return (_gemini if endpoint.provider == "gemini" else _openai)(endpoint, texts, purpose)
 
 
 def vectors_of(answer: Any, count: int, endpoint: EmbeddingEndpoint) -> Sequence[Sequence[float]]:
@@ -80,19 +60,17 @@ def vectors_of(answer: Any, count: int, endpoint: EmbeddingEndpoint) -> Sequence
     return whole
 
 
-def tokens_of(answer: Any, texts: Sequence[str]) -> int:
+def tokens_of(answer: Mapping[str, Any], texts: Sequence[str]) -> int:
     """How many tokens an answer says that it cost, or about how many the texts have."""
-    usage = answer.get("usage") if isinstance(answer, Mapping) else None
-    told = (
-        [usage.get(name) for name in ("total_tokens", "prompt_tokens")] if isinstance(usage, Mapping) else []
-    )
-    counted = next((value for value in told if isinstance(value, int) and value > 0), None)
-    return counted if counted is not None else sum(map(estimated_tokens, texts))
+    usage = answer.get("usage")
+    told = [usage.get(name) for name in ("total_tokens", "prompt_tokens")] if isinstance(usage, dict) else []
+    counted = (value for value in told if isinstance(value, int) and value > 0)
+    return next(counted, 0) or sum(map(estimated_tokens, texts))
 
 
 def _openai(
     endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose
-) -> tuple[str, Mapping[str, Any]]:
+) -> tuple[str, dict[str, Any]]:
     body: dict[str, Any] = {"model": endpoint.model}
     if endpoint.provider == "voyage":
         body["input_type"] = purpose
@@ -111,7 +89,7 @@ def _openai(
 
 def _gemini(
     endpoint: EmbeddingEndpoint, texts: Sequence[str], purpose: Purpose
-) -> tuple[str, Mapping[str, Any]]:
+) -> tuple[str, dict[str, Any]]:
     model = f"models/{endpoint.model}"
     extra = {} if endpoint.dimensions is None else {"outputDimensionality": endpoint.dimensions}
     requests = [

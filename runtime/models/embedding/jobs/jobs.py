@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.batch_jobs.jobs import (
-    EmbeddingJobs,
     JobRules,
     JobState,
     JobsUnavailable,
@@ -21,7 +20,6 @@ from nacre.memory.vectors.batches import estimated_tokens
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.models.embedding.http.connection import EmbeddingConnection, ProviderAnswered
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
-from nacre.runtime.models.embedding.http.wire import headers_for
 from nacre.runtime.models.embedding.jobs.wire import (
     creation,
     input_lines,
@@ -34,7 +32,7 @@ from nacre.runtime.models.retry import call_with_retries
 if TYPE_CHECKING:
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
 
-PROVIDERS = ("openai", "voyage", "gemini")
+JOB_PROVIDERS = ("openai", "voyage", "gemini")
 JOB_TEXTS = 10_000
 """Texts for one job: OpenAI takes 50,000 and 200 MB; a smaller job loses less when it fails."""
 
@@ -46,20 +44,6 @@ FILE_SECONDS = 600.0
 _READ_AT_ONCE = 200
 _NAME = "nacre-memory.jsonl"
 _BOUNDARY = "nacre-memory-part"
-
-
-def jobs_at(
-    endpoint: EmbeddingEndpoint,
-    connection: EmbeddingConnection,
-    rules: JobRules,
-    *,
-    budget: EmbeddingBudget | None,
-    sleep: Callable[[float], Awaitable[None]],
-) -> EmbeddingJobs | None:
-    """The batch jobs at an endpoint; `None` for providers that have none. `sleep` waits between retries."""
-    if endpoint.provider not in PROVIDERS:
-        return None
-    return HttpEmbeddingJobs(endpoint, connection, rules, budget=budget, sleep=sleep)
 
 
 class HttpEmbeddingJobs:
@@ -136,7 +120,9 @@ class HttpEmbeddingJobs:
             else f"{self._endpoint.base_url}/files/{file_id}/content"
         )
         try:
-            content = await self._retried("GET", url, seconds=FILE_SECONDS)
+            content = await call_with_retries(
+                lambda: self._connection.send("GET", url, seconds=FILE_SECONDS), sleep=self._sleep
+            )
         except ModelError as error:
             kind = ResultsGone if _status(error) in GONE else EmbeddingFailed
             raise kind(f"The results of the batch job {job} could not be fetched. {error}") from error
@@ -154,7 +140,7 @@ class HttpEmbeddingJobs:
         """Asks the provider to stop; a job that cannot be stopped ends by itself."""
         url = self._job_url(job) + (":cancel" if self._gemini else "/cancel")
         with suppress(ModelError, EmbeddingFailed):
-            await self._connection.send("POST", url, self._headers(), seconds=REQUEST_SECONDS)
+            await self._connection.send("POST", url, seconds=REQUEST_SECONDS)
 
     async def _uploaded(self, content: bytes) -> str:
         if self._gemini:
@@ -185,37 +171,10 @@ class HttpEmbeddingJobs:
         )
 
     async def _json(self, method: str, url: str, **request: Any) -> Mapping[str, Any]:
-        content = await self._retried(method, url, **request)
-        try:
-            answer = json.loads(content)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, Mapping):
-            raise EmbeddingFailed(f"{self._endpoint.provider} answered about a batch job, but not with JSON.")
-        return answer
-
-    async def _retried(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        seconds: float = REQUEST_SECONDS,
-        **body: Any,
-    ) -> bytes:
-        async def ask() -> bytes:
-            return await self._connection.send(
-                method,
-                url,
-                {**self._headers(), **(headers or {})},
-                seconds=seconds,
-                **body,
-            )
-
-        return await call_with_retries(ask, sleep=self._sleep)
-
-    def _headers(self) -> dict[str, str]:
-        return headers_for(self._endpoint, self._connection.key())
+        request = {"seconds": REQUEST_SECONDS, **request}
+        return await call_with_retries(
+            lambda: self._connection.send_for_json(method, url, **request), sleep=self._sleep
+        )
 
     def _named(self, answer: Any, field: str) -> str:
         name = answer.get(field) if isinstance(answer, Mapping) else None

@@ -37,7 +37,7 @@ def creation(endpoint: EmbeddingEndpoint, file_id: str) -> dict[str, Any]:
     }
     if endpoint.provider == "voyage":
         job["completion_window"] = "12h"
-        parameters = request_for(endpoint, [], "document", None).body
+        _, parameters = request_for(endpoint, [], "document")
         job["request_params"] = {name: value for name, value in parameters.items() if name != "input"}
     return job
 
@@ -78,7 +78,7 @@ def vectors_in(endpoint: EmbeddingEndpoint, content: bytes) -> Iterator[tuple[st
 
 
 def _line(endpoint: EmbeddingEndpoint, text_id: str, text: str) -> dict[str, Any]:
-    body = request_for(endpoint, [text], "document", None).body
+    _, body = request_for(endpoint, [text], "document")
     if endpoint.provider == "gemini":
         return {"key": text_id, "request": body["requests"][0]}
     if endpoint.provider == "voyage":

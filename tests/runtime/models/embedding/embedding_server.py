@@ -179,7 +179,7 @@ async def opened(
         if waits is not None:
             waits.append(seconds)
 
-    own = ("query_seconds", "request_seconds", "total_seconds", "budget")
+    own = ("query_seconds", "total_seconds", "budget")
     seconds = {name: options.pop(name) for name in own if name in options}
     version = "v1beta" if provider == "gemini" else "v1"
     endpoint = EmbeddingEndpoint(

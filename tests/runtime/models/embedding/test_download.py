@@ -61,6 +61,12 @@ class Hub:
                 start = 0
                 if wanted and self.headers.get("if-range") == hub.tag:
                     start = int(wanted.removeprefix("bytes=").rstrip("-"))
+                if start == len(FILE):
+                    self.send_response(416)
+                    self.send_header("content-range", f"bytes */{start}")
+                    self.send_header("content-length", "0")
+                    self.end_headers()
+                    return
                 data = FILE[start:]
                 self.send_response(206 if start else 200)
                 self.send_header("etag", hub.tag)
@@ -115,6 +121,23 @@ def test_a_download_goes_on_where_it_was_cut(hub: Hub, tmp_path: Path) -> None:
 
     assert hub.ranges == [None, f"bytes={had_bytes}-"]
     assert path.read_bytes() == FILE
+
+
+@pytest.mark.parametrize("sound", [True, False])
+def test_a_kill_before_the_file_got_its_name_costs_nothing(hub: Hub, tmp_path: Path, *, sound: bool) -> None:
+    """What is here as a whole is checked and named, and thrown away where it is not what the hub means."""
+    folder = tmp_path / "bees" / "honey-GGUF"
+    folder.mkdir(parents=True)
+    (folder / "honey-Q8_0.gguf.part").write_bytes(FILE if sound else FILE[::-1])
+    (folder / "honey-Q8_0.gguf.part.tag").write_text(hub.tag)
+    model = RemoteModelFile(SOURCE, tmp_path, hub=hub.url)
+    if not sound:
+        with pytest.raises(EmbeddingFailed, match="thrown away"):
+            model.fetch(never)
+    path = model.fetch(never)
+
+    assert path.read_bytes() == FILE
+    assert hub.ranges == [f"bytes={len(FILE)}-", *([] if sound else [None])]
 
 
 def test_another_file_under_the_same_name_starts_again(hub: Hub, tmp_path: Path) -> None:

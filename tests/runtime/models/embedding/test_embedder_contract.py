@@ -149,19 +149,19 @@ async def test_it_goes_on_after_a_call_was_given_up(embedder: Embedder) -> None:
 
 async def test_its_names_stand_for_its_vectors_and_tell_no_key(embedder: Embedder) -> None:
     """Provider, model and fingerprint are there, stay the same, and hold no key."""
-    names = (embedder.provider, embedder.model, embedder.fingerprint)
+    facts = embedder.facts
+    names = (facts.provider, facts.model, facts.fingerprint)
     await embedder.embed_documents(["honey"])
 
     assert all(names)
-    assert (embedder.provider, embedder.model, embedder.fingerprint) == names
+    assert embedder.facts == facts
     assert KEY not in f"{names} {embedder!r} {vars(embedder)!r}"
 
 
 async def test_its_limits_can_be_worked_with(embedder: Embedder) -> None:
     """Batches, lengths and shares are numbers in their ranges."""
-    assert embedder.batch_texts >= 1
-    assert embedder.max_input_tokens >= 100
-    assert embedder.piece_tokens is None or 0 < embedder.piece_tokens <= embedder.max_input_tokens
+    assert embedder.facts.batch_texts >= 1
+    assert embedder.facts.piece_tokens is None or embedder.facts.piece_tokens > 0
     assert 0 <= embedder.reads("honey 蜂蜜") <= 1
     assert embedder.reads("honey") == 1
 

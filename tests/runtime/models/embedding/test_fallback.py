@@ -7,21 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from nacre.memory.contracts.embedder import EmbeddingFailed, TextRefused
+from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 
 
 class Embedding:
     """A real, tiny embedder: one number; fails with what stands in `failure`."""
 
-    batch_texts = 10
-    max_input_tokens = 100
-    piece_tokens = None
-    model = "tiny"
-
     def __init__(self, provider: str, number: float) -> None:
-        self.provider = provider
-        self.fingerprint = provider
+        self.facts = EmbedderFacts(provider=provider, model="tiny", fingerprint=provider, batch_texts=10)
         self.number = number
         self.failure: EmbeddingFailed | None = None
         self.closed = False
@@ -45,11 +39,11 @@ async def test_documents_make_the_switch_and_questions_do_not() -> None:
     """A failing question changes nothing; failing documents change who is asked from the next pass on."""
     first, second, switched = Embedding("one", 1.0), Embedding("two", 2.0), []
     both = FallbackEmbedder(first, second)
-    both.on_switch = lambda: switched.append(both.provider)
+    both.on_switch = lambda: switched.append(both.facts.provider)
     first.failure = EmbeddingFailed("one is down.")
     with pytest.raises(EmbeddingFailed, match="one is down"):
         await both.embed_query("where?")
-    assert (both.provider, both.reason) == ("one", "")
+    assert (both.facts.provider, both.reason) == ("one", "")
 
     async def one_pass() -> None:
         for _ in range(2):
@@ -59,7 +53,7 @@ async def test_documents_make_the_switch_and_questions_do_not() -> None:
     await asyncio.create_task(one_pass())
 
     assert switched == ["two"]
-    assert (both.provider, both.fingerprint) == ("two", "two")
+    assert (both.facts.provider, both.facts.fingerprint) == ("two", "two")
     assert await both.embed_documents(["a"]) == [[2.0]]
     assert await both.embed_query("where?") == [2.0]
 
@@ -72,7 +66,7 @@ async def test_a_text_that_is_refused_makes_no_switch() -> None:
 
     with pytest.raises(TextRefused):
         await both.embed_documents(["a"])
-    assert both.provider == "one"
+    assert both.facts.provider == "one"
 
 
 async def test_closing_closes_both() -> None:

@@ -106,7 +106,7 @@ def test_the_fingerprint_stands_for_what_changes_the_vectors() -> None:
 
     def fingerprint(**changes: Any) -> str:
         values = {"provider": "openai", "model": "m", "base_url": "https://one.example/v1", **changes}
-        return HttpEmbedder(EmbeddingEndpoint(**values), now_seconds=lambda: 0.0).fingerprint
+        return HttpEmbedder(EmbeddingEndpoint(**values), now_seconds=lambda: 0.0).facts.fingerprint
 
     plain = fingerprint()
     assert {
@@ -131,7 +131,7 @@ def test_a_model_that_reads_little_gets_pieces() -> None:
         endpoint = EmbeddingEndpoint(
             provider="ollama", model="m", base_url="http://one.example/v1", max_input_tokens=max_input_tokens
         )
-        return HttpEmbedder(endpoint, now_seconds=lambda: 0.0).piece_tokens
+        return HttpEmbedder(endpoint, now_seconds=lambda: 0.0).facts.piece_tokens
 
     assert [pieces(32_000), pieces(2_048), pieces(512)] == [None, None, 256]
 

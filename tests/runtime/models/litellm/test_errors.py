@@ -22,6 +22,7 @@ from nacre.runtime.contracts.errors import (
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.litellm.errors import CallFacts, classify, is_overflow, key_variable, redacted
 from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.models.litellm.retry_after import retry_after_seconds
 from nacre.runtime.models.scripted import Clock
 from nacre.sessions.contracts.messages import user_message
 from tests.servers import provider_wire as wire
@@ -88,6 +89,28 @@ async def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:
         error = await failure(wire.error(429, retry_after=value))
         assert isinstance(error, RateLimited)
         assert error.retry_after_seconds == seconds
+
+
+class Refusal(Exception):
+    """A provider's failure with these headers."""
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        super().__init__()
+        self.headers = headers
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After-Ms": "1500", "Retry-After": "9"}, 1.5),
+        ({"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0),
+        ({"Retry-After": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_a_wait_is_exact_and_never_less_than_none(headers: dict[str, str], seconds: float | None) -> None:
+    """Milliseconds go before seconds, and a moment that has passed is no wait."""
+    assert retry_after_seconds([Refusal(headers)], "", CLOCK().timestamp()) == seconds
 
 
 async def test_a_wait_in_words_is_read_too() -> None:
