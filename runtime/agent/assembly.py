@@ -26,9 +26,9 @@ from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estim
 from nacre.runtime.recall.open_memory import open_memory, unindexed_notes
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import AGENT_ID, Config
-from nacre.runtime.settings.open_index import open_index
 from nacre.runtime.turn.parts import TurnParts
 from nacre.sessions.disk.endings import EndingFolder
+from nacre.sessions.index.index import SessionIndex
 
 LANE_WAIT_SECONDS = 600.0
 
@@ -81,7 +81,7 @@ async def assemble(
         offline=offline,
         memory=memory,
         unindexed=unindexed,
-        index=open_index(config, now),
+        index=SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
         journals=Journals(workspace=config.workspace, now=now, new_id=new_id),
         workspace=config.workspace,
         lock_dir=config.state_dir / "locks",

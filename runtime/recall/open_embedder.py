@@ -19,7 +19,7 @@ from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.providers import endpoint_for
 from nacre.runtime.models.litellm.loading import key_in_environment
-from nacre.runtime.settings.settings import ProviderSettings
+from nacre.runtime.settings.models import ProviderSettings
 
 if TYPE_CHECKING:
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget

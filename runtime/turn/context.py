@@ -14,7 +14,7 @@ from nacre.memory.workspace.workspace import ContextFile, read_context_files
 from nacre.prompts import render
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.settings.settings import AgentSettings
+from nacre.runtime.settings.agents import AgentSettings
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files whose absence is no news: they are left out instead of marked as missing."""

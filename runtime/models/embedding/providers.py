@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nacre.memory.contracts.settings import MemorySearchSettings, RemoteSettings
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint, is_secret_header
-from nacre.runtime.settings.settings import ProviderSettings
+from nacre.runtime.settings.models import ProviderSettings
 
 COMPACT = ("openai", "voyage")
 """Providers that are known to send vectors in base64."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.model import Ask
-from nacre.runtime.settings.compaction import CompactionSettings
+from nacre.runtime.settings.agents import CompactionSettings
 from nacre.runtime.turn.window.summaries.ladder import SummaryModel
 
 

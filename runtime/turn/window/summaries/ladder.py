@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
 from nacre.runtime.contracts.model import Ask
-from nacre.runtime.settings.compaction import CompactionSettings
+from nacre.runtime.settings.agents import CompactionSettings
 from nacre.runtime.turn.window.summaries.summariser import (
     PartialSummaries,
     Summariser,
