@@ -65,7 +65,6 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="nacre", message="%(prog)s %(version)s")
 @shared_options
-@click.pass_context
 def nacre(context: click.Context) -> int | None:
     """A personal assistant whose memory is plain Markdown. Without a command: nacre chat."""
     if context.invoked_subcommand is not None:

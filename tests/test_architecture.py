@@ -81,7 +81,6 @@ LIBRARIES = {
         "runtime/tools/toolbox.py",
     ),
     "pyjson5": ("runtime/settings/settings_file.py", "sessions/index/index.py"),
-    "rich": ("cli/**/*.py",),
     "sentence_transformers": ("memory/embedders/sentence_transformer.py",),
     "tenacity": ("runtime/models/retry.py",),
     "tiktoken": ("runtime/models/tokenizer.py",),

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, environment_of, shared_options
+from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -32,9 +33,8 @@ def command() -> None:
 
 @command.command("status")
 @click.option("--deep", is_flag=True, help="Also ask the embedder, and read the whole index through.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
 def status(context: click.Context, deep: bool, as_json: bool) -> int:
     """Say what is indexed, what is not, and why."""
 
@@ -43,8 +43,8 @@ def status(context: click.Context, deep: bool, as_json: bool) -> int:
 
         found = await engine.status(deep=deep)
         if as_json:
-            return _print_json(status_json(found))
-        _print_lines(invocation, status_lines(found, invocation.short))
+            return print_json(status_json(found))
+        invocation.say(*status_lines(found, invocation.short))
         return 0
 
     return _with_engine(context, "status", work)
@@ -53,21 +53,17 @@ def status(context: click.Context, deep: bool, as_json: bool) -> int:
 @command.command("index")
 @click.option("--force", is_flag=True, help="Build the whole index again; the old one answers meanwhile.")
 @shared_options
-@click.pass_context
 def index(context: click.Context, force: bool) -> int:
     """Bring the index in line with the files."""
 
     async def work(engine: MemoryEngine, invocation: Invocation) -> int:
         from nacre.cli.memory.progress import shown_progress
         from nacre.cli.memory.text import index_lines, index_problems
-        from nacre.cli.screen.screen import screen_on
 
-        problems = screen_on(sys.stderr, invocation.environment)
-        with shown_progress(sys.stderr) as progress:
+        with shown_progress(sys.stderr, invocation.environment) as progress:
             report = await engine.sync(reason="cli", force=force, progress=progress)
-        for line in index_problems(report):
-            problems.line(line, "warning")
-        _print_lines(invocation, index_lines(report))
+        invocation.warn(*index_problems(report))
+        invocation.say(*index_lines(report))
         return 1 if report.problem else 0
 
     return _with_engine(context, "index", work)
@@ -80,9 +76,8 @@ def index(context: click.Context, force: bool) -> int:
 @click.option("--after", metavar="DAY", callback=_day, help="Only notes of this day or later, YYYY-MM-DD.")
 @click.option("--before", metavar="DAY", callback=_day, help="Only notes of this day or earlier, YYYY-MM-DD.")
 @click.option("--explain", is_flag=True, help="Say how each result got its place.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
 def search(
     context: click.Context,
     query: str,
@@ -99,7 +94,6 @@ def search(
 
     async def work(engine: MemoryEngine, invocation: Invocation) -> int:
         from nacre.cli.memory.text import search_json, search_lines, search_problems
-        from nacre.cli.screen.screen import screen_on
 
         report = await engine.search(
             query,
@@ -110,10 +104,9 @@ def search(
             explain=explain,
         )
         if as_json:
-            return _print_json(search_json(report))
-        for problem in search_problems(report):
-            screen_on(sys.stderr, invocation.environment).line(problem, "warning")
-        _print_lines(invocation, search_lines(report))
+            return print_json(search_json(report))
+        invocation.warn(*search_problems(report))
+        invocation.say(*search_lines(report))
         return 0
 
     return _with_engine(context, "search", work, question=" ".join(query.split()))
@@ -124,23 +117,20 @@ def search(
 @click.option("--from", "from_line", metavar="N", type=click.IntRange(min=1), help="First line, from 1.")
 @click.option("--lines", metavar="N", type=click.IntRange(min=1), help="How many lines.")
 @shared_options
-@click.pass_context
 def get(context: click.Context, path: str, from_line: int | None, lines: int | None) -> int:
     """Print lines of a memory file, such as memory/2026-01-20.md."""
 
     async def work(invocation: Invocation) -> int:
-        from nacre.cli.screen.screen import screen_on
         from nacre.runtime.recall.open_memory import unindexed_notes
 
         excerpt = await unindexed_notes(invocation.config).read(path, from_line=from_line, lines=lines)
         if excerpt.missing:
-            screen_on(sys.stderr, invocation.environment).line(f"There is no {excerpt.path} yet.", "error")
+            invocation.warn(f"There is no {excerpt.path} yet.", tone="error")
             return 1
         if excerpt.truncated:
-            cut = f"Cut after line {excerpt.end_line} of {excerpt.total_lines}; go on with --from."
-            screen_on(sys.stderr, invocation.environment).line(cut, "warning")
+            invocation.warn(f"Cut after line {excerpt.end_line} of {excerpt.total_lines}; go on with --from.")
         if excerpt.text:
-            screen_on(sys.stdout, invocation.environment).line(excerpt.text.removesuffix("\n"))
+            invocation.say(excerpt.text.removesuffix("\n"))
         return 0
 
     return _run(begin(context), "get", work)
@@ -153,14 +143,13 @@ def _with_engine(context: click.Context, name: str, work: Work, *, question: str
 
 
 def _run(invocation: Invocation, name: str, work: Callable[[Invocation], Coroutine[Any, Any, int]]) -> int:
-    from nacre.cli.screen.screen import screen_on
     from nacre.cli.signals import run_until_signal
     from nacre.memory.contracts.errors import MemoryIndexError
 
     try:
         return run_until_signal(work(invocation))
     except MemoryIndexError as error:
-        screen_on(sys.stderr, invocation.environment).line(f"Memory {name} failed: {error}", "error")
+        invocation.warn(f"Memory {name} failed: {error}", tone="error")
         return 1
 
 
@@ -178,34 +167,18 @@ def _local_model(context: click.Context, question: str) -> Callable[[], Embedder
 
 
 async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedder]) -> int:
-    from nacre.cli.screen.screen import screen_on
     from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.recall.open_memory import open_memory
 
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
     engine = await open_memory(invocation.config, system_clock(zone), local=local)
     if engine is None:
-        screen_on(sys.stderr, invocation.environment).line(
+        invocation.warn(
             "Memory search is switched off. Set agents.defaults.memorySearch.enabled to true to use it.",
-            "error",
+            tone="error",
         )
         return 1
     try:
         return await work(engine, invocation)
     finally:
         await engine.close()
-
-
-def _print_json(value: object) -> int:
-    from nacre.cli.screen.json_text import json_text
-
-    sys.stdout.write(json_text(value) + "\n")
-    return 0
-
-
-def _print_lines(invocation: Invocation, lines: list[str]) -> None:
-    from nacre.cli.screen.screen import screen_on
-
-    screen = screen_on(sys.stdout, invocation.environment)
-    for line in lines:
-        screen.line(line)

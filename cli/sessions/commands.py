@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, shared_options
+from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
     from nacre.cli.sessions.shelf import SessionShelf
@@ -29,9 +30,8 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--all", "with_earlier", is_flag=True, help="Also the sessions that were ended.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
 def list_(context: click.Context, with_earlier: bool, as_json: bool) -> int:
     """List the sessions, the latest active first."""
 
@@ -41,7 +41,7 @@ def list_(context: click.Context, with_earlier: bool, as_json: bool) -> int:
 
         sessions = await shelf.sessions(with_earlier=with_earlier)
         if as_json:
-            return _print_json(list_json(sessions, shelf.index.path, main_key=shelf.main_key))
+            return print_json(list_json(sessions, shelf.index.path, main_key=shelf.main_key))
         words = {session.session_id: shelf.last_words(session) for session in sessions}
         screen = screen_on(sys.stdout, invocation.environment)
         for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):
@@ -60,9 +60,8 @@ def list_(context: click.Context, with_earlier: bool, as_json: bool) -> int:
     default=SHOWN_MESSAGES,
     help=f"How many messages, {SHOWN_MESSAGES} unless given.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
 def show(context: click.Context, name: str, last: int, as_json: bool) -> int:
     """Show a session and the last messages of its present branch."""
 
@@ -72,7 +71,7 @@ def show(context: click.Context, name: str, last: int, as_json: bool) -> int:
         session = await shelf.find(name)
         transcript = await shelf.read(session)
         if as_json:
-            return _print_json(show_json(session, transcript, last=last, main_key=shelf.main_key))
+            return print_json(show_json(session, transcript, last=last, main_key=shelf.main_key))
         lines = show_lines(
             session,
             transcript,
@@ -81,7 +80,7 @@ def show(context: click.Context, name: str, last: int, as_json: bool) -> int:
             main_key=shelf.main_key,
             short=invocation.short,
         )
-        _print_lines(invocation, lines)
+        invocation.say(*lines)
         return 0
 
     return _with_shelf(context, work)
@@ -95,7 +94,7 @@ def show(context: click.Context, name: str, last: int, as_json: bool) -> int:
     type=click.Choice(["markdown", "json", "jsonl"]),
     help="markdown unless the file's name says otherwise; jsonl is the transcript as it is.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@json_option("The same as --format json.")
 @click.option(
     "-o",
     "--output",
@@ -104,14 +103,12 @@ def show(context: click.Context, name: str, last: int, as_json: bool) -> int:
     help="A new file to write; standard output unless given.",
 )
 @shared_options
-@click.pass_context
 def export(context: click.Context, name: str, form: str | None, as_json: bool, output: Path | None) -> int:
     """Print a whole session, or write it into a new file."""
     by_name = {".json": "json", ".jsonl": "jsonl"}.get(output.suffix.lower(), "") if output else ""
     form = form or ("json" if as_json else by_name or "markdown")
 
     async def work(shelf: SessionShelf, invocation: Invocation) -> int:
-        from nacre.cli.screen.screen import screen_on
         from nacre.cli.sessions.export import exported
 
         session = await shelf.find(name)
@@ -121,16 +118,14 @@ def export(context: click.Context, name: str, form: str | None, as_json: bool, o
             data = exported(form, session, await shelf.read(session), shelf.zone)
         if output is None and sys.stdout.isatty():
             # What was said must not drive the terminal; a file or a pipe gets the bytes as they are.
-            screen_on(sys.stdout, invocation.environment).line(data.decode("utf-8", "replace"))
+            invocation.say(data.decode("utf-8", "replace"))
             return 0
         if output is None:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
             return 0
         shelf.write_new(output, data)
-        screen_on(sys.stdout, invocation.environment).line(
-            f"Wrote session {session.session_id} to {output} ({len(data)} bytes)."
-        )
+        invocation.say(f"Wrote session {session.session_id} to {output} ({len(data)} bytes).")
         return 0
 
     return _with_shelf(context, work)
@@ -138,9 +133,8 @@ def export(context: click.Context, name: str, form: str | None, as_json: bool, o
 
 @command.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
 def delete(context: click.Context, names: tuple[str, ...], as_json: bool) -> int:
     """Delete sessions: they leave the index and memory, and their transcripts are renamed.
 
@@ -148,7 +142,6 @@ def delete(context: click.Context, names: tuple[str, ...], as_json: bool) -> int
     """
 
     async def work(shelf: SessionShelf, invocation: Invocation) -> int:
-        from nacre.cli.screen.screen import screen_on
         from nacre.cli.sessions.text import deleted_json, deleted_line
 
         # All names are looked up before anything is deleted: a slip in one deletes nothing.
@@ -156,10 +149,10 @@ def delete(context: click.Context, names: tuple[str, ...], as_json: bool) -> int
         deleted = [(session, await shelf.delete(session)) for session in sessions.values()]
         problem = await shelf.forget_in_memory()
         if as_json:
-            return _print_json(deleted_json(deleted, problem))
-        _print_lines(invocation, [deleted_line(*item, invocation.short) for item in deleted])
+            return print_json(deleted_json(deleted, problem))
+        invocation.say(*(deleted_line(*item, invocation.short) for item in deleted))
         if problem:
-            screen_on(sys.stderr, invocation.environment).line(problem, "warning")
+            invocation.warn(problem)
         return 0
 
     return _with_shelf(context, work)
@@ -167,9 +160,8 @@ def delete(context: click.Context, names: tuple[str, ...], as_json: bool) -> int
 
 @command.command("resume")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Only go back, without a chat, and print JSON.")
+@json_option("Only go back, without a chat, and print JSON.")
 @shared_options
-@click.pass_context
 def resume(context: click.Context, name: str, as_json: bool) -> int:
     """Go back to a session, and talk on in it as in nacre chat.
 
@@ -187,9 +179,8 @@ def resume(context: click.Context, name: str, as_json: bool) -> int:
 
 @command.command("cleanup")
 @click.option("--dry-run", is_flag=True, help="Change nothing, say what would be changed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
 def cleanup(context: click.Context, dry_run: bool, as_json: bool) -> int:
     """Keep the sessions within session.maintenance, now and whatever its mode."""
 
@@ -200,8 +191,8 @@ def cleanup(context: click.Context, dry_run: bool, as_json: bool) -> int:
         report = await shelf.keep_up(dry_run=dry_run)
         problem = "" if dry_run or report.is_empty else await shelf.forget_in_memory()
         if as_json:
-            return _print_json(upkeep_json(report, dry_run=dry_run))
-        _print_lines(invocation, [upkeep_text(report, dry_run=dry_run), *([problem] if problem else [])])
+            return print_json(upkeep_json(report, dry_run=dry_run))
+        invocation.say(upkeep_text(report, dry_run=dry_run), *([problem] if problem else []))
         return 0
 
     return _with_shelf(context, work)
@@ -213,7 +204,6 @@ def _is_terminal() -> bool:
 
 def _with_shelf(context: click.Context, work: Work, *, interruptible: bool = True) -> int:
     """Does the work; failures are sentences and exit code 1."""
-    from nacre.cli.screen.screen import screen_on
     from nacre.cli.sessions.shelf import SessionShelf
     from nacre.cli.signals import run_until_signal
     from nacre.sessions.contracts.errors import SessionError
@@ -223,27 +213,11 @@ def _with_shelf(context: click.Context, work: Work, *, interruptible: bool = Tru
 
     async def run() -> int:
         code = await work(shelf, invocation)
-        for notice in shelf.notices:
-            screen_on(sys.stderr, invocation.environment).line(notice, "warning")
+        invocation.warn(*shelf.notices)
         return code
 
     try:
         return run_until_signal(run(), interruptible=interruptible)
     except SessionError as error:
-        screen_on(sys.stderr, invocation.environment).line(str(error), "error")
+        invocation.warn(str(error), tone="error")
         return 1
-
-
-def _print_json(value: object) -> int:
-    from nacre.cli.screen.json_text import json_text
-
-    sys.stdout.write(json_text(value) + "\n")
-    return 0
-
-
-def _print_lines(invocation: Invocation, lines: list[str]) -> None:
-    from nacre.cli.screen.screen import screen_on
-
-    screen = screen_on(sys.stdout, invocation.environment)
-    for line in lines:
-        screen.line(line)
