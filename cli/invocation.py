@@ -6,13 +6,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
-if TYPE_CHECKING:
-    from nacre.cli.screen.screen import Tone
-    from nacre.runtime.settings.config import Config
+from nacre.cli.screen.screen import Tone, screen_on
+from nacre.runtime.settings.config import Config, load_config, process_environment
 
 _OPTIONS = (
     ("--state-dir", "DIR", "Folder for everything that Nacre keeps, ~/.nacre unless given."),
@@ -67,8 +66,6 @@ class Invocation:
         self._show(sys.stderr, lines, tone)
 
     def _show(self, stream: TextIO, lines: Sequence[str], tone: Tone) -> None:
-        from nacre.cli.screen.screen import screen_on
-
         screen = screen_on(stream, self.environment)
         for line in lines:
             screen.line(line, tone)
@@ -81,8 +78,6 @@ class Invocation:
 
 def environment_of(context: click.Context) -> Mapping[str, str]:
     """The environment of the process, in which the options stand in for their variables: one precedence."""
-    from nacre.runtime.settings.config import process_environment
-
     return {**process_environment(), **context.ensure_object(dict)}
 
 
@@ -93,7 +88,6 @@ def begin(context: click.Context) -> Invocation:
         ConfigError: a setting or the settings file cannot be used.
     """
     from nacre.cli.logs import log_to_file, secret_values
-    from nacre.runtime.settings.config import load_config
 
     environment = environment_of(context)
     config = load_config(environment)

