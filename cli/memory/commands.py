@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import date
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +18,24 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.engine import MemoryEngine
 
-    Work = Callable[[MemoryEngine, Invocation], Awaitable[int]]
+
+def on_engine(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
+    """A command that opens the index, does `work(engine, invocation, …)`, and closes it."""
+
+    @wraps(work)
+    def run(context: click.Context, **options: Any) -> int:
+        local = _local_model(context, options.get("query", ""))
+        return _run(
+            begin(context), work.__name__, lambda invocation: _opened(invocation, work, local, options)
+        )
+
+    return run
+
+
+def _words(context: click.Context, _argument: click.Parameter, value: str) -> str:
+    if not value.strip():
+        raise click.UsageError("The query is empty. Say in a few words what to look for.", context)
+    return value
 
 
 def _day(_context: click.Context, _option: click.Parameter, value: str | None) -> date | None:
@@ -36,42 +54,36 @@ def command() -> None:
 @click.option("--deep", is_flag=True, help="Also ask the embedder, and read the whole index through.")
 @json_option()
 @shared_options
-def status(context: click.Context, deep: bool, as_json: bool) -> int:
+@on_engine
+async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_json: bool) -> int:
     """Say what is indexed, what is not, and why."""
+    from nacre.cli.memory.text import status_json, status_lines
 
-    async def work(engine: MemoryEngine, invocation: Invocation) -> int:
-        from nacre.cli.memory.text import status_json, status_lines
-
-        found = await engine.status(deep=deep)
-        if as_json:
-            return print_json(status_json(found))
-        invocation.say(*status_lines(found, invocation.short))
-        return 0
-
-    return _with_engine(context, "status", work)
+    found = await engine.status(deep=deep)
+    if as_json:
+        return print_json(status_json(found))
+    invocation.say(*status_lines(found, invocation.short))
+    return 0
 
 
 @command.command("index")
 @click.option("--force", is_flag=True, help="Build the whole index again; the old one answers meanwhile.")
 @shared_options
-def index(context: click.Context, force: bool) -> int:
+@on_engine
+async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> int:
     """Bring the index in line with the files."""
+    from nacre.cli.memory.progress import shown_progress
+    from nacre.cli.memory.text import index_lines, index_problems
 
-    async def work(engine: MemoryEngine, invocation: Invocation) -> int:
-        from nacre.cli.memory.progress import shown_progress
-        from nacre.cli.memory.text import index_lines, index_problems
-
-        with shown_progress(sys.stderr, invocation.environment) as progress:
-            report = await engine.sync(reason="cli", force=force, progress=progress)
-        invocation.warn(*index_problems(report))
-        invocation.say(*index_lines(report))
-        return 1 if report.problem else 0
-
-    return _with_engine(context, "index", work)
+    with shown_progress(sys.stderr, invocation.environment) as progress:
+        report = await engine.sync(reason="cli", force=force, progress=progress)
+    invocation.warn(*index_problems(report))
+    invocation.say(*index_lines(report))
+    return 1 if report.problem else 0
 
 
 @command.command("search")
-@click.argument("query")
+@click.argument("query", callback=_words)
 @click.option("--max-results", metavar="N", type=click.IntRange(min=1), help="Most results.")
 @click.option("--min-score", metavar="X", type=click.FloatRange(0, 1), help="Least score, 0 to 1.")
 @click.option("--after", metavar="DAY", callback=_day, help="Only notes of this day or later, YYYY-MM-DD.")
@@ -79,8 +91,10 @@ def index(context: click.Context, force: bool) -> int:
 @click.option("--explain", is_flag=True, help="Say how each result got its place.")
 @json_option()
 @shared_options
-def search(
-    context: click.Context,
+@on_engine
+async def search(
+    engine: MemoryEngine,
+    invocation: Invocation,
     query: str,
     max_results: int | None,
     min_score: float | None,
@@ -90,27 +104,21 @@ def search(
     as_json: bool,
 ) -> int:
     """Find the passages of the notes that fit QUERY best."""
-    if not query.strip():
-        raise click.UsageError("The query is empty. Say in a few words what to look for.", context)
+    from nacre.cli.memory.text import search_json, search_lines, search_problems
 
-    async def work(engine: MemoryEngine, invocation: Invocation) -> int:
-        from nacre.cli.memory.text import search_json, search_lines, search_problems
-
-        report = await engine.search(
-            query,
-            max_results=max_results,
-            min_score=min_score,
-            after=after,
-            before=before,
-            explain=explain,
-        )
-        if as_json:
-            return print_json(search_json(report))
-        invocation.warn(*search_problems(report))
-        invocation.say(*search_lines(report))
-        return 0
-
-    return _with_engine(context, "search", work, question=" ".join(query.split()))
+    report = await engine.search(
+        query,
+        max_results=max_results,
+        min_score=min_score,
+        after=after,
+        before=before,
+        explain=explain,
+    )
+    if as_json:
+        return print_json(search_json(report))
+    invocation.warn(*search_problems(report))
+    invocation.say(*search_lines(report))
+    return 0
 
 
 @command.command("get")
@@ -121,7 +129,7 @@ def search(
 def get(context: click.Context, path: str, from_line: int | None, lines: int | None) -> int:
     """Print lines of a memory file, such as memory/2026-01-20.md."""
 
-    async def work(invocation: Invocation) -> int:
+    async def read(invocation: Invocation) -> int:
         from nacre.runtime.recall.open_memory import unindexed_notes
 
         excerpt = await unindexed_notes(invocation.config).read(path, from_line=from_line, lines=lines)
@@ -134,13 +142,7 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
             invocation.say(excerpt.text.removesuffix("\n"))
         return 0
 
-    return _run(begin(context), "get", work)
-
-
-def _with_engine(context: click.Context, name: str, work: Work, *, question: str = "") -> int:
-    """Opens the index, does the work, closes; failures are sentences and exit code 1."""
-    local = _local_model(context, question)
-    return _run(begin(context), name, lambda invocation: _opened(invocation, work, local))
+    return _run(begin(context), "get", read)
 
 
 def _run(invocation: Invocation, name: str, work: Callable[[Invocation], Coroutine[Any, Any, int]]) -> int:
@@ -168,7 +170,12 @@ def _local_model(context: click.Context, question: str) -> Callable[[], Embedder
     return lambda: begun or AskedAhead(question)
 
 
-async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedder]) -> int:
+async def _opened(
+    invocation: Invocation,
+    work: Callable[..., Awaitable[int]],
+    local: Callable[[], Embedder],
+    options: Mapping[str, Any],
+) -> int:
     from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.recall.open_memory import open_memory
 
@@ -181,6 +188,6 @@ async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedd
         )
         return 1
     try:
-        return await work(engine, invocation)
+        return await work(engine, invocation, **options)
     finally:
         await engine.close()
