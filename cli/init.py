@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from nacre.cli.invocation import begin, shared_options
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
@@ -16,16 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.command("init")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of sentences.")
+@json_option("Print one JSON object instead of sentences.")
 @shared_options
-@click.pass_context
 def command(context: click.Context, as_json: bool) -> int:
     """Make the state folder and the workspace.
 
     Safe to repeat: what exists is never overwritten. nacre chat does the same by itself.
     """
-    from nacre.cli.screen.json_text import json_text
-    from nacre.cli.screen.screen import screen_on
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
 
@@ -40,28 +37,20 @@ def command(context: click.Context, as_json: bool) -> int:
         raise TurnBroken(
             f"The folders could not be made: {error}. Choose others with --state-dir or --workspace."
         ) from error
+    notices = (*config.notices, *((report.notice,) if report.notice else ()))
     if as_json:
-        sys.stdout.write(json_text(_facts(invocation, report)) + "\n")
-        return 0
-    screen = screen_on(sys.stdout, invocation.environment)
-    for line in _lines(invocation, report):
-        screen.line(line)
-    for notice in (*config.notices, *((report.notice,) if report.notice else ())):
-        screen_on(sys.stderr, invocation.environment).line(notice, "warning")
+        return print_json(
+            {
+                "stateDir": str(config.state_dir),
+                "workspace": str(config.workspace),
+                **camel_json(report, "created", "is_new", "git"),
+                "model": config.model_name or None,
+                "notices": list(notices),
+            }
+        )
+    invocation.say(*_lines(invocation, report))
+    invocation.warn(*notices)
     return 0
-
-
-def _facts(invocation: Invocation, report: WorkspaceReport) -> dict[str, object]:
-    config = invocation.config
-    return {
-        "stateDir": str(config.state_dir),
-        "workspace": str(config.workspace),
-        "created": list(report.created),
-        "isNew": report.is_new,
-        "git": report.git,
-        "model": config.model_name or None,
-        "notices": [*config.notices, *((report.notice,) if report.notice else ())],
-    }
 
 
 def _lines(invocation: Invocation, report: WorkspaceReport) -> list[str]:

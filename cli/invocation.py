@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TextIO
 
 import click
 
-if TYPE_CHECKING:
-    from nacre.runtime.settings.config import Config
-
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+from nacre.cli.screen.screen import Tone, screen_on
+from nacre.runtime.settings.config import Config, load_config, process_environment
 
 _OPTIONS = (
-    (
-        "--state-dir",
-        "DIR",
-        "NACRE_STATE_DIR",
-        "Folder for everything that Nacre keeps, ~/.nacre unless given.",
-    ),
-    ("--workspace", "DIR", "NACRE_WORKSPACE", "Folder with the notes, <state-dir>/workspace unless given."),
-    (
-        "--model",
-        "NAME",
-        "NACRE_MODEL",
-        "provider/model, as litellm names it; without one, Nacre works offline.",
-    ),
+    ("--state-dir", "DIR", "Folder for everything that Nacre keeps, ~/.nacre unless given."),
+    ("--workspace", "DIR", "Folder with the notes, <state-dir>/workspace unless given."),
+    ("--model", "NAME", "provider/model, as litellm names it; without one, Nacre works offline."),
 )
 
 
-def shared_options(command: Decorated) -> Decorated:
-    """Adds the options that every command knows, before and after the command's name."""
-    for flag, metavar, variable, text in reversed(_OPTIONS):
+def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Hands the context in, and adds the options that every command knows, before and after its name."""
+    command = click.pass_context(command)
+    for flag, metavar, text in reversed(_OPTIONS):
+        variable = f"NACRE_{flag.removeprefix('--').replace('-', '_').upper()}"
         command = click.option(
             flag,
             metavar=metavar,
@@ -42,6 +33,11 @@ def shared_options(command: Decorated) -> Decorated:
             help=f"{text}  [env: {variable}]",
         )(command)
     return command
+
+
+def json_option(text: str = "Print JSON.") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds `--json`, which the command gets as `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
 
 
 def _keeper(variable: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
@@ -61,6 +57,19 @@ class Invocation:
     config: Config
     log_file: Path
 
+    def say(self, *lines: str) -> None:
+        """Shows lines on standard output."""
+        self._show(sys.stdout, lines, "plain")
+
+    def warn(self, *lines: str, tone: Tone = "warning") -> None:
+        """Shows lines on standard error."""
+        self._show(sys.stderr, lines, tone)
+
+    def _show(self, stream: TextIO, lines: Sequence[str], tone: Tone) -> None:
+        screen = screen_on(stream, self.environment)
+        for line in lines:
+            screen.line(line, tone)
+
     def short(self, path: Path) -> str:
         """A path as people write it, with `~` for the home folder."""
         home = self.config.home
@@ -69,8 +78,6 @@ class Invocation:
 
 def environment_of(context: click.Context) -> Mapping[str, str]:
     """The environment of the process, in which the options stand in for their variables: one precedence."""
-    from nacre.runtime.settings.config import process_environment
-
     return {**process_environment(), **context.ensure_object(dict)}
 
 
@@ -81,7 +88,6 @@ def begin(context: click.Context) -> Invocation:
         ConfigError: a setting or the settings file cannot be used.
     """
     from nacre.cli.logs import log_to_file, secret_values
-    from nacre.runtime.settings.config import load_config
 
     environment = environment_of(context)
     config = load_config(environment)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nacre.cli.screen.json_text import camel_json
 from nacre.memory.contracts.records import HitExplanation, MemoryStatus, SearchHit, SearchReport, SyncReport
-from nacre.runtime.recall.hit_json import hit_json
 from nacre.runtime.settings.config import AGENT_ID
 
 _SHOWN_ISSUES = 20
@@ -42,15 +42,10 @@ def search_problems(report: SearchReport) -> list[str]:
 
 def search_json(report: SearchReport) -> dict[str, Any]:
     """A search report for scripts."""
-    return {
-        "results": [_hit_json(hit) for hit in report.hits],
-        "provider": report.provider,
-        "model": report.model or None,
-        "mode": report.mode,
-        "degraded": report.degraded or None,
-        "stale": report.stale,
-        "elapsedMs": round(report.elapsed_ms, 2),
-    }
+    told = {"results": [_hit_json(hit) for hit in report.hits], **camel_json(report)}
+    del told["hits"]
+    blank = {name: told[name] or None for name in ("model", "degraded")}
+    return told | blank | {"elapsedMs": round(report.elapsed_ms, 2)}
 
 
 def index_lines(report: SyncReport) -> list[str]:
@@ -119,35 +114,21 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str]) -> list[str
 def status_json(status: MemoryStatus) -> list[dict[str, Any]]:
     """The status for scripts: a list with one agent."""
     entry: dict[str, Any] = {"agentId": AGENT_ID, "status": _status_json(status)}
-    if status.embeddings_problem is not None:
-        probe: dict[str, Any] = {"ok": not status.embeddings_problem}
-        entry["embeddingProbe"] = probe | (
-            {"error": status.embeddings_problem} if status.embeddings_problem else {}
-        )
+    if (problem := status.embeddings_problem) is not None:
+        entry["embeddingProbe"] = {"ok": False, "error": problem} if problem else {"ok": True}
     return [entry]
 
 
 def _status_json(status: MemoryStatus) -> dict[str, Any]:
     return {
-        "files": status.files,
-        "chunks": status.chunks,
-        "dirty": status.dirty,
-        "syncing": status.syncing,
+        **camel_json(status, "files", "chunks", "dirty", "syncing"),
         "workspaceDir": status.workspace,
         "dbPath": status.index_path,
         "dbSizeBytes": status.index_bytes,
         "provider": status.provider,
         "model": status.model or None,
-        "mode": status.mode,
-        "sources": list(status.sources),
-        "extraPaths": list(status.extra_paths),
-        "sourceCounts": [
-            {"source": item.source, "files": item.files, "chunks": item.chunks}
-            for item in status.source_counts
-        ],
-        "pendingFiles": status.pending_files,
-        "waitingTranscripts": status.waiting_transcripts,
-        "pendingVectors": status.pending_vectors,
+        **camel_json(status, "mode", "sources", "extra_paths", "source_counts"),
+        **camel_json(status, "pending_files", "waiting_transcripts", "pending_vectors"),
         "failedFiles": [
             {
                 "path": file.path,
@@ -157,10 +138,8 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
             }
             for file in status.failed
         ],
-        "skippedPaths": [{"path": path.path, "reason": path.reason} for path in status.skipped],
-        "quarantined": list(status.quarantined),
-        "refused": list(status.refused),
-        "identity": dict(status.identity),
+        "skippedPaths": [camel_json(path) for path in status.skipped],
+        **camel_json(status, "quarantined", "refused", "identity"),
         "identityProblem": status.identity_problem or None,
         "cache": {
             "enabled": status.cache_enabled,
@@ -182,20 +161,10 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
 
 
 def _hit_json(hit: SearchHit) -> dict[str, Any]:
-    entry = {**hit_json(hit), "citation": hit.citation}
-    if hit.explain is not None:
-        why = hit.explain
-        entry["explain"] = {
-            "lexicalRank": why.lexical_rank,
-            "lexicalScore": why.lexical_score,
-            "vectorRank": why.vector_rank,
-            "cosine": why.cosine,
-            "fused": why.fused,
-            "decayFactor": why.decay_factor,
-            "mmrRank": why.mmr_rank,
-            "final": why.final,
-        }
-    return entry
+    told = camel_json(hit) | {"score": round(hit.score, 4)}
+    if hit.explain is None:
+        del told["explain"]
+    return told
 
 
 def _explanation(why: HitExplanation) -> str:

@@ -1,12 +1,25 @@
-"""JSON for scripts: one value on standard output, readable, and safe to show in a terminal. Pure."""
+"""JSON for scripts: one value on standard output, readable, and safe to show in a terminal."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 _RAW_CONTROLS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def camel_json(value: object, *names: str) -> dict[str, Any]:
+    """The named attributes of a dataclass under their names in camel case; all of its fields unless named.
+
+    Dataclasses in tuples become objects too. The keys of mappings stay as they are.
+    """
+    assert is_dataclass(value)
+    chosen = names or tuple(field.name for field in fields(value))
+    return {_camel(name): _plain(getattr(value, name)) for name in chosen}
 
 
 def json_text(value: Any) -> str:
@@ -17,3 +30,22 @@ def json_text(value: Any) -> str:
     """
     text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
     return _RAW_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def print_json(value: Any) -> int:
+    """Writes `value` to standard output; returns the exit code of a command that is done."""
+    sys.stdout.write(json_text(value) + "\n")
+    return 0
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    return camel_json(value) if is_dataclass(value) else value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

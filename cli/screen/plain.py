@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import accumulate
 
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but tab and line feed, DEL, C1
@@ -31,21 +32,19 @@ def one_line(text: str) -> str:
 
 
 def cell_width(text: str) -> int:
-    """Columns that `text` takes in a terminal: wide characters two, combining marks none."""
-    return sum(map(_cells, text))
+    """Columns that `text` takes in a terminal: wide characters two, combining marks none.
+
+    wcwidth counts emoji sequences better, but takes 30 ms to import, an eighth of a search.
+    """
+    return len(text) if text.isascii() else sum(map(_cells, text))
 
 
 def cut_to_cells(text: str, max_cells: int) -> str:
     """`text`, or as much of it as fits `max_cells` columns together with a `…`."""
     if cell_width(text) <= max_cells:
         return text
-    kept, used_cells = [], 1
-    for character in text:
-        used_cells += _cells(character)
-        if used_cells > max_cells:
-            break
-        kept.append(character)
-    return "".join(kept) + "…" if max_cells > 0 else ""
+    kept = sum(cells < max_cells for cells in accumulate(map(_cells, text)))
+    return text[:kept] + "…" if max_cells > 0 else ""
 
 
 def _picture(match: re.Match[str]) -> str:

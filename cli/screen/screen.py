@@ -29,7 +29,7 @@ class Screen:
 
     def __init__(self, stream: TextIO, *, is_live: bool, is_coloured: bool) -> None:
         self._stream = stream
-        self._is_live = is_live
+        self.is_live = is_live
         self._is_coloured = is_coloured
         self._has_status = False
         self._wrap = WordWrap()
@@ -59,7 +59,7 @@ class Screen:
 
     def status(self, text: str) -> None:
         """Shows a dim line that the next output replaces; nothing where lines cannot be taken back."""
-        if not self._is_live:
+        if not self.is_live:
             return
         self.end_line()
         # One column less than there are: a full line would wrap, and only half of it be cleared.
@@ -78,7 +78,7 @@ class Screen:
         return f"{code}{text}{_RESET}" if code else text
 
     def _columns(self) -> int:
-        if not self._is_live:
+        if not self.is_live:
             return _UNBOUNDED_COLUMNS
         try:
             return os.get_terminal_size(self._stream.fileno()).columns or _DEFAULT_COLUMNS

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
-
 from nacre.cli.screen.plain import cell_width
 
 _TAB = "    "
@@ -39,7 +37,7 @@ class WordWrap:
             elif character in " \t":
                 shown.append(self._placed(columns))
                 self._spaces += _TAB if character == "\t" else character
-            elif unicodedata.east_asian_width(character) in "WF":
+            elif cell_width(character) == 2:
                 shown.append(self._placed(columns))
                 self._word = character
                 shown.append(self._placed(columns))

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nacre.cli.invocation import Invocation, begin, shared_options
+from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
     from nacre.cli.sessions.shelf import SessionShelf
 
-    Work = Callable[[SessionShelf, Invocation], Awaitable[int]]
-
 SHOWN_MESSAGES = 10
+
+
+def on_shelf(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
+    """A command that does `work(shelf, invocation, …)`; its failures are sentences and exit code 1."""
+
+    @wraps(work)
+    def run(context: click.Context, **options: Any) -> int:
+        return _run(context, lambda shelf, invocation: work(shelf, invocation, **options))
+
+    return run
 
 
 @click.group("sessions")
@@ -29,26 +39,22 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--all", "with_earlier", is_flag=True, help="Also the sessions that were ended.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
-def list_(context: click.Context, with_earlier: bool, as_json: bool) -> int:
+@on_shelf
+async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool, as_json: bool) -> int:
     """List the sessions, the latest active first."""
+    from nacre.cli.screen.screen import screen_on
+    from nacre.cli.sessions.text import list_json, list_lines
 
-    async def work(shelf: SessionShelf, invocation: Invocation) -> int:
-        from nacre.cli.screen.screen import screen_on
-        from nacre.cli.sessions.text import list_json, list_lines
-
-        sessions = await shelf.sessions(with_earlier=with_earlier)
-        if as_json:
-            return _print_json(list_json(sessions, shelf.index.path, main_key=shelf.main_key))
-        words = {session.session_id: shelf.last_words(session) for session in sessions}
-        screen = screen_on(sys.stdout, invocation.environment)
-        for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):
-            screen.row(row)
-        return 0
-
-    return _with_shelf(context, work)
+    sessions = await shelf.sessions(with_earlier=with_earlier)
+    if as_json:
+        return print_json(list_json(sessions, shelf.index.path, main_key=shelf.main_key))
+    words = {session.session_id: shelf.last_words(session) for session in sessions}
+    screen = screen_on(sys.stdout, invocation.environment)
+    for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):
+        screen.row(row)
+    return 0
 
 
 @command.command("show")
@@ -60,31 +66,27 @@ def list_(context: click.Context, with_earlier: bool, as_json: bool) -> int:
     default=SHOWN_MESSAGES,
     help=f"How many messages, {SHOWN_MESSAGES} unless given.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
-def show(context: click.Context, name: str, last: int, as_json: bool) -> int:
+@on_shelf
+async def show(shelf: SessionShelf, invocation: Invocation, name: str, last: int, as_json: bool) -> int:
     """Show a session and the last messages of its present branch."""
+    from nacre.cli.sessions.text import show_json, show_lines
 
-    async def work(shelf: SessionShelf, invocation: Invocation) -> int:
-        from nacre.cli.sessions.text import show_json, show_lines
-
-        session = await shelf.find(name)
-        transcript = await shelf.read(session)
-        if as_json:
-            return _print_json(show_json(session, transcript, last=last, main_key=shelf.main_key))
-        lines = show_lines(
-            session,
-            transcript,
-            last=last,
-            now=shelf.now(),
-            main_key=shelf.main_key,
-            short=invocation.short,
-        )
-        _print_lines(invocation, lines)
-        return 0
-
-    return _with_shelf(context, work)
+    session = await shelf.find(name)
+    transcript = await shelf.read(session)
+    if as_json:
+        return print_json(show_json(session, transcript, last=last, main_key=shelf.main_key))
+    lines = show_lines(
+        session,
+        transcript,
+        last=last,
+        now=shelf.now(),
+        main_key=shelf.main_key,
+        short=invocation.short,
+    )
+    invocation.say(*lines)
+    return 0
 
 
 @command.command("export")
@@ -95,7 +97,7 @@ def show(context: click.Context, name: str, last: int, as_json: bool) -> int:
     type=click.Choice(["markdown", "json", "jsonl"]),
     help="markdown unless the file's name says otherwise; jsonl is the transcript as it is.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@json_option("The same as --format json.")
 @click.option(
     "-o",
     "--output",
@@ -104,72 +106,66 @@ def show(context: click.Context, name: str, last: int, as_json: bool) -> int:
     help="A new file to write; standard output unless given.",
 )
 @shared_options
-@click.pass_context
-def export(context: click.Context, name: str, form: str | None, as_json: bool, output: Path | None) -> int:
+@on_shelf
+async def export(
+    shelf: SessionShelf,
+    invocation: Invocation,
+    name: str,
+    form: str | None,
+    as_json: bool,
+    output: Path | None,
+) -> int:
     """Print a whole session, or write it into a new file."""
+    from nacre.cli.sessions.export import exported
+
     by_name = {".json": "json", ".jsonl": "jsonl"}.get(output.suffix.lower(), "") if output else ""
     form = form or ("json" if as_json else by_name or "markdown")
-
-    async def work(shelf: SessionShelf, invocation: Invocation) -> int:
-        from nacre.cli.screen.screen import screen_on
-        from nacre.cli.sessions.export import exported
-
-        session = await shelf.find(name)
-        if form == "jsonl":
-            data = await shelf.raw(session)
-        else:
-            data = exported(form, session, await shelf.read(session), shelf.zone)
-        if output is None and sys.stdout.isatty():
-            # What was said must not drive the terminal; a file or a pipe gets the bytes as they are.
-            screen_on(sys.stdout, invocation.environment).line(data.decode("utf-8", "replace"))
-            return 0
-        if output is None:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-            return 0
-        shelf.write_new(output, data)
-        screen_on(sys.stdout, invocation.environment).line(
-            f"Wrote session {session.session_id} to {output} ({len(data)} bytes)."
-        )
+    session = await shelf.find(name)
+    if form == "jsonl":
+        data = await shelf.raw(session)
+    else:
+        data = exported(form, session, await shelf.read(session), shelf.zone)
+    if output is None and sys.stdout.isatty():
+        # What was said must not drive the terminal; a file or a pipe gets the bytes as they are.
+        invocation.say(data.decode("utf-8", "replace"))
         return 0
-
-    return _with_shelf(context, work)
+    if output is None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return 0
+    shelf.write_new(output, data)
+    invocation.say(f"Wrote session {session.session_id} to {output} ({len(data)} bytes).")
+    return 0
 
 
 @command.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
-def delete(context: click.Context, names: tuple[str, ...], as_json: bool) -> int:
+@on_shelf
+async def delete(shelf: SessionShelf, invocation: Invocation, names: tuple[str, ...], as_json: bool) -> int:
     """Delete sessions: they leave the index and memory, and their transcripts are renamed.
 
     A key means its present session; earlier ones have ids, which list --all shows.
     """
+    from nacre.cli.sessions.text import deleted_json, deleted_line
 
-    async def work(shelf: SessionShelf, invocation: Invocation) -> int:
-        from nacre.cli.screen.screen import screen_on
-        from nacre.cli.sessions.text import deleted_json, deleted_line
-
-        # All names are looked up before anything is deleted: a slip in one deletes nothing.
-        sessions = {found.session_id: found for found in [await shelf.find(name) for name in names]}
-        deleted = [(session, await shelf.delete(session)) for session in sessions.values()]
-        problem = await shelf.forget_in_memory()
-        if as_json:
-            return _print_json(deleted_json(deleted, problem))
-        _print_lines(invocation, [deleted_line(*item, invocation.short) for item in deleted])
-        if problem:
-            screen_on(sys.stderr, invocation.environment).line(problem, "warning")
-        return 0
-
-    return _with_shelf(context, work)
+    # All names are looked up before anything is deleted: a slip in one deletes nothing.
+    sessions = {found.session_id: found for found in [await shelf.find(name) for name in names]}
+    deleted = [(session, await shelf.delete(session)) for session in sessions.values()]
+    problem = await shelf.forget_in_memory()
+    if as_json:
+        return print_json(deleted_json(deleted, problem))
+    invocation.say(*(deleted_line(*item, invocation.short) for item in deleted))
+    if problem:
+        invocation.warn(problem)
+    return 0
 
 
 @command.command("resume")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Only go back, without a chat, and print JSON.")
+@json_option("Only go back, without a chat, and print JSON.")
 @shared_options
-@click.pass_context
 def resume(context: click.Context, name: str, as_json: bool) -> int:
     """Go back to a session, and talk on in it as in nacre chat.
 
@@ -182,38 +178,37 @@ def resume(context: click.Context, name: str, as_json: bool) -> int:
         session = await shelf.find(name)
         return await resume_session(invocation, session, main_key=shelf.main_key, as_json=as_json)
 
-    return _with_shelf(context, work, interruptible=as_json or not _is_terminal())
+    return _run(context, work, interruptible=as_json or not _is_terminal())
 
 
 @command.command("cleanup")
 @click.option("--dry-run", is_flag=True, help="Change nothing, say what would be changed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @shared_options
-@click.pass_context
-def cleanup(context: click.Context, dry_run: bool, as_json: bool) -> int:
+@on_shelf
+async def cleanup(shelf: SessionShelf, invocation: Invocation, dry_run: bool, as_json: bool) -> int:
     """Keep the sessions within session.maintenance, now and whatever its mode."""
+    from nacre.cli.sessions.text import upkeep_json
+    from nacre.runtime.endings.upkeep import upkeep_text
 
-    async def work(shelf: SessionShelf, invocation: Invocation) -> int:
-        from nacre.cli.sessions.text import upkeep_json
-        from nacre.runtime.endings.upkeep import upkeep_text
-
-        report = await shelf.keep_up(dry_run=dry_run)
-        problem = "" if dry_run or report.is_empty else await shelf.forget_in_memory()
-        if as_json:
-            return _print_json(upkeep_json(report, dry_run=dry_run))
-        _print_lines(invocation, [upkeep_text(report, dry_run=dry_run), *([problem] if problem else [])])
-        return 0
-
-    return _with_shelf(context, work)
+    report = await shelf.keep_up(dry_run=dry_run)
+    problem = "" if dry_run or report.is_empty else await shelf.forget_in_memory()
+    if as_json:
+        return print_json(upkeep_json(report, dry_run=dry_run))
+    invocation.say(upkeep_text(report, dry_run=dry_run), *([problem] if problem else []))
+    return 0
 
 
 def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _with_shelf(context: click.Context, work: Work, *, interruptible: bool = True) -> int:
-    """Does the work; failures are sentences and exit code 1."""
-    from nacre.cli.screen.screen import screen_on
+def _run(
+    context: click.Context,
+    work: Callable[[SessionShelf, Invocation], Awaitable[int]],
+    *,
+    interruptible: bool = True,
+) -> int:
     from nacre.cli.sessions.shelf import SessionShelf
     from nacre.cli.signals import run_until_signal
     from nacre.sessions.contracts.errors import SessionError
@@ -223,27 +218,11 @@ def _with_shelf(context: click.Context, work: Work, *, interruptible: bool = Tru
 
     async def run() -> int:
         code = await work(shelf, invocation)
-        for notice in shelf.notices:
-            screen_on(sys.stderr, invocation.environment).line(notice, "warning")
+        invocation.warn(*shelf.notices)
         return code
 
     try:
         return run_until_signal(run(), interruptible=interruptible)
     except SessionError as error:
-        screen_on(sys.stderr, invocation.environment).line(str(error), "error")
+        invocation.warn(str(error), tone="error")
         return 1
-
-
-def _print_json(value: object) -> int:
-    from nacre.cli.screen.json_text import json_text
-
-    sys.stdout.write(json_text(value) + "\n")
-    return 0
-
-
-def _print_lines(invocation: Invocation, lines: list[str]) -> None:
-    from nacre.cli.screen.screen import screen_on
-
-    screen = screen_on(sys.stdout, invocation.environment)
-    for line in lines:
-        screen.line(line)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from datetime import datetime, tzinfo
-from typing import Any
 
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -33,10 +31,11 @@ from nacre.sessions.upkeep.catalogue import StoredSession
 
 def exported(form: str, session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> bytes:
     """The session in the form `markdown` or `json`."""
-    return _FORMS[form](session, transcript, zone)
+    text = _json(session, transcript) if form == "json" else _markdown(session, transcript, zone)
+    return f"{text}\n".encode("utf-8", "backslashreplace")
 
 
-def markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> str:
+def _markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> str:
     """The present branch for readers: who said what when, tools and their results in full."""
     facts = {
         "Session": transcript.header.id,
@@ -47,30 +46,19 @@ def markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo)
     parts = ["# Session", "\n".join(f"- {label}: {value}" for label, value in facts.items() if value)]
     for entry in transcript.branch:
         parts += _entry_parts(entry, zone)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(parts)
 
 
-def _markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> bytes:
-    return markdown(session, transcript, zone).encode("utf-8", "backslashreplace")
-
-
-def _json(session: StoredSession, transcript: StoredTranscript, _zone: tzinfo) -> bytes:
+def _json(session: StoredSession, transcript: StoredTranscript) -> str:
     """Header, index line and every entry of every branch; `branch` are the ids of the present one."""
-    value: Mapping[str, Any] = {
+    value = {
         "key": session.key,
         "index": record_to_json(session.record),
         "header": header_to_json(transcript.header),
         "entries": [entry_to_json(entry) for entry in transcript.entries],
         "branch": [entry.id for entry in transcript.branch],
     }
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
-    return text.encode("utf-8", "backslashreplace") + b"\n"
-
-
-_FORMS: Mapping[str, Callable[[StoredSession, StoredTranscript, tzinfo], bytes]] = {
-    "markdown": _markdown,
-    "json": _json,
-}
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
 def _entry_parts(entry: Entry, zone: tzinfo) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from nacre.cli.invocation import Invocation
-from nacre.cli.screen.json_text import json_text
+from nacre.cli.screen.json_text import print_json
 from nacre.cli.talk.conversation import converse
 from nacre.cli.talk.piped_chat import answer_lines
 from nacre.cli.talk.quiet_turn import owner_says, run_quiet_turn
@@ -44,12 +44,6 @@ async def _went_back(invocation: Invocation, session: StoredSession, key: str, f
         elif isinstance(ending, TurnFailed):
             error = str(ending.error)
     is_back = not error and session_id == session.session_id
-    value = {
-        "key": key,
-        "sessionId": session_id,
-        "resumed": is_back,
-        "reply": reply or None,
-        "error": error or None,
-    }
-    sys.stdout.write(json_text(value) + "\n")
+    said = {"reply": reply or None, "error": error or None}
+    print_json({"key": key, "sessionId": session_id, "resumed": is_back, **said})
     return 0 if is_back else 1

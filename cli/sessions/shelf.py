@@ -11,9 +11,9 @@ from nacre.runtime.contracts.clock import owner_zone, system_clock
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import AGENT_ID, Config
-from nacre.runtime.settings.open_index import open_index
 from nacre.sessions.contracts.errors import SessionNotFound, SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
+from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.journal.reading import StoredTranscript, read_transcript, transcript_bytes
 from nacre.sessions.upkeep.catalogue import StoredSession, find_session, last_words, stored_sessions
 from nacre.sessions.upkeep.removal import delete_session
@@ -30,7 +30,7 @@ class SessionShelf:
         self._config = config
         self.zone: tzinfo = owner_zone(config.settings.agent.user_timezone or None)
         self._now = system_clock(self.zone)
-        self.index = open_index(config, self._now)
+        self.index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=self._now)
 
     @property
     def notices(self) -> tuple[str, ...]:

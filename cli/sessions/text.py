@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
+from nacre.cli.screen.json_text import camel_json
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
 from nacre.runtime.commands.wording import short_count
 from nacre.sessions.contracts.keys import key_kind
@@ -52,19 +53,8 @@ def list_lines(
                 cut_to_cells(one_line(words.get(session.session_id, "")), _WORDS_CELLS),
             )
         )
-    widths = [max(cell_width(row[column]) for row in rows) for column in range(4)]
-    return [
-        "  ".join(
-            [
-                *(
-                    f"{cell}{' ' * (width - cell_width(cell))}"
-                    for cell, width in zip(row, widths, strict=False)
-                ),
-                row[4],
-            ]
-        ).rstrip()
-        for row in rows
-    ]
+    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(_padded, row, widths)).rstrip() for row in rows]
 
 
 def list_json(sessions: Sequence[StoredSession], index_file: Path, *, main_key: str) -> dict[str, Any]:
@@ -154,11 +144,7 @@ def deleted_json(deleted: Sequence[tuple[StoredSession, Path | None]], problem: 
     """What became of deleted sessions, for scripts."""
     return {
         "deleted": [
-            {
-                "key": session.key,
-                "sessionId": session.session_id,
-                "movedTo": None if aside is None else str(aside),
-            }
+            {**camel_json(session, "key", "session_id"), "movedTo": None if aside is None else str(aside)}
             for session, aside in deleted
         ],
         "problem": problem or None,
@@ -170,9 +156,7 @@ def upkeep_json(report: UpkeepReport, *, dry_run: bool) -> dict[str, Any]:
     return {
         "dryRun": dry_run,
         "pruned": list(report.pruned_keys),
-        "movedAside": list(report.moved_aside),
-        "removed": list(report.removed),
-        "removedBytes": report.removed_bytes,
+        **camel_json(report, "moved_aside", "removed", "removed_bytes"),
     }
 
 
@@ -264,6 +248,10 @@ def _message_lines(message: Message, zone: tzinfo) -> list[str]:
         if message.error_message:
             lines.append(_detail(f"broke off: {message.error_message}"))
     return lines
+
+
+def _padded(text: str, width_cells: int) -> str:
+    return text + " " * (width_cells - cell_width(text))
 
 
 def _counted(number: int, thing: str) -> str:

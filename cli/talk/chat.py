@@ -14,7 +14,6 @@ from nacre.cli.invocation import begin, shared_options
     "--session", "session_key", metavar="KEY", default="", help="Session to talk in; main unless given."
 )
 @shared_options
-@click.pass_context
 def command(context: click.Context, session_key: str) -> int:
     """Talk to the assistant in this terminal (the default).
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nacre.cli.invocation import begin, shared_options
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
@@ -26,11 +26,8 @@ INDEX_SECONDS = 5.0
 @click.option(
     "--session", "session_key", metavar="KEY", default="", help="Session to talk in; main unless given."
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object with the reply and what happened."
-)
+@json_option("Print one JSON object with the reply and what happened.")
 @shared_options
-@click.pass_context
 def command(
     context: click.Context, message: str | None, adds_input: bool, session_key: str, as_json: bool
 ) -> int:
@@ -50,7 +47,7 @@ def command(
     except AgentError as error:
         if not as_json:
             raise
-        _print_json(None, error)
+        _print_outcome(None, error)
         return 2 if isinstance(error, ConfigError) else 1
 
 
@@ -79,16 +76,15 @@ async def _send(invocation: Invocation, text: str, session_key: str, *, as_json:
                 progress.line(notice, "warning")
         outcome = await run_quiet_turn(agent, owner_says(text, session_key), progress)
         if as_json:
-            _print_json(outcome, None)
+            _print_outcome(outcome, None)
         elif isinstance(outcome.ending, ReplyReady):
-            screen_on(sys.stdout, invocation.environment).line(outcome.ending.reply.text.strip())
+            invocation.say(outcome.ending.reply.text.strip())
         sys.stdout.flush()
         await agent.index_notes(wait_seconds=INDEX_SECONDS)
     return 1 if isinstance(outcome.ending, TurnFailed) else 0
 
 
-def _print_json(outcome: Outcome | None, error: AgentError | None) -> None:
-    from nacre.cli.screen.json_text import json_text
+def _print_outcome(outcome: Outcome | None, error: AgentError | None) -> None:
     from nacre.runtime.contracts.events import ReplyReady, Silence, TextStreamed, TurnFailed
 
     value: dict[str, Any] = {"reply": None, "sessionKey": None, "sessionId": None, "events": []}
@@ -97,22 +93,16 @@ def _print_json(outcome: Outcome | None, error: AgentError | None) -> None:
         value["events"] = [_event(event) for event in outcome.events if not isinstance(event, TextStreamed)]
         if isinstance(outcome.ending, ReplyReady):
             reply = outcome.ending.reply
-            value |= {"reply": reply.text, "sessionKey": reply.session_key, "sessionId": reply.session_id}
+            value |= {"reply": reply.text, **camel_json(reply, "session_key", "session_id")}
         elif isinstance(outcome.ending, Silence):
-            value |= {"sessionKey": outcome.ending.session_key, "sessionId": outcome.ending.session_id}
+            value |= camel_json(outcome.ending)
         elif isinstance(outcome.ending, TurnFailed):
             error = outcome.ending.error
     if error is not None:
         value["error"] = {"type": type(error).__name__, "message": str(error)}
-    sys.stdout.write(json_text(value) + "\n")
+    print_json(value)
 
 
 def _event(event: Event) -> dict[str, Any]:
     name = type(event).__name__
-    values = {_camel(field.name): getattr(event, field.name) for field in fields(event)}
-    return {"type": name[0].lower() + name[1:], **values}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+    return {"type": name[0].lower() + name[1:], **camel_json(event)}

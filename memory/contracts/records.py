@@ -90,10 +90,10 @@ class SearchReport:
     """
 
     hits: tuple[SearchHit, ...]
-    mode: SearchMode
-    degraded: str
     provider: str
     model: str
+    mode: SearchMode
+    degraded: str
     stale: bool
     elapsed_ms: float
 

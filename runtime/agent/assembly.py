@@ -33,12 +33,12 @@ from nacre.runtime.recall.open_memory import open_memory, unindexed_notes
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import AGENT_ID, Config
-from nacre.runtime.settings.open_index import open_index
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.disk.endings import EndingFolder
+from nacre.sessions.index.index import SessionIndex
 
 LANE_WAIT_SECONDS = 600.0
 
@@ -105,7 +105,7 @@ async def _assembled(
         models=chosen.default,
         window=window,
         sessions=SessionOpener(
-            open_index(config, now),
+            SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
             Journals(workspace=config.workspace, now=now, new_id=new_id),
             now=now,
             new_id=new_id,

@@ -15,8 +15,8 @@ from nacre.runtime.models.cooldown_file import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.litellm.loading import price_map_entry
 from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.settings.config import AGENT_ID, Config
-from nacre.runtime.settings.settings import AgentSettings
 
 STALL_SECONDS = 60.0
 """A stream that has begun and then says nothing for so long is given up."""

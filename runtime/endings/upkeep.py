@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.settings.settings import SessionSettings
+from nacre.runtime.settings.session import SessionSettings
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.upkeep.upkeep import UpkeepReport, keep_up

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.settings.settings import SessionSettings
+from nacre.runtime.settings.session import SessionSettings
 from nacre.sessions.contracts.keys import GLOBAL_KEY, SessionRoute, canonical_key, is_private_key, route_key
 from nacre.sessions.index.changes import Origin
 

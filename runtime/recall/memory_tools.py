@@ -15,7 +15,6 @@ from pydantic import BeforeValidator, Field
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Source
-from nacre.runtime.recall.hit_json import hit_json
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 MEMORY_TOOL_NAMES = ("memory_search", "memory_get")
@@ -162,11 +161,16 @@ def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
 
 
 def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
-    entry = hit_json(hit)
-    if cites:
-        entry["citation"] = hit.citation
-        entry["snippet"] = f"{hit.snippet.strip()}\n\nSource: {hit.citation}"
-    return entry
+    """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source."""
+    return {
+        "path": hit.path,
+        "startLine": hit.start_line,
+        "endLine": hit.end_line,
+        "score": round(hit.score, 4),
+        "snippet": f"{hit.snippet.strip()}\n\nSource: {hit.citation}" if cites else hit.snippet,
+        "source": hit.source,
+        **({"citation": hit.citation} if cites else {}),
+    }
 
 
 def _disabled(empty: Mapping[str, Any], error: MemoryIndexError) -> ToolOutput:

@@ -18,7 +18,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint, endpoint_for
 from nacre.runtime.models.litellm.loading import key_in_environment
-from nacre.runtime.settings.settings import ProviderSettings
+from nacre.runtime.settings.models import ProviderSettings
 
 if TYPE_CHECKING:
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget

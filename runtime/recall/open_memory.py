@@ -82,11 +82,11 @@ def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:
 def _transcripts(config: Config, now: Clock) -> TranscriptSource:
     # past conversations are opt-in; a search in the notes alone does not wait for these imports
     from nacre.runtime.recall.transcript_source import SessionTranscripts
-    from nacre.runtime.settings.open_index import open_index
+    from nacre.sessions.index.index import SessionIndex
 
     return SessionTranscripts(
         config.sessions_file.parent,
-        open_index(config, now),
+        SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
         agent_id=AGENT_ID,
         main_key=config.settings.session.main_key,
         now=now,

@@ -17,7 +17,7 @@ from nacre.memory.workspace.files import FolderEntry, list_folder
 from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, daily_log_path, read_context_file
 from nacre.prompts import quoted, render
-from nacre.runtime.settings.startup import StartupContextSettings
+from nacre.runtime.settings.agents import StartupContextSettings
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import RECALL_TYPE

@@ -1,4 +1,4 @@
-"""Where settings come from: the only file that reads the environment and `nacre.json5`.
+"""Where settings come from: the only file that reads the environment.
 
 Precedence, first wins: what the caller of `Agent.open` passes, environment, settings file, default.
 """
@@ -9,11 +9,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.settings.json5_problem import json5_problem
-from nacre.runtime.settings.variables import with_variables
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.settings import Settings
@@ -58,20 +56,17 @@ def load_config(
         ConfigError: the file is unreadable, no JSON5, names a variable that is not set, or a value does not
             fit its setting.
     """
-    # so that whoever asks for the environment alone does not wait for pydantic
-    from nacre.runtime.settings.settings import unread_keys
-
     home = _home(environment)
     state = state_dir or _state_dir(environment)
     file = state / SETTINGS_FILE
-    settings = _settings(file, with_variables(_read_json5(file), environment))
+    settings = _settings(file, environment)
     chosen = (
         workspace
         or _path(environment.get(WORKSPACE_VARIABLE), home)
         or _path(settings.agent.workspace, home)
         or state / "workspace"
     )
-    unread = ", ".join(unread_keys(settings))
+    unread = ", ".join(settings.unread_keys())
     return Config(
         home=home,
         state_dir=state.absolute(),
@@ -126,37 +121,19 @@ def _path(text: str | None, home: Path) -> Path | None:
     return Path(text.strip())
 
 
-def _read_json5(file: Path) -> Any:
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The settings file {file} cannot be read: {error}. Mend or move it.") from error
-    import pyjson5
-
-    try:
-        return pyjson5.decode(text) if text.strip() else {}
-    except pyjson5.Json5Exception as error:
-        problem = json5_problem(text, str(error.args[0]))
-        raise ConfigError(f"The settings file {file} is not JSON5. {problem} Mend or move it.") from error
-
-
-def _settings(file: Path, raw: Any) -> Settings:
+def _settings(file: Path, environment: Mapping[str, str]) -> Settings:
+    # whoever asks for the environment alone waits neither for pydantic nor for the memory room
     from pydantic import ValidationError
 
-    from nacre.runtime.settings.agent_list import with_own_settings
     from nacre.runtime.settings.settings import Settings
+    from nacre.runtime.settings.settings_file import read_settings_file
 
-    if not isinstance(raw, dict):
-        raise ConfigError(
-            f"The settings file {file} holds {type(raw).__name__}, where an object {{…}} belongs."
-        )
+    raw = read_settings_file(file, environment, agent_id=AGENT_ID)
     if not raw:
         # Nothing to validate: making a validator would take longer than reading the file.
         return Settings.model_construct()
     try:
-        return Settings.model_validate(with_own_settings(raw, AGENT_ID))
+        return Settings.model_validate(raw)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)

@@ -21,7 +21,7 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
 from nacre.runtime.recall.memory_tools import memory_tools
-from nacre.runtime.settings.settings import AgentSettings
+from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.tools.files import file_tools
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits

@@ -10,8 +10,7 @@ from typing import Protocol
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.model import ChatModel, SystemPrompt
 from nacre.runtime.lanes.notices import Told
-from nacre.runtime.settings.compaction import CompactionSettings
-from nacre.runtime.settings.pruning import ContextPruningSettings
+from nacre.runtime.settings.agents import CompactionSettings, ContextPruningSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.settings.pruning import ContextPruningSettings, PrunedToolsSettings
+from nacre.runtime.settings.agents import ContextPruningSettings, PrunedToolsSettings
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,

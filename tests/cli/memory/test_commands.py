@@ -115,7 +115,8 @@ def test_a_terminal_gets_a_bar_that_goes_away(home: Path) -> None:
     with Terminal(home, "memory", "index", "--force") as terminal:
         terminal.wait_for("Memory index updated (main)")
         assert terminal.exit_code() == 0
-    assert "\x1b[2K" in terminal.raw
+    assert "█ Indexing 1/1 · " in terminal.raw
+    assert "\r\x1b[K" in terminal.raw
 
 
 @pytest.mark.parametrize(

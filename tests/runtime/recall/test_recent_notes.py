@@ -12,7 +12,7 @@ import pytest
 
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.recall.recent_notes import label, recalled_days, recalled_notes
-from nacre.runtime.settings.startup import StartupContextSettings
+from nacre.runtime.settings.agents import StartupContextSettings
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import START, opened, said, write_settings
 

@@ -11,7 +11,7 @@ from nacre.memory.workspace.workspace import ensure_workspace
 from nacre.runtime.contracts.model import SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
-from nacre.runtime.settings.settings import AgentSettings
+from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.tools.toolbox import ToolSpec
 from nacre.runtime.turn.context import changing_part, system_prompt
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from nacre.memory.contracts.settings import MemorySearchSettings, RemoteSettings
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.settings.settings import ProviderSettings
+from nacre.runtime.settings.models import ProviderSettings
 
 _SECRET_HEADER = ("authorization", "cookie", "key", "token", "secret", "password", "credential")
 

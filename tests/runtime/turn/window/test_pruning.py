@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.budget import resolve_budget
-from nacre.runtime.settings.pruning import ContextPruningSettings, PrunedToolsSettings
+from nacre.runtime.settings.agents import ContextPruningSettings, PrunedToolsSettings
 from nacre.runtime.turn.window.pruning import (
     NothingToPrune,
     Pruning,

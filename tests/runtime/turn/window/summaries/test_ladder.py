@@ -13,7 +13,7 @@ from nacre.runtime.contracts.errors import (
     ModelUnavailable,
 )
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, fails, says
-from nacre.runtime.settings.compaction import CompactionSettings
+from nacre.runtime.settings.agents import CompactionSettings
 from nacre.runtime.turn.window.summaries.ladder import Summary, SummaryModel, summary_limits, summary_of
 from nacre.runtime.turn.window.summaries.summariser import PartialSummaries, SummaryLimits
 from nacre.sessions.compaction.cut import CompactionPlan

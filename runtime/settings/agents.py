@@ -1,0 +1,197 @@
+"""`agents.defaults`: the assistant itself, and how its context is kept within the window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.runtime.settings.section import SettingsSection, bytes_or, clamped, count_or
+
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE)
+
+
+def _duration(value: object) -> object:
+    """A duration as OpenClaw writes it: `"5m"`, `"1h"`; a bare number is minutes."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return value
+    if _DURATION.fullmatch(str(value)) is None:
+        raise ValueError(f"{value!r} is no duration; write it like '5m', '90s' or '1h'")
+    return str(value)
+
+
+def _model_choice(value: object) -> object:
+    return {"primary": value} if isinstance(value, str) else value
+
+
+class ModelChoice(SettingsSection):
+    """`agents.defaults.model`: who answers. A plain text is the primary model, without fallbacks."""
+
+    primary: str = ""
+    """`provider/model` as litellm names it; blank is the built-in offline responder."""
+    fallbacks: tuple[str, ...] = ()
+    """Models to ask, in order, when the one before cannot be had."""
+
+
+class ModelEntry(SettingsSection):
+    """`agents.defaults.models.<name>`: a model that can be chosen for a chat."""
+
+    alias: str = ""
+    """Another name for it behind `/new`."""
+
+
+class StartupContextSettings(SettingsSection):
+    """`agents.defaults.startupContext`: what a private session reads of the last days when it begins.
+
+    Too large a number counts as the largest that is allowed.
+    """
+
+    enabled: bool = True
+    """Whether anything is read at all, also after a compaction."""
+    daily_memory_days: Annotated[int, count_or(2, least=1, most=14)] = 2
+    """How many days count, today included."""
+    max_total_chars: Annotated[int, count_or(14_000, most=50_000)] = 14_000
+    """Most of all logs and notes together."""
+
+
+class MemoryFlushSettings(SettingsSection):
+    """`agents.defaults.compaction.memoryFlush`: the silent turn that saves notes before a compaction."""
+
+    enabled: bool = True
+    """Whether notes are written before history is compacted."""
+    soft_threshold_tokens: Annotated[int, count_or(4_000)] = 4_000
+    """How many tokens before the compaction line the flush is due."""
+    prompt: str = ""
+    """The flush turn's user prompt; blank is the built-in one. `YYYY-MM-DD` becomes today's date."""
+    system_prompt: str = ""
+    """What is added to the system prompt in the flush turn; blank is the built-in text."""
+    model: str = ""
+    """`provider/model` for the flush turn alone; blank is the model that answers."""
+    force_flush_transcript_bytes: Annotated[int, bytes_or(2 * 1024 * 1024)] = 2 * 1024 * 1024
+    """After how many bytes of text since the last flush there is one, however full the window; 0 is never."""
+
+
+class CompactionSettings(SettingsSection):
+    """`agents.defaults.compaction`: when and how old history becomes a summary."""
+
+    enabled: bool = True
+    """`false` stops only the threshold trigger; overflow recovery and `/compact` stay."""
+    reserve_tokens: Annotated[int, count_or(16_384)] = 16_384
+    """Room kept free for the answer; the floor below raises it."""
+    reserve_tokens_floor: Annotated[int, count_or(20_000)] = 20_000
+    """Least reserve, whatever `reserveTokens` says; 0 switches the floor off."""
+    keep_recent_tokens: Annotated[int, count_or(20_000)] = 20_000
+    """How much of the tail stays verbatim."""
+    custom_instructions: str = ""
+    """What every summary should pay attention to, also in automatic compactions."""
+    model: str = ""
+    """`provider/model` for summaries alone; blank is the model that answers, and is asked when this fails."""
+    max_summary_tokens: Annotated[int, Field(ge=256)] | None = None
+    """Most that a summary may take; unset is four fifths of the reserve, at most a quarter of the history."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
+    """Longest that the summary of one part of a long history may take; finished parts are kept."""
+    memory_flush: MemoryFlushSettings = Field(default_factory=MemoryFlushSettings.model_construct)
+
+
+class SoftTrimSettings(SettingsSection):
+    """`contextPruning.softTrim`: an old result keeps its head and its tail."""
+
+    max_chars: Annotated[int, count_or(4_000)] = 4_000
+    """Longer results are trimmed."""
+    head_chars: Annotated[int, count_or(1_500)] = 1_500
+    """How much of the beginning stays."""
+    tail_chars: Annotated[int, count_or(1_500)] = 1_500
+    """How much of the end stays."""
+
+
+class HardClearSettings(SettingsSection):
+    """`contextPruning.hardClear`: an old result is replaced as a whole."""
+
+    enabled: bool = True
+    """Whether that is done at all."""
+    placeholder: str = "[Old tool result content cleared]"
+    """What stands in its place."""
+
+
+class PrunedToolsSettings(SettingsSection):
+    """`contextPruning.tools`: whose results are pruned; `*` stands for anything, in any case."""
+
+    allow: tuple[str, ...] = ()
+    """Only these tools; empty is all."""
+    deny: tuple[str, ...] = ()
+    """Never these, also where `allow` names them."""
+
+
+class ContextPruningSettings(SettingsSection):
+    """`agents.defaults.contextPruning`."""
+
+    mode: Literal["off", "cache-ttl"] = "off"
+    """`cache-ttl` prunes once the provider has forgotten the prompt anyway, or the window is getting full."""
+    ttl: Annotated[str, BeforeValidator(_duration)] = "5m"
+    """How long a provider remembers a prompt: `"5m"`, `"1h"`; a bare number is minutes, 0 is never."""
+    size_trigger_ratio: Annotated[float, clamped(float, 0, 1)] = 0.8
+    """From this share of the flush line on a remembered prompt is pruned too; 1 is never."""
+    keep_last_assistants: Annotated[int, count_or(3)] = 3
+    """So many of the model's last messages, and all that follows them, are left alone."""
+    soft_trim_ratio: Annotated[float, clamped(float, 0, 1)] = 0.3
+    """Below this share of the window nothing is pruned."""
+    hard_clear_ratio: Annotated[float, clamped(float, 0, 1)] = 0.5
+    """From this share on, results are replaced as a whole, the oldest first."""
+    min_prunable_tool_chars: Annotated[int, count_or(50_000)] = 50_000
+    """With less than this in old results none is replaced as a whole."""
+    soft_trim: SoftTrimSettings = Field(default_factory=SoftTrimSettings.model_construct)
+    hard_clear: HardClearSettings = Field(default_factory=HardClearSettings.model_construct)
+    tools: PrunedToolsSettings = Field(default_factory=PrunedToolsSettings.model_construct)
+
+    @property
+    def ttl_seconds(self) -> float:
+        """`ttl` in seconds."""
+        match = _DURATION.fullmatch(self.ttl)
+        assert match is not None, "it was validated"
+        return float(match[1]) * _UNIT_SECONDS[(match[2] or "m").lower()]
+
+
+class AgentSettings(SettingsSection):
+    """`agents.defaults`: the assistant itself."""
+
+    workspace: str = ""
+    """The workspace folder; blank is `<state>/workspace`. `~` is the home folder."""
+    model: Annotated[ModelChoice, BeforeValidator(_model_choice)] = Field(
+        default_factory=ModelChoice.model_construct
+    )
+    models: Mapping[str, ModelEntry] = Field(default_factory=dict)
+    """Models that `/new` knows by a part of their name or by an alias."""
+    user_timezone: str = ""
+    """IANA name of the owner's time zone; blank is the system's."""
+    context_tokens: Annotated[int, Field(ge=1)] | None = None
+    """The context window in tokens; unset asks the model."""
+    bootstrap_max_chars: Annotated[int, count_or(20_000)] = 20_000
+    """Most of one workspace file that enters the context."""
+    bootstrap_total_max_chars: Annotated[int, count_or(60_000)] = 60_000
+    """Most of all workspace files together."""
+    daily_log_max_chars: Annotated[int, count_or(6_000)] = 6_000
+    """Most of one daily log that enters a session's first turn."""
+    startup_context: StartupContextSettings = Field(default_factory=StartupContextSettings.model_construct)
+    skip_bootstrap: bool = False
+    """`true` makes the workspace folder without any file in it."""
+    max_steps: Annotated[int, Field(ge=1, le=1_000)] = 40
+    """Most model calls in one turn."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
+    """Longest that a turn may take, from the person's words to the answer."""
+    model_timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
+    """Longest that a model may take to begin its answer, before it is asked again or another is."""
+    tool_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
+    """Longest that one tool call may take."""
+    context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.model_construct)
+    compaction: CompactionSettings = Field(default_factory=CompactionSettings.model_construct)
+    memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)
+
+
+class AgentsSettings(SettingsSection):
+    """`agents`."""
+
+    defaults: AgentSettings = Field(default_factory=AgentSettings.model_construct)
