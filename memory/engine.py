@@ -27,6 +27,7 @@ from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.reading import read_excerpt
 from nacre.memory.files.watcher import Watcher
 from nacre.memory.search.searching import Answer, EmbedderInUse, Question, search
+from nacre.memory.stores.sqlite.opening import SqliteIndexFile
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.status import describe
@@ -87,7 +88,8 @@ class MemoryEngine:
             workspace=workspace, extra_paths=settings.extra_paths, sizes=sizes, index_path=index_path
         )
         plan = IndexPlan(corpus=corpus, settings=settings, embedder=embedder, transcripts=transcripts)
-        return cls(plan, await Syncing.open(plan, now), now)
+        file = SqliteIndexFile(index_path, settings.store.vector, now)
+        return cls(plan, await Syncing.open(plan, file, now), now)
 
     async def search(
         self,
@@ -125,7 +127,7 @@ class MemoryEngine:
             embedder=self._embedder_in_use(),
             now=self._now(),
         )
-        result = await search(self._read, question)
+        result = await search(self._search, question)
         embedder = self._plan.embedder
         return SearchReport(
             hits=result.hits,
@@ -209,8 +211,8 @@ class MemoryEngine:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._syncing.close()
 
-    async def _read(self, work: Callable[[Snapshot], Answer]) -> Answer:
-        return await self._syncing.with_store(lambda store: store.read(work))
+    async def _search(self, work: Callable[[Snapshot], Answer]) -> Answer:
+        return await self._syncing.with_store(lambda store: store.search(work))
 
     def _embedder_in_use(self) -> EmbedderInUse | None:
         vectors = self._syncing.query_vectors

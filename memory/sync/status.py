@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nacre.memory.contracts.records import FailedFile, MemoryStatus, SearchMode, SourceCount
-from nacre.memory.contracts.store import Store
-from nacre.memory.files.discovery import discover
+from nacre.memory.contracts.store import FileState, Store
+from nacre.memory.files.discovery import FoundFile, discover
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.plan import plan_changes
 from nacre.memory.sync.transcripts import deleted_transcripts, due_and_waiting
@@ -46,20 +46,20 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
     """The state of the index against the disk. Files and transcripts are listed, not read."""
     corpus, settings = plan.corpus, plan.settings
     found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
-    stored = await store.file_states("memory")
-    failed = await store.failures("memory")
+    stored, transcripts, failed, refused, counts, meta = await store.read(
+        lambda index: (
+            index.file_states("memory"),
+            index.file_states("sessions"),
+            index.failures("memory"),
+            index.refused(limit=MAX_REFUSED),
+            index.counts(),
+            index.meta(),
+        )
+    )
     changes = plan_changes(found, stored, failed, now_seconds=moment.now_seconds)
-    # A racy time stamp makes a sync read a file again; that alone does not mean that it changed.
-    pending = [
-        file
-        for file in changes.to_read
-        if (state := stored.get(file.path)) is None
-        or (file.size, file.mtime_ns, file.inode) != (state.size, state.mtime_ns, state.inode)
-    ]
-    pending_transcripts, waiting_transcripts = await _pending_transcripts(store, plan)
-    pending_files = len(pending) + len(changes.to_remove) + pending_transcripts
-    counts = await store.counts()
-    meta = await store.meta()
+    changed = sum(_has_changed(file, stored.get(file.path)) for file in changes.to_read)
+    pending_transcripts, waiting_transcripts = await _pending_transcripts(transcripts, plan)
+    pending_files = changed + len(changes.to_remove) + pending_transcripts
     by_source = {item.source: item for item in counts.sources}
     source_counts = tuple(
         by_source.get(source, SourceCount(source=source, files=0, chunks=0)) for source in settings.sources
@@ -84,7 +84,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         pending_vectors=pending_vectors,
         failed=_sorted(failed),
         skipped=found.skipped,
-        refused=tuple(await store.refused(limit=MAX_REFUSED)),
+        refused=tuple(refused),
         identity=moment.identity,
         identity_problem=moment.identity_problem,
         vector_enabled=settings.store.vector.enabled,
@@ -104,6 +104,15 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
     )
 
 
+def _has_changed(file: FoundFile, state: FileState | None) -> bool:
+    # A racy time stamp makes a sync read a file again; that alone does not mean that it changed.
+    return state is None or (file.size, file.mtime_ns, file.inode) != (
+        state.size,
+        state.mtime_ns,
+        state.inode,
+    )
+
+
 def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int) -> str:
     """What the last pass could not do, this process's or another's.
 
@@ -116,9 +125,8 @@ def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int)
     return " ".join(filter(None, problems))
 
 
-async def _pending_transcripts(store: Store, plan: IndexPlan) -> tuple[int, int]:
+async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan) -> tuple[int, int]:
     """Transcripts that the next sync reads or forgets, and those that have not grown by enough for it."""
-    stored = await store.file_states("sessions")
     if "sessions" not in plan.settings.sources:
         return len(stored), 0
     if plan.transcripts is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -17,11 +17,9 @@ from nacre.memory.batch_jobs.sync import JobTally
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
 from nacre.memory.contracts.records import SearchMode, SyncProgress, SyncReport
-from nacre.memory.contracts.store import Store
-from nacre.memory.stores.sqlite.store import SqliteStore
+from nacre.memory.contracts.store import IndexFile, Store, Writer
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
-from nacre.memory.sync.recovery import open_sound_store, quarantined, replace_damaged
 from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
 from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment
 from nacre.memory.sync.vectors import VectorOutcome, embed_pending
@@ -44,8 +42,9 @@ JOB_PAUSE_SECONDS = 60.0
 class Syncing:
     """The index of one engine and everything that changes it."""
 
-    def __init__(self, plan: IndexPlan, store: SqliteStore, now: Callable[[], datetime]) -> None:
+    def __init__(self, plan: IndexPlan, file: IndexFile, store: Store, now: Callable[[], datetime]) -> None:
         self._plan = plan
+        self._file = file
         self._store = store
         self._now = now
         self._files = SingleFlight("memory sync", self._index_files)
@@ -62,13 +61,13 @@ class Syncing:
         """What embeds questions; `None` without an embedder."""
 
     @classmethod
-    async def open(cls, plan: IndexPlan, now: Callable[[], datetime]) -> Syncing:
+    async def open(cls, plan: IndexPlan, file: IndexFile, now: Callable[[], datetime]) -> Syncing:
         """Opens the index, or a fresh one when it is damaged.
 
         Raises:
             IndexUnusable, IndexBusy: it cannot be opened.
         """
-        return cls(plan, await open_sound_store(plan.corpus.index_path, plan.settings.store, now), now)
+        return cls(plan, file, await file.open(), now)
 
     @property
     def stale(self) -> bool:
@@ -129,7 +128,7 @@ class Syncing:
 
     async def was_indexed(self) -> bool:
         """Whether a pass over the files was ever finished on this index."""
-        return "last_sync_at_seconds" in await self.with_store(lambda store: store.meta())
+        return "last_sync_at_seconds" in await self.with_store(_meta)
 
     def keep_vectors_current(self) -> None:
         """From now on vectors follow the files by themselves."""
@@ -148,8 +147,8 @@ class Syncing:
         if deep:
             await self.heal_if_damaged()
         embedder = self._plan.embedder
-        engine = await self.with_store(lambda store: store.vector_engine())
-        stored = stored_identity(await self.with_store(lambda store: store.meta()))
+        engine = await self.with_store(lambda store: store.search(lambda index: index.vector_engine()))
+        stored = stored_identity(await self.with_store(_meta))
         return Moment(
             provider=embedder.provider if embedder else "none",
             model=embedder.model if embedder else "",
@@ -163,7 +162,7 @@ class Syncing:
             identity_problem=identity_problem(stored, self._plan.identity),
             files_problem=self._files_problem,
             vectors_problem=self._vector_problem,
-            quarantined=quarantined(self._plan.corpus.index_path),
+            quarantined=tuple(self._file.quarantined()),
             watching=watching,
         )
 
@@ -197,13 +196,12 @@ class Syncing:
 
     async def _keep_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
         """Writes down when and how the pass ended, unless a search only saw that nothing changed."""
-        meta = await self._store.meta()
+        meta = await _meta(self._store)
         is_known = "last_sync_at_seconds" in meta and meta.get("last_sync_problem") == outcome.problem
         if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
             return
-        await self._store.set_meta(
-            {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
-        )
+        rows = {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
+        await self._store.write(lambda index: index.set_meta(rows))
 
     async def _embed(self, run: SyncRun) -> VectorOutcome:
         embedder = self._plan.embedder
@@ -220,10 +218,14 @@ class Syncing:
                 tally=self._jobs_tally,
             )
         )
-        await self._store.evict(keep_unused=cache.max_entries if cache.enabled else 0)
-        self._vector_problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
-        if (await self._store.meta()).get(VECTORS_PROBLEM_ROW, "") != self._vector_problem:
-            await self._store.set_meta({VECTORS_PROBLEM_ROW: self._vector_problem})
+        self._vector_problem = problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
+
+        def clean_up(index: Writer) -> None:
+            index.evict(keep_unused=cache.max_entries if cache.enabled else 0)
+            if index.meta().get(VECTORS_PROBLEM_ROW, "") != problem:
+                index.set_meta({VECTORS_PROBLEM_ROW: problem})
+
+        await self._store.write(clean_up)
         self._failures = self._failures + 1 if outcome.problem else 0
         if outcome.problem:
             log.warning("Embedding stopped: %s Words are searched meanwhile.", outcome.problem)
@@ -253,7 +255,7 @@ class Syncing:
             return str(error)
         return ""
 
-    async def _replace(self, broken: SqliteStore, error: MemoryIndexError) -> None:
+    async def _replace(self, broken: Store, error: MemoryIndexError) -> None:
         """Puts a fresh index in the place of a damaged one, once for all who ran into it."""
         async with self._healing:
             if self._store is not broken:
@@ -261,9 +263,12 @@ class Syncing:
             if not isinstance(error, IndexDamaged):
                 raise error
             await broken.close()
-            path, settings = self._plan.corpus.index_path, self._plan.settings.store
-            self._store = await replace_damaged(path, settings, self._now)
+            self._store = await self._file.replace_damaged()
             self._changes += 1
+
+
+async def _meta(store: Store) -> Mapping[str, str]:
+    return await store.read(lambda index: index.meta())
 
 
 def _advance(run: SyncRun, stage: str) -> Callable[[int, int], None]:

@@ -46,10 +46,10 @@ async def sync_transcripts(
         OSError: the transcripts cannot be listed.
     """
     infos = await source.transcripts()
-    stored = await store.file_states("sessions")
+    stored = await store.read(lambda index: index.file_states("sessions"))
     gone = deleted_transcripts(infos, stored)
     if gone:
-        await store.remove_files("sessions", gone)
+        await store.write(lambda index: index.remove_files("sessions", gone))
     files = chunks = 0
     unread: set[str] = set()
     for info in infos:
@@ -61,14 +61,19 @@ async def sync_transcripts(
             unread.add(PREFIX + info.name)
             continue
         file = indexed_transcript(info, text, sizes)
-        if state is not None and state.content_hash == file.state.content_hash:
-            await store.touch_files([file.state])
-            continue
-        await store.replace_files([file])
-        files += 1
-        chunks += len(file.chunks)
+        is_same = state is not None and state.content_hash == file.state.content_hash
+        await _write(store, file, is_same=is_same)
+        if not is_same:
+            files += 1
+            chunks += len(file.chunks)
     return TranscriptOutcome(
         indexed_files=files, removed_files=len(gone), indexed_chunks=chunks, unread=frozenset(unread)
+    )
+
+
+async def _write(store: Store, file: IndexedFile, *, is_same: bool) -> None:
+    await store.write(
+        lambda index: index.touch_files([file.state]) if is_same else index.replace_files([file])
     )
 
 
