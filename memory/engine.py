@@ -50,8 +50,11 @@ FIRST_WAIT_SECONDS = 3.0
 class MemoryEngine:
     """Search over one agent's memory. Make it with `MemoryEngine.open`; close it when done."""
 
-    def __init__(self, plan: IndexPlan, syncing: Syncing, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, plan: IndexPlan, syncing: Syncing, now: Callable[[], datetime], *, owns_embedder: bool
+    ) -> None:
         self._plan = plan
+        self._owns_embedder = owns_embedder
         self._settings = plan.settings
         self._syncing = syncing
         self._now = now
@@ -69,11 +72,12 @@ class MemoryEngine:
         now: Callable[[], datetime],
         count_tokens: Callable[[str], int] | None = None,
         transcripts: TranscriptSource | None = None,
+        owns_embedder: bool = False,
     ) -> MemoryEngine:
         """Opens the index, creating it when there is none; a damaged one is set aside. Reads no Markdown yet.
 
-        The engine closes neither `embedder` nor `transcripts`. `count_tokens` makes chunk sizes exact and
-        indexing slower; without it sizes are estimated.
+        The engine never closes `transcripts`, and `embedder` only if it `owns_embedder`. `count_tokens` makes
+        chunk sizes exact and indexing slower; without it sizes are estimated.
 
         Raises:
             IndexUnusable: the index cannot be opened, and no fresh one can take its place.
@@ -89,7 +93,7 @@ class MemoryEngine:
         )
         plan = IndexPlan(corpus=corpus, settings=settings, embedder=embedder, transcripts=transcripts)
         file = SqliteIndexFile(index_path, settings.store.vector, now)
-        return cls(plan, await Syncing.open(plan, file, now), now)
+        return cls(plan, await Syncing.open(plan, file, now), now, owns_embedder=owns_embedder)
 
     async def search(
         self,
@@ -175,6 +179,13 @@ class MemoryEngine:
         """Says that a memory file may have changed; the next search or sync looks."""
         self._syncing.mark_dirty()
 
+    def embedder_changed(self) -> None:
+        """Says that the embedder is another from now on, and starts to make all vectors again.
+
+        A sync that is running waits for that too.
+        """
+        self._syncing.hand_over()
+
     def session_started(self) -> None:
         """Says that a conversation begins: looks for changes in the background, if `sync.onSessionStart`."""
         if self._settings.sync.on_session_start:
@@ -210,6 +221,8 @@ class MemoryEngine:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._syncing.close()
+        if self._owns_embedder and self._plan.embedder is not None:
+            await self._plan.embedder.close()
 
     async def _search(self, work: Callable[[Snapshot], Answer]) -> Answer:
         return await self._syncing.with_store(lambda store: store.search(work))

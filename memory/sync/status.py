@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nacre.memory.contracts.embedder import handed_over
 from nacre.memory.contracts.records import FailedFile, MemoryStatus, SearchMode, SourceCount
 from nacre.memory.contracts.store import FileState, Store
 from nacre.memory.files.discovery import FoundFile, discover
@@ -97,7 +98,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         cache_max_entries=settings.cache.max_entries,
         embeddings_problem=moment.embeddings_problem,
         last_sync_at_seconds=float(synced_at) if synced_at else None,
-        last_sync_problem=_last_problem(moment, meta, pending_vectors),
+        last_sync_problem=_last_problem(moment, meta, pending_vectors, handed_over(plan.embedder)),
         quarantined=moment.quarantined,
         index_bytes=counts.size_bytes,
         watching=moment.watching,
@@ -113,7 +114,7 @@ def _has_changed(file: FoundFile, state: FileState | None) -> bool:
     )
 
 
-def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int) -> str:
+def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int, fallback: str) -> str:
     """What the last pass could not do, this process's or another's.
 
     Another's trouble with vectors is over when none is missing; a batch job that failed in this process is
@@ -122,7 +123,8 @@ def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int)
     problems = [moment.files_problem or meta.get("last_sync_problem", ""), moment.vectors_problem]
     if pending_vectors and not moment.vectors_problem:
         problems.append(meta.get(VECTORS_PROBLEM_ROW, ""))
-    return " ".join(filter(None, problems))
+    told = " ".join(filter(None, problems))
+    return told if fallback in told else f"{told} {fallback}".strip()
 
 
 async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan) -> tuple[int, int]:

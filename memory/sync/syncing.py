@@ -10,11 +10,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
 from nacre.memory.batch_jobs.sync import JobTally
-from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.contracts.embedder import EmbeddingFailed, handed_over
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
 from nacre.memory.contracts.records import SearchMode, SyncProgress, SyncReport
 from nacre.memory.contracts.store import IndexFile, Store, Writer
@@ -56,6 +57,7 @@ class Syncing:
         self._failures = 0
         self._files_problem = self._vector_problem = ""
         self._jobs_tally = JobTally()
+        self._hand_over: asyncio.Task[VectorOutcome] | None = None
         self._closed = False
         self.query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
         """What embeds questions; `None` without an embedder."""
@@ -97,6 +99,9 @@ class Syncing:
         vectors = VectorOutcome()
         if self._plan.embedder is not None:
             vectors = await self._vectors.run(reason, listener=listener)
+            if self._hand_over is not None and not self._hand_over.done():
+                with suppress(IndexClosed):
+                    vectors = vectors.then(await asyncio.shield(self._hand_over))
         return SyncReport(
             reason=reason,
             indexed_files=files.indexed_files,
@@ -113,7 +118,17 @@ class Syncing:
             rebuilt=files.rebuilt,
             problem=" ".join(part for part in (files.problem, vectors.problem) if part),
             elapsed_seconds=time.perf_counter() - started,
+            fallback=handed_over(self._plan.embedder),
         )
+
+    def hand_over(self) -> None:
+        """Makes all vectors again in the background: a pass over files marks the index, one fills it."""
+
+        async def both() -> VectorOutcome:
+            await self._files.run("fallback")
+            return await self._vectors.run("fallback")
+
+        self._hand_over = asyncio.create_task(both(), name="memory-fallback")
 
     async def with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Runs `work` on the store; after damage was found, once more on the store that took its place."""
@@ -173,6 +188,8 @@ class Syncing:
             self._vector_timer.cancel()
         await self._vectors.close()
         await self._files.close()
+        if self._hand_over is not None:
+            await asyncio.gather(self._hand_over, return_exceptions=True)
         if self.query_vectors is not None:
             await self.query_vectors.close()
         await self._store.close()

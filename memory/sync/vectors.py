@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nacre.memory.batch_jobs.jobs import jobs_of
@@ -43,6 +43,15 @@ class VectorOutcome:
     refused: int = 0
     pending_chunks: int = 0
     problem: str = ""
+
+    def then(self, later: VectorOutcome) -> VectorOutcome:
+        """What this pass and one that followed it did together."""
+        return replace(
+            later,
+            embedded=self.embedded + later.embedded,
+            reused=self.reused + later.reused,
+            refused=self.refused + later.refused,
+        )
 
 
 async def embed_pending(
