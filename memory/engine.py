@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from nacre.memory.contracts.records import (
     Excerpt,
     MemoryStatus,
-    SearchMode,
     SearchReport,
     Source,
     SyncProgress,
@@ -30,7 +29,6 @@ from nacre.memory.search.searching import Answer, EmbedderInUse, Question, searc
 from nacre.memory.stores.sqlite.opening import SqliteIndexFile
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
-from nacre.memory.sync.status import describe
 from nacre.memory.sync.syncing import Syncing
 from nacre.memory.text.chunker import ChunkSizes
 
@@ -172,8 +170,8 @@ class MemoryEngine:
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         """What is indexed, what is not and why. `deep` also asks the embedder and reads the index through."""
-        moment = await self._syncing.moment(deep=deep, mode=self._mode(), watching=self._watching())
-        return await self._syncing.with_store(lambda store: describe(store, self._plan, moment))
+        watching = (self._watcher.problem or "on") if self._watcher else "off"
+        return await self._syncing.status(deep=deep, watching=watching)
 
     def mark_dirty(self) -> None:
         """Says that a memory file may have changed; the next search or sync looks."""
@@ -249,13 +247,3 @@ class MemoryEngine:
         while True:
             await asyncio.sleep(self._settings.sync.interval_minutes * 60)
             self._syncing.start("interval")
-
-    def _mode(self) -> SearchMode:
-        if self._plan.embedder is None:
-            return "lexical"
-        return "hybrid" if self._settings.query.hybrid.enabled else "vector"
-
-    def _watching(self) -> str:
-        if self._watcher is None:
-            return "off"
-        return self._watcher.problem or "on"

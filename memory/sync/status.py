@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nacre.memory.contracts.embedder import handed_over
-from nacre.memory.contracts.records import FailedFile, MemoryStatus, SearchMode, SourceCount
+from nacre.memory.contracts.records import FailedFile, MemoryStatus, SourceCount
 from nacre.memory.contracts.store import FileState, Store
-from nacre.memory.files.discovery import FoundFile, discover
+from nacre.memory.files.discovery import Discovery, FoundFile, discover
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.plan import plan_changes
 from nacre.memory.sync.transcripts import deleted_transcripts, due_and_waiting
+from nacre.memory.vectors.identity import identity_problem, stored_identity
 
 VECTORS_PROBLEM_ROW = "last_sync_vectors_problem"
 """The meta row that says why vectors are missing; blank when nothing went wrong."""
@@ -25,18 +26,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What only the engine knows: its embedder, what runs, and how the last sync ended."""
+    """What only the engine knows: what runs, and how the last sync of this process ended."""
 
-    provider: str
-    model: str
-    mode: SearchMode
     syncing: bool
     now_seconds: float
-    vector_engine: str
-    vector_problem: str
     embeddings_problem: str | None
-    identity: Mapping[str, str]
-    identity_problem: str
     files_problem: str
     vectors_problem: str
     quarantined: tuple[str, ...]
@@ -45,7 +39,7 @@ class Moment:
 
 async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatus:
     """The state of the index against the disk. Files and transcripts are listed, not read."""
-    corpus, settings = plan.corpus, plan.settings
+    corpus, settings, embedder = plan.corpus, plan.settings, plan.embedder
     found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
     stored, transcripts, failed, refused, counts, meta = await store.read(
         lambda index: (
@@ -57,16 +51,16 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
             index.meta(),
         )
     )
-    changes = plan_changes(found, stored, failed, now_seconds=moment.now_seconds)
-    changed = sum(_has_changed(file, stored.get(file.path)) for file in changes.to_read)
+    engine = await store.search(lambda index: index.vector_engine())
     pending_transcripts, waiting_transcripts = await _pending_transcripts(transcripts, plan)
-    pending_files = changed + len(changes.to_remove) + pending_transcripts
+    pending_files = _pending_files(found, stored, failed, moment.now_seconds) + pending_transcripts
+    pending_vectors = counts.pending_chunks if embedder else 0
     by_source = {item.source: item for item in counts.sources}
     source_counts = tuple(
         by_source.get(source, SourceCount(source=source, files=0, chunks=0)) for source in settings.sources
     )
-    pending_vectors = counts.pending_chunks if moment.provider != "none" else 0
-    synced_at = meta.get("last_sync_at_seconds")
+    identity, synced_at = stored_identity(meta), meta.get("last_sync_at_seconds")
+    problem = identity_problem(identity, plan.identity)
     return MemoryStatus(
         index_path=str(corpus.index_path),
         workspace=str(corpus.workspace),
@@ -75,22 +69,22 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         source_counts=source_counts,
         sources=settings.sources,
         extra_paths=corpus.extra_paths,
-        provider=moment.provider,
-        model=moment.model,
-        mode=moment.mode,
-        dirty=pending_files > 0 or bool(moment.identity_problem),
+        provider=embedder.provider if embedder else "none",
+        model=embedder.model if embedder else "",
+        mode="lexical" if embedder is None else "hybrid" if settings.query.hybrid.enabled else "vector",
+        dirty=pending_files > 0 or bool(problem),
         syncing=moment.syncing,
         pending_files=pending_files,
         waiting_transcripts=waiting_transcripts,
         pending_vectors=pending_vectors,
-        failed=_sorted(failed),
+        failed=tuple(failed[path] for path in sorted(failed)),
         skipped=found.skipped,
         refused=tuple(refused),
-        identity=moment.identity,
-        identity_problem=moment.identity_problem,
+        identity=identity,
+        identity_problem=problem,
         vector_enabled=settings.store.vector.enabled,
-        vector_engine=moment.vector_engine,
-        vector_problem=moment.vector_problem,
+        vector_engine=engine.name,
+        vector_problem=engine.problem,
         dimensions=counts.dimensions,
         vectors=counts.vectors,
         cached_vectors=counts.cached_vectors,
@@ -98,11 +92,22 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         cache_max_entries=settings.cache.max_entries,
         embeddings_problem=moment.embeddings_problem,
         last_sync_at_seconds=float(synced_at) if synced_at else None,
-        last_sync_problem=_last_problem(moment, meta, pending_vectors, handed_over(plan.embedder)),
+        last_sync_problem=_last_problem(moment, meta, pending_vectors, handed_over(embedder)),
         quarantined=moment.quarantined,
         index_bytes=counts.size_bytes,
         watching=moment.watching,
     )
+
+
+def _pending_files(
+    found: Discovery,
+    stored: Mapping[str, FileState],
+    failed: Mapping[str, FailedFile],
+    now_seconds: float,
+) -> int:
+    changes = plan_changes(found, stored, failed, now_seconds=now_seconds)
+    changed = sum(_has_changed(file, stored.get(file.path)) for file in changes.to_read)
+    return changed + len(changes.to_remove)
 
 
 def _has_changed(file: FoundFile, state: FileState | None) -> bool:
@@ -140,7 +145,3 @@ async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan)
         return 0, 0
     due, waiting = due_and_waiting(infos, stored, plan.settings.sync.sessions)
     return due + len(deleted_transcripts(infos, stored)), waiting
-
-
-def _sorted(failed: Mapping[str, FailedFile]) -> tuple[FailedFile, ...]:
-    return tuple(failed[path] for path in sorted(failed))

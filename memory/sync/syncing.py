@@ -17,14 +17,13 @@ from typing import TypeVar
 from nacre.memory.batch_jobs.sync import JobTally
 from nacre.memory.contracts.embedder import EmbeddingFailed, handed_over
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
-from nacre.memory.contracts.records import SearchMode, SyncProgress, SyncReport
+from nacre.memory.contracts.records import MemoryStatus, SyncProgress, SyncReport
 from nacre.memory.contracts.store import IndexFile, Store, Writer
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
 from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
-from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment
+from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment, describe
 from nacre.memory.sync.vectors import VectorOutcome, embed_pending
-from nacre.memory.vectors.identity import identity_problem, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
 
 log = logging.getLogger(__name__)
@@ -157,29 +156,20 @@ class Syncing:
             await self._replace(store, IndexDamaged(f"The memory index is damaged ({problem})."))
             self.start("damage")
 
-    async def moment(self, *, deep: bool, mode: SearchMode, watching: str) -> Moment:
-        """What only this object knows, for `memory status`."""
+    async def status(self, *, deep: bool, watching: str) -> MemoryStatus:
+        """The state of the index. `deep` also asks the embedder and reads the index through."""
         if deep:
             await self.heal_if_damaged()
-        embedder = self._plan.embedder
-        engine = await self.with_store(lambda store: store.search(lambda index: index.vector_engine()))
-        stored = stored_identity(await self.with_store(_meta))
-        return Moment(
-            provider=embedder.provider if embedder else "none",
-            model=embedder.model if embedder else "",
-            mode=mode,
+        moment = Moment(
             syncing=self._files.busy or self._vectors.busy,
             now_seconds=self._now().timestamp(),
-            vector_engine=engine.name,
-            vector_problem=engine.problem,
             embeddings_problem=await self._probe() if deep else None,
-            identity=stored,
-            identity_problem=identity_problem(stored, self._plan.identity),
             files_problem=self._files_problem,
             vectors_problem=self._vector_problem,
             quarantined=tuple(self._file.quarantined()),
             watching=watching,
         )
+        return await self.with_store(lambda store: describe(store, self._plan, moment))
 
     async def close(self) -> None:
         """Stops what runs and closes the index."""
