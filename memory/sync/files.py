@@ -44,7 +44,7 @@ class FileOutcome:
     found: Discovery = NOTHING
     rebuilt: str = ""
     transcripts_unknown: bool = False
-    unread_transcripts: frozenset[str] = frozenset()
+    unread_transcripts: set[str] = field(default_factory=set)
     problem: str = ""
 
 

@@ -109,17 +109,12 @@ async def _index_changes(
         outcome.transcripts_unknown = True
     else:
         try:
-            transcripts = await sync_transcripts(
-                store, plan.transcripts, plan.corpus.sizes, plan.settings.sync.sessions, force=force
+            await sync_transcripts(
+                store, plan.transcripts, plan.corpus.sizes, plan.settings.sync.sessions, outcome, force=force
             )
         except OSError as error:
             outcome.transcripts_unknown = True
             outcome.problem = f"The transcripts cannot be listed ({error}); what was indexed is kept."
-        else:
-            outcome.indexed_files += transcripts.indexed_files
-            outcome.removed_files += transcripts.removed_files
-            outcome.indexed_chunks += transcripts.indexed_chunks
-            outcome.unread_transcripts = transcripts.unread
     return outcome
 
 
