@@ -23,9 +23,10 @@ class SteppedLoop(asyncio.SelectorEventLoop):
 async def _after(loop: SteppedLoop, engine: MemoryEngine, seconds: float) -> None:
     """Lets time pass, and waits until the engine has done what became due by that."""
     loop.ahead_seconds += seconds
-    await engine.status()  # what is due begins while this waits for the store
-    while (await engine.status()).syncing:
-        pass
+    async with asyncio.timeout(20):
+        await engine.status()  # what is due begins while this waits for the store
+        while (await engine.status()).syncing:
+            pass
 
 
 def test_a_change_does_not_cut_short_the_pause_after_a_failure(tmp_path: Path) -> None:
