@@ -87,12 +87,12 @@ async def measure_parts(index: Path, questions: Sequence[str], vectors: Sequence
     def full_text(number: int) -> Awaitable[object]:
         query = queries[number]
         assert query is not None
-        return store.read(lambda moment: moment.lexical(query, limit=60, scope=MEMORY))
+        return store.search(lambda moment: moment.lexical(query, limit=60, scope=MEMORY))
 
     await timed("· full-text part", full_text)
     await timed(
         "· vector part",
-        lambda number: store.read(lambda moment: moment.nearest(vectors[number], limit=60, scope=MEMORY)),
+        lambda number: store.search(lambda moment: moment.nearest(vectors[number], limit=60, scope=MEMORY)),
     )
     await store.close()
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from nacre.memory.contracts.records import (
     Excerpt,
     MemoryStatus,
-    SearchMode,
     SearchReport,
     Source,
     SyncProgress,
@@ -27,9 +26,9 @@ from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.reading import read_excerpt
 from nacre.memory.files.watcher import Watcher
 from nacre.memory.search.searching import Answer, EmbedderInUse, Question, search
+from nacre.memory.stores.sqlite.opening import SqliteIndexFile
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
-from nacre.memory.sync.status import describe
 from nacre.memory.sync.syncing import Syncing
 from nacre.memory.text.chunker import ChunkSizes
 
@@ -49,8 +48,11 @@ FIRST_WAIT_SECONDS = 3.0
 class MemoryEngine:
     """Search over one agent's memory. Make it with `MemoryEngine.open`; close it when done."""
 
-    def __init__(self, plan: IndexPlan, syncing: Syncing, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, plan: IndexPlan, syncing: Syncing, now: Callable[[], datetime], *, owns_embedder: bool
+    ) -> None:
         self._plan = plan
+        self._owns_embedder = owns_embedder
         self._settings = plan.settings
         self._syncing = syncing
         self._now = now
@@ -68,11 +70,12 @@ class MemoryEngine:
         now: Callable[[], datetime],
         count_tokens: Callable[[str], int] | None = None,
         transcripts: TranscriptSource | None = None,
+        owns_embedder: bool = False,
     ) -> MemoryEngine:
         """Opens the index, creating it when there is none; a damaged one is set aside. Reads no Markdown yet.
 
-        The engine closes neither `embedder` nor `transcripts`. `count_tokens` makes chunk sizes exact and
-        indexing slower; without it sizes are estimated.
+        The engine never closes `transcripts`, and `embedder` only if it `owns_embedder`. `count_tokens` makes
+        chunk sizes exact and indexing slower; without it sizes are estimated.
 
         Raises:
             IndexUnusable: the index cannot be opened, and no fresh one can take its place.
@@ -87,7 +90,8 @@ class MemoryEngine:
             workspace=workspace, extra_paths=settings.extra_paths, sizes=sizes, index_path=index_path
         )
         plan = IndexPlan(corpus=corpus, settings=settings, embedder=embedder, transcripts=transcripts)
-        return cls(plan, await Syncing.open(plan, now), now)
+        file = SqliteIndexFile(index_path, settings.store.vector, now)
+        return cls(plan, await Syncing.open(plan, file, now), now, owns_embedder=owns_embedder)
 
     async def search(
         self,
@@ -125,7 +129,7 @@ class MemoryEngine:
             embedder=self._embedder_in_use(),
             now=self._now(),
         )
-        result = await search(self._read, question)
+        result = await search(self._search, question)
         embedder = self._plan.embedder
         return SearchReport(
             hits=result.hits,
@@ -166,12 +170,19 @@ class MemoryEngine:
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         """What is indexed, what is not and why. `deep` also asks the embedder and reads the index through."""
-        moment = await self._syncing.moment(deep=deep, mode=self._mode(), watching=self._watching())
-        return await self._syncing.with_store(lambda store: describe(store, self._plan, moment))
+        watching = (self._watcher.problem or "on") if self._watcher else "off"
+        return await self._syncing.status(deep=deep, watching=watching)
 
     def mark_dirty(self) -> None:
         """Says that a memory file may have changed; the next search or sync looks."""
         self._syncing.mark_dirty()
+
+    def embedder_changed(self) -> None:
+        """Says that the embedder is another from now on, and starts to make all vectors again.
+
+        A sync that is running waits for that too.
+        """
+        self._syncing.hand_over()
 
     def session_started(self) -> None:
         """Says that a conversation begins: looks for changes in the background, if `sync.onSessionStart`."""
@@ -208,9 +219,11 @@ class MemoryEngine:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._syncing.close()
+        if self._owns_embedder and self._plan.embedder is not None:
+            await self._plan.embedder.close()
 
-    async def _read(self, work: Callable[[Snapshot], Answer]) -> Answer:
-        return await self._syncing.with_store(lambda store: store.read(work))
+    async def _search(self, work: Callable[[Snapshot], Answer]) -> Answer:
+        return await self._syncing.with_store(lambda store: store.search(work))
 
     def _embedder_in_use(self) -> EmbedderInUse | None:
         vectors = self._syncing.query_vectors
@@ -234,13 +247,3 @@ class MemoryEngine:
         while True:
             await asyncio.sleep(self._settings.sync.interval_minutes * 60)
             self._syncing.start("interval")
-
-    def _mode(self) -> SearchMode:
-        if self._plan.embedder is None:
-            return "lexical"
-        return "hybrid" if self._settings.query.hybrid.enabled else "vector"
-
-    def _watching(self) -> str:
-        if self._watcher is None:
-            return "off"
-        return self._watcher.problem or "on"

@@ -25,7 +25,7 @@ from nacre.memory.batch_jobs.jobs import (
 from nacre.memory.contracts.embedder import EmbeddingFailed, VectorsDiffer
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.store import Store, Vector
+    from nacre.memory.contracts.store import Store, Vector, Writer
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,6 @@ class JobPass:
         self._advance = advance
         self._completed: dict[str, int] = {}
         self._total = 0
-        self._row = asyncio.Lock()
         self.stored = 0
         """How many vectors came from jobs."""
 
@@ -114,7 +113,7 @@ class JobPass:
 
     async def _resume(self) -> frozenset[bytes]:
         """What jobs of earlier passes still hold. Jobs of another embedder are cancelled and forgotten."""
-        kept = kept_jobs(await self._store.meta())
+        kept = kept_jobs(await self._store.read(lambda index: index.meta()))
         for job in kept:
             if job.embedder_key != self._key:
                 await self._jobs.cancel(job.name)
@@ -155,8 +154,7 @@ class JobPass:
             self._tally.failed(str(error))
             return None
         job = KeptJob(name=name, embedder_key=self._key, hashes=frozenset(texts))
-        async with self._row:
-            await self._store.set_meta(jobs_row([*kept_jobs(await self._store.meta()), job]))
+        await self._store.write(lambda index: index.set_meta(jobs_row([*kept_jobs(index.meta()), job])))
         return job
 
     async def _finish(self, jobs: Sequence[KeptJob]) -> frozenset[bytes]:
@@ -234,9 +232,9 @@ class JobPass:
                 found[bytes.fromhex(text_id)] = vector
                 count += 1
                 if len(found) >= _STORED_AT_ONCE:
-                    await self._store.put_vectors(self._key, found, now_seconds=self._now_seconds)
+                    await self._put(found)
                     found = {}
-            await self._store.put_vectors(self._key, found, now_seconds=self._now_seconds)
+            await self._put(found)
         except (ResultsGone, VectorsDiffer) as error:
             self._tally.failed(str(error))
             return
@@ -247,7 +245,13 @@ class JobPass:
         else:
             self._tally.failures, self._tally.problem = 0, ""
 
+    async def _put(self, vectors: Mapping[bytes, Vector | None]) -> None:
+        await self._store.write(
+            lambda index: index.put_vectors(self._key, vectors, now_seconds=self._now_seconds)
+        )
+
     async def _forget(self, job: KeptJob) -> None:
-        async with self._row:
-            others = [kept for kept in kept_jobs(await self._store.meta()) if kept.name != job.name]
-            await self._store.set_meta(jobs_row(others))
+        def forget(index: Writer) -> None:
+            index.set_meta(jobs_row([kept for kept in kept_jobs(index.meta()) if kept.name != job.name]))
+
+        await self._store.write(forget)

@@ -70,6 +70,11 @@ class Embedder(Protocol):
         """Lets go of connections, threads and models."""
 
 
+def handed_over(embedder: Embedder | None) -> str:
+    """Why a fallback makes the vectors, as a sentence. Most embedders never do, and have no `reason`."""
+    return getattr(embedder, "reason", "")
+
+
 def embedding_texts(chunk: Chunk, piece_tokens: int | None = None) -> tuple[str, ...]:
     """The texts whose vectors stand for a chunk; the best one counts.
 

@@ -79,7 +79,6 @@ class VectorStoreSettings(_Group):
 class StoreSettings(_Group):
     """Where the index lives; `{agentId}` in `path` is replaced by the agent's id."""
 
-    driver: Literal["sqlite"] = "sqlite"
     path: str | None = None
     vector: VectorStoreSettings = Field(default_factory=VectorStoreSettings.model_construct)
 

@@ -1,8 +1,8 @@
 """What the engine needs from a database. The contract that every backend's test suite runs against.
 
-Nothing here is SQLite's: a chunk's id is an opaque integer, a query is the pieces that `lexical.match_query`
-found, a vector a sequence of floats. The methods of a `Store` are coroutines; a reader never waits for a
-writer. A search reads one `Snapshot`: it pays for one hand-over between threads, not for one for each list.
+A chunk's id is an opaque integer, a query is the pieces that `lexical.match_query` found, a vector a sequence
+of floats. A `Store` hands out one moment of the index to read from, or one transaction to write in: plain
+methods, on a thread of the store, so that any amount of work costs one hand-over between threads.
 """
 
 from __future__ import annotations
@@ -97,11 +97,32 @@ class VectorEngine:
 class Snapshot(Protocol):
     """One moment of an index: whatever is written or published meanwhile, all that it reads fits together.
 
-    Valid only inside the `Store.read` that gave it.
+    Valid only inside the call that gave it.
     """
 
     def meta(self) -> Mapping[str, str]:
-        """The identity and state rows that `Store.set_meta` wrote."""
+        """The identity and state rows that `Writer.set_meta` wrote."""
+
+    def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
+        """What is stored for one file."""
+
+    def file_states(self, source: Source) -> Mapping[str, FileState]:
+        """Every indexed file of a source, by stored path."""
+
+    def failures(self, source: Source) -> Mapping[str, FailedFile]:
+        """Files that could not be indexed, by stored path."""
+
+    def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
+        """The next chunks, by id, that have no vectors attached."""
+
+    def refused(self, *, limit: int) -> Sequence[str]:
+        """Citations of chunks of which the embedder does not take some text, by path and line."""
+
+    def counts(self) -> StoreCounts:
+        """How much is stored."""
+
+    def vector_engine(self) -> VectorEngine:
+        """What compares vectors here."""
 
     def chunk_count(self) -> int:
         """How many chunks there are; quick enough for every search."""
@@ -126,6 +147,50 @@ class Snapshot(Protocol):
 
     def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
         """Whole chunks by id; unknown ids are left out."""
+
+
+class Writer(Protocol):
+    """Changes of an index, all in one transaction. Valid only inside the call that gave it."""
+
+    def meta(self) -> Mapping[str, str]:
+        """The identity and state rows, as they are now."""
+
+    def set_meta(self, values: Mapping[str, str]) -> None:
+        """Writes rows; others stay."""
+
+    def replace_files(self, files: Sequence[IndexedFile]) -> None:
+        """Each file's chunks take the place of what was stored for it: a file is all or nothing.
+
+        What another process stored from a later reading of the file stays.
+        """
+
+    def touch_files(self, states: Sequence[FileState]) -> None:
+        """New stat values for files whose stored content is still the one that was read."""
+
+    def remove_files(self, source: Source, paths: Sequence[str]) -> None:
+        """Forgets files with everything that hangs on them."""
+
+    def set_failures(self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]) -> None:
+        """Records failures, and forgets those of the paths `cleared`."""
+
+    def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
+        """Attaches the vectors that are stored for these texts already; returns the hashes that are not.
+
+        Nothing is attached to an index whose identity names another embedder.
+        """
+
+    def put_vectors(self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int) -> None:
+        """Stores vectors by text hash for `attach_known`; `None` says that the provider refuses this text.
+
+        Raises:
+            VectorsDiffer: they are not as long as those stored for this embedder.
+        """
+
+    def detach_vectors(self) -> None:
+        """No chunk has a vector any more; the vectors stay as a cache (another embedder is in use)."""
+
+    def evict(self, *, keep_unused: int | None) -> int:
+        """Deletes vectors that no chunk uses, least recently used first, down to `keep_unused`."""
 
 
 class Rebuild(Protocol):
@@ -153,72 +218,28 @@ class Rebuild(Protocol):
 
 
 class Store(Protocol):
-    """An index of chunks. Each method is atomic; what it wrote survives a kill the moment it returned."""
+    """An index of chunks. A reader never waits for a writer.
 
-    async def meta(self) -> Mapping[str, str]:
-        """The identity and state rows that `set_meta` wrote."""
+    The `work` that a method runs must not wait for anything: it holds up a thread of the store.
+    """
 
-    async def set_meta(self, values: Mapping[str, str]) -> None:
-        """Writes rows; others stay."""
+    async def search(self, work: Callable[[Snapshot], T]) -> T:
+        """Runs `work` on one moment of the index, and never behind a `read`, because somebody waits."""
 
-    async def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
-        """What is stored for one file."""
+    async def read(self, work: Callable[[Snapshot], T]) -> T:
+        """Runs `work` on one moment of the index."""
 
-    async def file_states(self, source: Source) -> Mapping[str, FileState]:
-        """Every indexed file of a source, by stored path."""
+    async def write(self, work: Callable[[Writer], T]) -> T:
+        """Runs `work` in one transaction, which survives a kill the moment this returned.
 
-    async def replace_files(self, files: Sequence[IndexedFile]) -> None:
-        """Each file's chunks take the place of what was stored for it: a file is all or nothing.
+        What `work` raises undoes all of it.
 
-        What another process stored from a later reading of the file stays.
+        Raises:
+            IndexBusy, IndexUnusable: the index cannot be written now, or at all.
         """
 
     async def tidy(self) -> None:
         """Makes searching fast again after many changes; others can write in between."""
-
-    async def touch_files(self, states: Sequence[FileState]) -> None:
-        """New stat values for files whose content did not change."""
-
-    async def remove_files(self, source: Source, paths: Sequence[str]) -> None:
-        """Forgets files with everything that hangs on them."""
-
-    async def read(self, work: Callable[[Snapshot], T]) -> T:
-        """Runs `work` on one moment of the index. It runs on a thread of the store, so it must not wait."""
-
-    async def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
-        """The next chunks, by id, that have no vectors attached."""
-
-    async def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
-        """Attaches the vectors that are stored for these texts already; returns the hashes that are not.
-
-        Nothing is attached to an index whose identity names another embedder.
-        """
-
-    async def put_vectors(
-        self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int
-    ) -> None:
-        """Stores vectors by text hash for `attach_known`; `None` says that the provider refuses this text.
-
-        Raises:
-            VectorsDiffer: they are not as long as those stored for this embedder; none is stored.
-        """
-
-    async def detach_vectors(self) -> None:
-        """No chunk has a vector any more; the vectors stay as a cache (another embedder is in use)."""
-
-    async def evict(self, *, keep_unused: int | None) -> int:
-        """Deletes vectors that no chunk uses, least recently used first, down to `keep_unused`."""
-
-    async def refused(self, *, limit: int) -> Sequence[str]:
-        """Citations of chunks of which the embedder does not take some text, by path and line."""
-
-    async def failures(self, source: Source) -> Mapping[str, FailedFile]:
-        """Files that could not be indexed, by stored path."""
-
-    async def set_failures(
-        self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]
-    ) -> None:
-        """Records and forgets failures."""
 
     async def begin_rebuild(self, identity: Mapping[str, str]) -> Rebuild:
         """Opens the hidden index: an unfinished one of the same identity, or an empty one.
@@ -230,17 +251,33 @@ class Store(Protocol):
     async def has_unfinished_rebuild(self, identity: Mapping[str, str]) -> bool:
         """Whether a rebuild of this identity was cut off; deletes what other rebuilds left behind."""
 
-    async def vector_engine(self) -> VectorEngine:
-        """What compares vectors here."""
-
     async def check(self) -> str:
         """Reads the whole index and says what is broken; empty when nothing is."""
 
-    async def counts(self) -> StoreCounts:
-        """How much is stored."""
-
     async def close(self) -> None:
         """Waits for running calls and lets go of the files."""
+
+
+class IndexFile(Protocol):
+    """The place of an index on disk. What is damaged there is set aside, since the notes are the truth."""
+
+    async def open(self) -> Store:
+        """The index, or a fresh one in the place of a damaged one.
+
+        Raises:
+            IndexUnusable: the index cannot be opened for another reason than damage.
+            IndexBusy: another process kept the index locked.
+        """
+
+    async def replace_damaged(self) -> Store:
+        """A fresh index in the place of a damaged one, or the sound one that another process put there.
+
+        Raises:
+            IndexUnusable, IndexBusy: as `open`.
+        """
+
+    def quarantined(self) -> Sequence[str]:
+        """The names of damaged predecessors, oldest first."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,22 +1,28 @@
 """From candidates to an ordered, explained list: fusion, threshold, decay, diversity. Pure decisions.
 
 The order of these is a decision: the least score is applied before decay, so that an old exact hit can sink
-but not vanish, and neither depends on how many results were asked for.
+but not vanish, and neither depends on how many results were asked for. Decay is off unless a setting asks for
+it, because it buries old facts (docs/recall.md): a dated note counts half after each half-life, and what is
+kept on purpose never fades.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from itertools import takewhile
 
-from nacre.memory.contracts.records import Chunk, HitExplanation
+from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
 from nacre.memory.contracts.store import Scores
-from nacre.memory.search.decay import chunk_decay
 from nacre.memory.search.diversity import mmr_order
 from nacre.memory.search.fusion import Asked, Candidates, fuse, seed_scores
+
+_DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
+_EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")
 
 DIVERSE_POOL = 60
 """How many of the best candidates diversity chooses from."""
@@ -103,3 +109,44 @@ def _decays(found: Candidates, settings: TemporalDecaySettings, now: datetime) -
 
 def _ranks(scores: Scores) -> dict[int, int]:
     return {chunk_id: place for place, chunk_id in enumerate(scores, start=1)}
+
+
+def decay_factor(age_days: float, half_life_days: float) -> float:
+    """`exp(−ln 2 / half-life · age)`: 1 today and for days to come, 0.5 after one half-life.
+
+    A half-life that is not a positive number switches decay off.
+    """
+    if not (math.isfinite(half_life_days) and half_life_days > 0) or not math.isfinite(age_days):
+        return 1.0
+    return math.exp(-math.log(2) / half_life_days * max(0.0, age_days))
+
+
+def note_day(path: str) -> date | None:
+    """The day that a daily log's path names: `memory/2026-02-10.md`, `memory/2026-02/2026-02-10-standup.md`.
+
+    An impossible day, or digits that run on, make it an ordinary file.
+    """
+    match = _DATED.search(path.replace("\\", "/").removeprefix("./"))
+    if match is None:
+        return None
+    try:
+        return date(*map(int, match.groups()))
+    except ValueError:
+        return None
+
+
+def is_evergreen(place: ChunkPlace) -> bool:
+    """Curated memory and undated files under `memory/`, which never fade."""
+    path = place.path.replace("\\", "/").removeprefix("./")
+    return place.source == "memory" and note_day(path) is None and _EVERGREEN.match(path) is not None
+
+
+def chunk_decay(place: ChunkPlace, *, now: datetime, half_life_days: float) -> float:
+    """The factor for one chunk: by the day in its path, else by its file's last change; 1 if evergreen."""
+    day = note_day(place.path)
+    if day is not None:
+        return decay_factor((now.date() - day).days, half_life_days)
+    if is_evergreen(place):
+        return 1.0
+    seconds = now.timestamp() - place.changed_at_ns / 1e9
+    return decay_factor(seconds / 86_400, half_life_days)

@@ -65,7 +65,7 @@ class Answer:
 
 
 Reading = Callable[[Callable[[Snapshot], Answer]], Awaitable[Answer]]
-"""`Store.read`, of the store that is in use."""
+"""`Store.search`, of the store that is in use."""
 
 
 async def search(read: Reading, question: Question) -> Answer:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nacre.memory.contracts.records import FailedFile
-from nacre.memory.contracts.store import FileState, Store
+from nacre.memory.contracts.store import FileState, Store, Writer
 from nacre.memory.files.discovery import NOTHING, Discovery, FoundFile, discover
 from nacre.memory.files.file_reader import ReadBatch, filesystem_now_ns, read_batch
 from nacre.memory.sync.plan import batches, next_failure, plan_changes
@@ -44,7 +44,7 @@ class FileOutcome:
     found: Discovery = NOTHING
     rebuilt: str = ""
     transcripts_unknown: bool = False
-    unread_transcripts: frozenset[str] = frozenset()
+    unread_transcripts: set[str] = field(default_factory=set)
     problem: str = ""
 
 
@@ -57,9 +57,8 @@ async def sync_files(
 ) -> FileOutcome:
     """Brings the store's `memory` source in line with the disk. `advance(done, total)` counts files."""
     # In this order: a file that another process adds in between must not look deleted.
-    stored = await store.file_states("memory")
+    stored, failed = await store.read(lambda index: (index.file_states("memory"), index.failures("memory")))
     found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
-    failed = await store.failures("memory")
     changes = plan_changes(found, stored, failed, now_seconds=now_seconds)
     outcome = FileOutcome(unchanged_files=changes.unchanged, found=found)
     outcome.failed.extend(changes.waiting)
@@ -69,7 +68,7 @@ async def sync_files(
             "Check that the folder or drive is there."
         )
     if changes.to_remove:
-        await store.remove_files("memory", changes.to_remove)
+        await store.write(lambda index: index.remove_files("memory", changes.to_remove))
         outcome.removed_files = sum(path in stored for path in changes.to_remove)
     await _Pass(store, corpus, outcome, now_seconds).run(changes.to_read, stored, failed, advance)
     return outcome
@@ -112,17 +111,19 @@ class _Pass:
                 await asyncio.wait({writing})
 
     async def _write(self, read: ReadBatch, failed: Mapping[str, FailedFile]) -> None:
-        if read.changed:
-            await self.store.replace_files(read.changed)
-        if read.same:
-            await self.store.touch_files(read.same)
         new = [
             next_failure(path, problem, failed.get(path), now_seconds=self.now_seconds)
             for path, problem in read.problems
         ]
         healed = [state.path for state in read.same if state.path in failed]
-        if new or healed:
-            await self.store.set_failures("memory", new, healed)
+
+        def store(index: Writer) -> None:
+            index.replace_files(read.changed)
+            index.touch_files(read.same)
+            index.set_failures("memory", new, healed)
+
+        if read.changed or read.same or new:
+            await self.store.write(store)
         self.outcome.indexed_files += len(read.changed)
         self.outcome.indexed_chunks += sum(len(file.chunks) for file in read.changed)
         self.outcome.unchanged_files += len(read.same)

@@ -7,15 +7,15 @@ published index answers throughout.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from nacre.memory.batch_jobs.jobs import JOBS_ROW
 from nacre.memory.contracts.errors import IndexBusy
 from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.settings import MemorySearchSettings
-from nacre.memory.contracts.store import IndexedFile, Store
+from nacre.memory.contracts.store import IndexedFile, Snapshot, Store, Writer
 from nacre.memory.contracts.transcripts import TranscriptSource
 from nacre.memory.sync.files import Corpus, FileOutcome, sync_files
 from nacre.memory.sync.transcripts import sync_transcripts
@@ -69,7 +69,7 @@ async def index_files(
     Raises:
         IndexBusy, IndexUnusable: the index cannot be written now, or at all.
     """
-    stored = stored_identity(await store.meta())
+    stored = stored_identity(await store.read(lambda index: index.meta()))
     reason = "it was asked for" if force else text_change(stored, plan.identity)
     if not reason and await store.has_unfinished_rebuild(plan.identity):
         reason = "the last rebuild was cut off"
@@ -82,12 +82,16 @@ async def index_files(
             outcome.problem = outcome.problem or str(error)
             return outcome
     if not stored:
-        await store.set_meta(plan.identity)
+        await store.write(lambda index: index.set_meta(plan.identity))
     elif change := embedder_change(stored, plan.identity):
         log.info("vectors are made again, because %s", change)
-        await store.detach_vectors()
-        await store.set_meta(plan.identity)
+        await store.write(lambda index: _change_embedder(index, plan.identity))
     return await _index_changes(store, plan, now_seconds=now_seconds, advance=advance)
+
+
+def _change_embedder(index: Writer, identity: Mapping[str, str]) -> None:
+    index.detach_vectors()
+    index.set_meta(identity)
 
 
 async def _index_changes(
@@ -97,25 +101,20 @@ async def _index_changes(
     if outcome.indexed_chunks >= TIDY_AFTER_CHUNKS:
         await store.tidy()
     if "sessions" not in plan.settings.sources:
-        indexed = await store.file_states("sessions")
+        indexed = await store.read(lambda index: sorted(index.file_states("sessions")))
         if indexed:
-            await store.remove_files("sessions", sorted(indexed))
+            await store.write(lambda index: index.remove_files("sessions", indexed))
             outcome.removed_files += len(indexed)
     elif plan.transcripts is None:
         outcome.transcripts_unknown = True
     else:
         try:
-            transcripts = await sync_transcripts(
-                store, plan.transcripts, plan.corpus.sizes, plan.settings.sync.sessions, force=force
+            await sync_transcripts(
+                store, plan.transcripts, plan.corpus.sizes, plan.settings.sync.sessions, outcome, force=force
             )
         except OSError as error:
             outcome.transcripts_unknown = True
             outcome.problem = f"The transcripts cannot be listed ({error}); what was indexed is kept."
-        else:
-            outcome.indexed_files += transcripts.indexed_files
-            outcome.removed_files += transcripts.removed_files
-            outcome.indexed_chunks += transcripts.indexed_chunks
-            outcome.unread_transcripts = transcripts.unread
     return outcome
 
 
@@ -140,7 +139,8 @@ async def _rebuild(
                 await attach_known_vectors(
                     hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds)
                 )
-            await hidden.set_meta(_kept_meta(await store.meta()) | plan.identity)
+            kept = _kept_meta(await store.read(lambda index: index.meta()))
+            await hidden.write(lambda index: index.set_meta(kept | plan.identity))
             await rebuild.publish()
     except BaseException:
         await rebuild.leave()
@@ -160,23 +160,37 @@ def _untold(_done: int, _total: int) -> None:
 async def _carry_over(live: Store, hidden: Store, outcome: FileOutcome) -> None:
     """Keeps what the old index knows of files that could not be read or listed now."""
     failed = {failure.path for failure in outcome.failed}
-    sources: tuple[Source, ...] = ("memory", "sessions")
-    kept: list[IndexedFile] = []
-    for source in sources:
-        there = await hidden.file_states(source)
-        for path in await live.file_states(source):
-            if path in there or not _unknown_fate(source, path, failed, outcome):
-                continue
-            if (stored := await live.stored_file(source, path)) is not None:
-                state, chunks = stored
-                # They may be cut in the old way: the file is read again as soon as it can be.
-                unread = replace(state, content_hash="", size=0, inode=0, read_at_ns=0)
-                fields = [lexical_fields(chunk) for chunk in chunks]
-                kept.append(IndexedFile(state=unread, chunks=chunks, fields=fields))
-            if len(kept) == CARRIED_FILES:
-                await hidden.replace_files(kept)
-                kept = []
-    await hidden.replace_files(kept)
+    there = await hidden.read(_indexed_files)
+    lost = [
+        (source, path)
+        for source, path in (await live.read(_indexed_files)) - there
+        if _unknown_fate(source, path, failed, outcome)
+    ]
+    for start in range(0, len(lost), CARRIED_FILES):
+        await _carry(live, hidden, lost[start : start + CARRIED_FILES])
+
+
+async def _carry(live: Store, hidden: Store, files: Sequence[tuple[Source, str]]) -> None:
+    kept = await live.read(lambda index: _stored_files(index, files))
+    await hidden.write(lambda index: index.replace_files(kept))
+
+
+def _indexed_files(index: Snapshot) -> set[tuple[Source, str]]:
+    return {(source, path) for source in get_args(Source) for path in index.file_states(source)}
+
+
+def _stored_files(index: Snapshot, files: Sequence[tuple[Source, str]]) -> list[IndexedFile]:
+    # They may be cut in the old way: the state says that each is to be read again as soon as it can be.
+    return [
+        IndexedFile(
+            state=replace(state, content_hash="", size=0, inode=0, read_at_ns=0),
+            chunks=chunks,
+            fields=[lexical_fields(chunk) for chunk in chunks],
+        )
+        for source, path in files
+        if (stored := index.stored_file(source, path)) is not None
+        for state, chunks in [stored]
+    ]
 
 
 def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutcome) -> bool:

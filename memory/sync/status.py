@@ -7,12 +7,14 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nacre.memory.contracts.records import FailedFile, MemoryStatus, SearchMode, SourceCount
-from nacre.memory.contracts.store import Store
-from nacre.memory.files.discovery import discover
+from nacre.memory.contracts.embedder import handed_over
+from nacre.memory.contracts.records import FailedFile, MemoryStatus, SourceCount
+from nacre.memory.contracts.store import FileState, Store
+from nacre.memory.files.discovery import Discovery, FoundFile, discover
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.plan import plan_changes
 from nacre.memory.sync.transcripts import deleted_transcripts, due_and_waiting
+from nacre.memory.vectors.identity import identity_problem, stored_identity
 
 VECTORS_PROBLEM_ROW = "last_sync_vectors_problem"
 """The meta row that says why vectors are missing; blank when nothing went wrong."""
@@ -24,18 +26,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What only the engine knows: its embedder, what runs, and how the last sync ended."""
+    """What only the engine knows: what runs, and how the last sync of this process ended."""
 
-    provider: str
-    model: str
-    mode: SearchMode
     syncing: bool
     now_seconds: float
-    vector_engine: str
-    vector_problem: str
     embeddings_problem: str | None
-    identity: Mapping[str, str]
-    identity_problem: str
     files_problem: str
     vectors_problem: str
     quarantined: tuple[str, ...]
@@ -44,28 +39,28 @@ class Moment:
 
 async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatus:
     """The state of the index against the disk. Files and transcripts are listed, not read."""
-    corpus, settings = plan.corpus, plan.settings
+    corpus, settings, embedder = plan.corpus, plan.settings, plan.embedder
     found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
-    stored = await store.file_states("memory")
-    failed = await store.failures("memory")
-    changes = plan_changes(found, stored, failed, now_seconds=moment.now_seconds)
-    # A racy time stamp makes a sync read a file again; that alone does not mean that it changed.
-    pending = [
-        file
-        for file in changes.to_read
-        if (state := stored.get(file.path)) is None
-        or (file.size, file.mtime_ns, file.inode) != (state.size, state.mtime_ns, state.inode)
-    ]
-    pending_transcripts, waiting_transcripts = await _pending_transcripts(store, plan)
-    pending_files = len(pending) + len(changes.to_remove) + pending_transcripts
-    counts = await store.counts()
-    meta = await store.meta()
+    stored, transcripts, failed, refused, counts, meta = await store.read(
+        lambda index: (
+            index.file_states("memory"),
+            index.file_states("sessions"),
+            index.failures("memory"),
+            index.refused(limit=MAX_REFUSED),
+            index.counts(),
+            index.meta(),
+        )
+    )
+    engine = await store.search(lambda index: index.vector_engine())
+    pending_transcripts, waiting_transcripts = await _pending_transcripts(transcripts, plan)
+    pending_files = _pending_files(found, stored, failed, moment.now_seconds) + pending_transcripts
+    pending_vectors = counts.pending_chunks if embedder else 0
     by_source = {item.source: item for item in counts.sources}
     source_counts = tuple(
         by_source.get(source, SourceCount(source=source, files=0, chunks=0)) for source in settings.sources
     )
-    pending_vectors = counts.pending_chunks if moment.provider != "none" else 0
-    synced_at = meta.get("last_sync_at_seconds")
+    identity, synced_at = stored_identity(meta), meta.get("last_sync_at_seconds")
+    problem = identity_problem(identity, plan.identity)
     return MemoryStatus(
         index_path=str(corpus.index_path),
         workspace=str(corpus.workspace),
@@ -74,22 +69,22 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         source_counts=source_counts,
         sources=settings.sources,
         extra_paths=corpus.extra_paths,
-        provider=moment.provider,
-        model=moment.model,
-        mode=moment.mode,
-        dirty=pending_files > 0 or bool(moment.identity_problem),
+        provider=embedder.facts.provider if embedder else "none",
+        model=embedder.facts.model if embedder else "",
+        mode="lexical" if embedder is None else "hybrid" if settings.query.hybrid.enabled else "vector",
+        dirty=pending_files > 0 or bool(problem),
         syncing=moment.syncing,
         pending_files=pending_files,
         waiting_transcripts=waiting_transcripts,
         pending_vectors=pending_vectors,
-        failed=_sorted(failed),
+        failed=tuple(failed[path] for path in sorted(failed)),
         skipped=found.skipped,
-        refused=tuple(await store.refused(limit=MAX_REFUSED)),
-        identity=moment.identity,
-        identity_problem=moment.identity_problem,
+        refused=tuple(refused),
+        identity=identity,
+        identity_problem=problem,
         vector_enabled=settings.store.vector.enabled,
-        vector_engine=moment.vector_engine,
-        vector_problem=moment.vector_problem,
+        vector_engine=engine.name,
+        vector_problem=engine.problem,
         dimensions=counts.dimensions,
         vectors=counts.vectors,
         cached_vectors=counts.cached_vectors,
@@ -97,14 +92,34 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         cache_max_entries=settings.cache.max_entries,
         embeddings_problem=moment.embeddings_problem,
         last_sync_at_seconds=float(synced_at) if synced_at else None,
-        last_sync_problem=_last_problem(moment, meta, pending_vectors),
+        last_sync_problem=_last_problem(moment, meta, pending_vectors, handed_over(embedder)),
         quarantined=moment.quarantined,
         index_bytes=counts.size_bytes,
         watching=moment.watching,
     )
 
 
-def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int) -> str:
+def _pending_files(
+    found: Discovery,
+    stored: Mapping[str, FileState],
+    failed: Mapping[str, FailedFile],
+    now_seconds: float,
+) -> int:
+    changes = plan_changes(found, stored, failed, now_seconds=now_seconds)
+    changed = sum(_has_changed(file, stored.get(file.path)) for file in changes.to_read)
+    return changed + len(changes.to_remove)
+
+
+def _has_changed(file: FoundFile, state: FileState | None) -> bool:
+    # A racy time stamp makes a sync read a file again; that alone does not mean that it changed.
+    return state is None or (file.size, file.mtime_ns, file.inode) != (
+        state.size,
+        state.mtime_ns,
+        state.inode,
+    )
+
+
+def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int, fallback: str) -> str:
     """What the last pass could not do, this process's or another's.
 
     Another's trouble with vectors is over when none is missing; a batch job that failed in this process is
@@ -113,12 +128,12 @@ def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int)
     problems = [moment.files_problem or meta.get("last_sync_problem", ""), moment.vectors_problem]
     if pending_vectors and not moment.vectors_problem:
         problems.append(meta.get(VECTORS_PROBLEM_ROW, ""))
-    return " ".join(filter(None, problems))
+    told = " ".join(filter(None, problems))
+    return told if fallback in told else f"{told} {fallback}".strip()
 
 
-async def _pending_transcripts(store: Store, plan: IndexPlan) -> tuple[int, int]:
+async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan) -> tuple[int, int]:
     """Transcripts that the next sync reads or forgets, and those that have not grown by enough for it."""
-    stored = await store.file_states("sessions")
     if "sessions" not in plan.settings.sources:
         return len(stored), 0
     if plan.transcripts is None:
@@ -130,7 +145,3 @@ async def _pending_transcripts(store: Store, plan: IndexPlan) -> tuple[int, int]
         return 0, 0
     due, waiting = due_and_waiting(infos, stored, plan.settings.sync.sessions)
     return due + len(deleted_transcripts(infos, stored)), waiting
-
-
-def _sorted(failed: Mapping[str, FailedFile]) -> tuple[FailedFile, ...]:
-    return tuple(failed[path] for path in sorted(failed))

@@ -9,23 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
 from nacre.memory.batch_jobs.sync import JobTally
-from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.contracts.embedder import EmbeddingFailed, handed_over
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
-from nacre.memory.contracts.records import SearchMode, SyncProgress, SyncReport
-from nacre.memory.contracts.store import Store
-from nacre.memory.stores.sqlite.store import SqliteStore
+from nacre.memory.contracts.records import MemoryStatus, SyncProgress, SyncReport
+from nacre.memory.contracts.store import IndexFile, Store, Writer
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
-from nacre.memory.sync.recovery import open_sound_store, quarantined, replace_damaged
 from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
-from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment
+from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment, describe
 from nacre.memory.sync.vectors import VectorOutcome, embed_pending
-from nacre.memory.vectors.identity import identity_problem, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
 
 log = logging.getLogger(__name__)
@@ -44,8 +42,9 @@ JOB_PAUSE_SECONDS = 60.0
 class Syncing:
     """The index of one engine and everything that changes it."""
 
-    def __init__(self, plan: IndexPlan, store: SqliteStore, now: Callable[[], datetime]) -> None:
+    def __init__(self, plan: IndexPlan, file: IndexFile, store: Store, now: Callable[[], datetime]) -> None:
         self._plan = plan
+        self._file = file
         self._store = store
         self._now = now
         self._files = SingleFlight("memory sync", self._index_files)
@@ -57,18 +56,19 @@ class Syncing:
         self._failures = 0
         self._files_problem = self._vector_problem = ""
         self._jobs_tally = JobTally()
+        self._hand_over: asyncio.Task[VectorOutcome] | None = None
         self._closed = False
         self.query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
         """What embeds questions; `None` without an embedder."""
 
     @classmethod
-    async def open(cls, plan: IndexPlan, now: Callable[[], datetime]) -> Syncing:
+    async def open(cls, plan: IndexPlan, file: IndexFile, now: Callable[[], datetime]) -> Syncing:
         """Opens the index, or a fresh one when it is damaged.
 
         Raises:
             IndexUnusable, IndexBusy: it cannot be opened.
         """
-        return cls(plan, await open_sound_store(plan.corpus.index_path, plan.settings.store, now), now)
+        return cls(plan, file, await file.open(), now)
 
     @property
     def stale(self) -> bool:
@@ -98,6 +98,9 @@ class Syncing:
         vectors = VectorOutcome()
         if self._plan.embedder is not None:
             vectors = await self._vectors.run(reason, listener=listener)
+            if self._hand_over is not None and not self._hand_over.done():
+                with suppress(IndexClosed):
+                    vectors = vectors.then(await asyncio.shield(self._hand_over))
         return SyncReport(
             reason=reason,
             indexed_files=files.indexed_files,
@@ -114,7 +117,17 @@ class Syncing:
             rebuilt=files.rebuilt,
             problem=" ".join(part for part in (files.problem, vectors.problem) if part),
             elapsed_seconds=time.perf_counter() - started,
+            fallback=handed_over(self._plan.embedder),
         )
+
+    def hand_over(self) -> None:
+        """Makes all vectors again in the background: a pass over files marks the index, one fills it."""
+
+        async def both() -> VectorOutcome:
+            await self._files.run("fallback")
+            return await self._vectors.run("fallback")
+
+        self._hand_over = asyncio.create_task(both(), name="memory-fallback")
 
     async def with_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """Runs `work` on the store; after damage was found, once more on the store that took its place."""
@@ -129,7 +142,7 @@ class Syncing:
 
     async def was_indexed(self) -> bool:
         """Whether a pass over the files was ever finished on this index."""
-        return "last_sync_at_seconds" in await self.with_store(lambda store: store.meta())
+        return "last_sync_at_seconds" in await self.with_store(_meta)
 
     def keep_vectors_current(self) -> None:
         """From now on vectors follow the files by themselves."""
@@ -143,29 +156,20 @@ class Syncing:
             await self._replace(store, IndexDamaged(f"The memory index is damaged ({problem})."))
             self.start("damage")
 
-    async def moment(self, *, deep: bool, mode: SearchMode, watching: str) -> Moment:
-        """What only this object knows, for `memory status`."""
+    async def status(self, *, deep: bool, watching: str) -> MemoryStatus:
+        """The state of the index. `deep` also asks the embedder and reads the index through."""
         if deep:
             await self.heal_if_damaged()
-        embedder = self._plan.embedder
-        engine = await self.with_store(lambda store: store.vector_engine())
-        stored = stored_identity(await self.with_store(lambda store: store.meta()))
-        return Moment(
-            provider=embedder.facts.provider if embedder else "none",
-            model=embedder.facts.model if embedder else "",
-            mode=mode,
+        moment = Moment(
             syncing=self._files.busy or self._vectors.busy,
             now_seconds=self._now().timestamp(),
-            vector_engine=engine.name,
-            vector_problem=engine.problem,
             embeddings_problem=await self._probe() if deep else None,
-            identity=stored,
-            identity_problem=identity_problem(stored, self._plan.identity),
             files_problem=self._files_problem,
             vectors_problem=self._vector_problem,
-            quarantined=quarantined(self._plan.corpus.index_path),
+            quarantined=tuple(self._file.quarantined()),
             watching=watching,
         )
+        return await self.with_store(lambda store: describe(store, self._plan, moment))
 
     async def close(self) -> None:
         """Stops what runs and closes the index."""
@@ -174,6 +178,8 @@ class Syncing:
             self._vector_timer.cancel()
         await self._vectors.close()
         await self._files.close()
+        if self._hand_over is not None:
+            await asyncio.gather(self._hand_over, return_exceptions=True)
         if self.query_vectors is not None:
             await self.query_vectors.close()
         await self._store.close()
@@ -197,13 +203,12 @@ class Syncing:
 
     async def _keep_outcome(self, run: SyncRun, outcome: FileOutcome, now_seconds: float) -> None:
         """Writes down when and how the pass ended, unless a search only saw that nothing changed."""
-        meta = await self._store.meta()
+        meta = await _meta(self._store)
         is_known = "last_sync_at_seconds" in meta and meta.get("last_sync_problem") == outcome.problem
         if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
             return
-        await self._store.set_meta(
-            {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
-        )
+        rows = {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
+        await self._store.write(lambda index: index.set_meta(rows))
 
     async def _embed(self, run: SyncRun) -> VectorOutcome:
         embedder = self._plan.embedder
@@ -220,10 +225,14 @@ class Syncing:
                 tally=self._jobs_tally,
             )
         )
-        await self._store.evict(keep_unused=cache.max_entries if cache.enabled else 0)
-        self._vector_problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
-        if (await self._store.meta()).get(VECTORS_PROBLEM_ROW, "") != self._vector_problem:
-            await self._store.set_meta({VECTORS_PROBLEM_ROW: self._vector_problem})
+        self._vector_problem = problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
+
+        def clean_up(index: Writer) -> None:
+            index.evict(keep_unused=cache.max_entries if cache.enabled else 0)
+            if index.meta().get(VECTORS_PROBLEM_ROW, "") != problem:
+                index.set_meta({VECTORS_PROBLEM_ROW: problem})
+
+        await self._store.write(clean_up)
         self._failures = self._failures + 1 if outcome.problem else 0
         if outcome.problem:
             log.warning("Embedding stopped: %s Words are searched meanwhile.", outcome.problem)
@@ -253,7 +262,7 @@ class Syncing:
             return str(error)
         return ""
 
-    async def _replace(self, broken: SqliteStore, error: MemoryIndexError) -> None:
+    async def _replace(self, broken: Store, error: MemoryIndexError) -> None:
         """Puts a fresh index in the place of a damaged one, once for all who ran into it."""
         async with self._healing:
             if self._store is not broken:
@@ -261,9 +270,12 @@ class Syncing:
             if not isinstance(error, IndexDamaged):
                 raise error
             await broken.close()
-            path, settings = self._plan.corpus.index_path, self._plan.settings.store
-            self._store = await replace_damaged(path, settings, self._now)
+            self._store = await self._file.replace_damaged()
             self._changes += 1
+
+
+async def _meta(store: Store) -> Mapping[str, str]:
+    return await store.read(lambda index: index.meta())
 
 
 def _advance(run: SyncRun, stage: str) -> Callable[[int, int], None]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.memory.contracts.settings import SessionSyncSettings
 from nacre.memory.contracts.store import FileState, IndexedFile, Store
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptSource, TranscriptText
+from nacre.memory.sync.files import FileOutcome
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.text.lexical import lexical_fields
 
@@ -22,53 +23,47 @@ log = logging.getLogger(__name__)
 PREFIX = "sessions/"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranscriptOutcome:
-    """What a pass over the transcripts did; `unread` are stored paths that were listed but not readable."""
-
-    indexed_files: int
-    removed_files: int
-    indexed_chunks: int
-    unread: frozenset[str]
-
-
 async def sync_transcripts(
     store: Store,
     source: TranscriptSource,
     sizes: ChunkSizes,
     settings: SessionSyncSettings,
+    outcome: FileOutcome,
     *,
     force: bool,
-) -> TranscriptOutcome:
-    """Brings the store's `sessions` in line; one that cannot be read stays as it was indexed.
+) -> None:
+    """Brings the store's `sessions` in line and adds what it did to `outcome`.
+
+    A transcript that cannot be read stays as it was indexed.
 
     Raises:
         OSError: the transcripts cannot be listed.
     """
     infos = await source.transcripts()
-    stored = await store.file_states("sessions")
+    stored = await store.read(lambda index: index.file_states("sessions"))
     gone = deleted_transcripts(infos, stored)
     if gone:
-        await store.remove_files("sessions", gone)
-    files = chunks = 0
-    unread: set[str] = set()
+        await store.write(lambda index: index.remove_files("sessions", gone))
+        outcome.removed_files += len(gone)
     for info in infos:
         state = stored.get(PREFIX + info.name)
         if not force and not is_due(info, state, settings):
             continue
         text = await _text(source, info.name)
         if text is None:
-            unread.add(PREFIX + info.name)
+            outcome.unread_transcripts.add(PREFIX + info.name)
             continue
         file = indexed_transcript(info, text, sizes)
-        if state is not None and state.content_hash == file.state.content_hash:
-            await store.touch_files([file.state])
-            continue
-        await store.replace_files([file])
-        files += 1
-        chunks += len(file.chunks)
-    return TranscriptOutcome(
-        indexed_files=files, removed_files=len(gone), indexed_chunks=chunks, unread=frozenset(unread)
+        is_same = state is not None and state.content_hash == file.state.content_hash
+        await _write(store, file, is_same=is_same)
+        if not is_same:
+            outcome.indexed_files += 1
+            outcome.indexed_chunks += len(file.chunks)
+
+
+async def _write(store: Store, file: IndexedFile, *, is_same: bool) -> None:
+    await store.write(
+        lambda index: index.touch_files([file.state]) if is_same else index.replace_files([file])
     )
 
 

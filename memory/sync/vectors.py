@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from nacre.memory.batch_jobs.jobs import jobs_of
@@ -44,6 +44,15 @@ class VectorOutcome:
     pending_chunks: int = 0
     problem: str = ""
 
+    def then(self, later: VectorOutcome) -> VectorOutcome:
+        """What this pass and one that followed it did together."""
+        return replace(
+            later,
+            embedded=self.embedded + later.embedded,
+            reused=self.reused + later.reused,
+            refused=self.refused + later.refused,
+        )
+
 
 async def embed_pending(
     store: Store,
@@ -60,14 +69,15 @@ async def embed_pending(
     Also measures what the embedder's cosines mean, if that is not known; without an answer to that, nothing
     else is asked for.
     """
-    outcome = VectorOutcome()
+    work = _Pass(store, embedder, embedder_key, now_seconds)
+    outcome = work.outcome
     try:
-        await _keep_scale(store, embedder, embedder_key)
-        await _check_owner(store, embedder_key)
+        await work.keep_scale()
+        await work.check_owner()
     except EmbeddingFailed as error:
-        await attach_known_vectors(store, embedder, embedder_key, now_seconds=now_seconds)
+        await work.attach_all()
         outcome.problem = str(error)
-        outcome.pending_chunks = (await store.counts()).pending_chunks
+        outcome.pending_chunks = await work.pending_chunks()
         return outcome
     jobs = jobs_of(embedder)
     held: frozenset[bytes] = frozenset()
@@ -75,91 +85,46 @@ async def embed_pending(
         job_pass = JobPass(
             store, jobs, embedder_key, tally or JobTally(), now_seconds=now_seconds, advance=advance
         )
-        held = await job_pass.run(
-            lambda known, limit: _missing_texts(store, embedder, embedder_key, now_seconds, known, limit)
-        )
+        held = await job_pass.run(work.missing_texts)
         outcome.embedded, outcome.held = job_pass.stored, len(held)
-    total = (await store.counts()).pending_chunks
-    done = above_id = 0
-    while rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS):
-        pieces, texts = pieces_of(rows, embedder.facts.piece_tokens)
-        unknown = await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
-        outcome.reused += len(texts) - len(unknown)
+    total, done = await work.pending_chunks(), 0
+    async for group in work.groups():
+        unknown = await work.attach(group)
+        outcome.reused += len(group.texts) - len(unknown)
         if unknown := unknown - held:
             try:
-                await _check_owner(store, embedder_key)
+                await work.check_owner()
             except EmbeddingFailed as error:
                 outcome.problem = str(error)
                 break
-            call = _Calls(store, embedder, embedder_key, now_seconds, outcome)
-            await call.embed({text_hash: texts[text_hash] for text_hash in texts if text_hash in unknown})
-            await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
+            texts = {text_hash: text for text_hash, text in group.texts.items() if text_hash in unknown}
+            await work.embed(texts)
+            await work.attach(group)
             if outcome.problem:
                 break
-        above_id = rows[-1][0]
-        done += len(rows)
+        done += group.chunk_count
         advance(done, max(total, done))
-    outcome.pending_chunks = (await store.counts()).pending_chunks
+    outcome.pending_chunks = await work.pending_chunks()
     return outcome
-
-
-async def _missing_texts(
-    store: Store, embedder: Embedder, embedder_key: str, now_seconds: int, known: Set[bytes], limit: int
-) -> dict[bytes, str]:
-    """About `limit` texts of chunks whose vectors are not there, by hash, but those `known` to somebody."""
-    missing: dict[bytes, str] = {}
-    above_id = 0
-    while len(missing) < limit and (
-        rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS)
-    ):
-        pieces, texts = pieces_of(rows, embedder.facts.piece_tokens)
-        unknown = await store.attach_known(embedder_key, pieces, now_seconds=now_seconds) - known
-        missing |= {text_hash: texts[text_hash] for text_hash in unknown}
-        above_id = rows[-1][0]
-    return missing
 
 
 async def attach_known_vectors(
     store: Store, embedder: Embedder, embedder_key: str, *, now_seconds: int
 ) -> None:
     """Attaches whatever vectors are stored already; asks no embedder."""
-    above_id = 0
-    while rows := await store.without_vectors(above_id=above_id, limit=GROUP_CHUNKS):
-        pieces, _ = pieces_of(rows, embedder.facts.piece_tokens)
-        await store.attach_known(embedder_key, pieces, now_seconds=now_seconds)
-        above_id = rows[-1][0]
+    await _Pass(store, embedder, embedder_key, now_seconds).attach_all()
 
 
-async def _check_owner(store: Store, embedder_key: str) -> None:
-    """Raises `EmbeddingFailed` when the index is another embedder's by now, a fallback's for example."""
-    identity = stored_identity(await store.meta())
-    if identity and key_of(identity) != embedder_key:
-        raise EmbeddingFailed(
-            "The index was made another embedder's meanwhile; the next sync decides whose vectors it gets."
-        )
+@dataclass(frozen=True)
+class _Group:
+    """Chunks without vectors: their pieces, and the text behind each hash."""
+
+    chunk_count: int
+    pieces: Sequence[Piece]
+    texts: Mapping[bytes, str]
 
 
-async def _keep_scale(store: Store, embedder: Embedder, embedder_key: str) -> None:
-    """Measures what this embedder's cosines mean, once, and keeps it with the index.
-
-    Raises:
-        EmbeddingFailed: no vectors could be had. A refusal is taken for an answer: the usual scale will do.
-    """
-    kept = json.loads((await store.meta()).get(SCALE_ROW, "{}"))
-    if kept.get("embedder") == embedder_key:
-        return
-    try:
-        scale = await measured_scale(embedder)
-    except TextRefused:
-        return
-    row = {"embedder": embedder_key, "unrelated": float(scale.unrelated), "related": float(scale.related)}
-    await store.set_meta({SCALE_ROW: json.dumps(row)})
-
-
-def pieces_of(
-    rows: Sequence[tuple[int, Chunk]], piece_tokens: int | None
-) -> tuple[list[Piece], dict[bytes, str]]:
-    """The pieces of chunks, and the text behind each hash."""
+def _group(rows: Sequence[tuple[int, Chunk]], piece_tokens: int | None) -> _Group:
     pieces: list[Piece] = []
     texts: dict[bytes, str] = {}
     for chunk_id, chunk in rows:
@@ -167,16 +132,76 @@ def pieces_of(
             text_hash = hashlib.sha256(text.encode()).digest()[:HASH_BYTES]
             pieces.append(Piece(chunk_id=chunk_id, piece=number, text_hash=text_hash))
             texts[text_hash] = text
-    return pieces, texts
+    return _Group(len(rows), pieces, texts)
 
 
 @dataclass(frozen=True)
-class _Calls:
+class _Pass:
     store: Store
     embedder: Embedder
     key: str
     now_seconds: int
-    outcome: VectorOutcome
+    outcome: VectorOutcome = field(default_factory=VectorOutcome)
+
+    async def pending_chunks(self) -> int:
+        return (await self.store.read(lambda index: index.counts())).pending_chunks
+
+    async def groups(self) -> AsyncIterator[_Group]:
+        """The chunks without vectors, by id."""
+        above_id = 0
+        while rows := await self._rows(above_id):
+            yield _group(rows, self.embedder.facts.piece_tokens)
+            above_id = rows[-1][0]
+
+    async def _rows(self, above_id: int) -> Sequence[tuple[int, Chunk]]:
+        return await self.store.read(
+            lambda index: index.without_vectors(above_id=above_id, limit=GROUP_CHUNKS)
+        )
+
+    async def attach(self, group: _Group) -> set[bytes]:
+        """Attaches the vectors that are stored already; the hashes of texts that have none."""
+        return await self.store.write(
+            lambda index: index.attach_known(self.key, group.pieces, now_seconds=self.now_seconds)
+        )
+
+    async def attach_all(self) -> None:
+        async for group in self.groups():
+            await self.attach(group)
+
+    async def missing_texts(self, known: Set[bytes], limit: int) -> dict[bytes, str]:
+        """About `limit` texts of chunks without vectors, by hash, but those `known` to somebody."""
+        missing: dict[bytes, str] = {}
+        async for group in self.groups():
+            unknown = await self.attach(group) - known
+            missing |= {text_hash: group.texts[text_hash] for text_hash in unknown}
+            if len(missing) >= limit:
+                break
+        return missing
+
+    async def check_owner(self) -> None:
+        """Raises `EmbeddingFailed` when the index is another embedder's by now, a fallback's for example."""
+        identity = stored_identity(await self.store.read(lambda index: index.meta()))
+        if identity and key_of(identity) != self.key:
+            raise EmbeddingFailed(
+                "The index was made another embedder's meanwhile; "
+                "the next sync decides whose vectors it gets."
+            )
+
+    async def keep_scale(self) -> None:
+        """Measures what this embedder's cosines mean, once, and keeps it with the index.
+
+        Raises:
+            EmbeddingFailed: no vectors could be had. After a refusal the usual scale will do.
+        """
+        meta = await self.store.read(lambda index: index.meta())
+        if json.loads(meta.get(SCALE_ROW, "{}")).get("embedder") == self.key:
+            return
+        try:
+            scale = await measured_scale(self.embedder)
+        except TextRefused:
+            return
+        row = {"embedder": self.key, "unrelated": float(scale.unrelated), "related": float(scale.related)}
+        await self.store.write(lambda index: index.set_meta({SCALE_ROW: json.dumps(row)}))
 
     async def embed(self, texts: Mapping[bytes, str]) -> None:
         """Asks in batches, a few at a time; stores each answer as it comes."""
@@ -211,13 +236,12 @@ class _Calls:
             self.outcome.refused += 1
         if len(vectors) != len(batch):
             raise EmbeddingFailed(
-                f"{self.embedder.facts.provider} gave {len(vectors)} vectors for {len(batch)} texts; "
-                "none is used."
+                f"{self.embedder.facts.provider} gave {len(vectors)} vectors for {len(batch)} texts; none is used."
             )
         if any(vector is not None and len(vector) == 0 for vector in vectors):
             raise EmbeddingFailed(
                 f"{self.embedder.facts.provider} gave an empty vector; none of its answer is used."
             )
         found = {text_hash: vector for (text_hash, _), vector in zip(batch, vectors, strict=True)}
-        await self.store.put_vectors(self.key, found, now_seconds=self.now_seconds)
+        await self.store.write(lambda index: index.put_vectors(self.key, found, now_seconds=self.now_seconds))
         self.outcome.embedded += sum(vector is not None for vector in vectors)

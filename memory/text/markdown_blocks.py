@@ -23,9 +23,9 @@ MAX_HEADING_CHARS = 200
 """Each chunk below a heading carries it: a page that became one by a line of `---` below it must not stand in
 a hundred chunks."""
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]")
+HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
 _INTERESTING = frozenset(["", *"#`~|-*+=0123456789 \t"])
 
@@ -86,7 +86,7 @@ class _Scan:
         self.under_heading = False
 
     def in_fence(self, line: str) -> None:
-        close = _FENCE.match(line)
+        close = FENCE.match(line)
         if close and close[1].startswith(self.fence) and not line[close.end() :].strip():
             self.fence, self.blank = "", True
 
@@ -97,14 +97,14 @@ class _Scan:
 
     def marked(self, number: int, line: str) -> None:
         """A line whose first character may mean something."""
-        if opening := _FENCE.match(line):
+        if opening := FENCE.match(line):
             self._seam(number, SEAM_BLOCK)
             self.fence = opening[1]
-        elif heading := _HEADING.match(line):
+        elif heading := HEADING.match(line):
             self._heading(number, len(heading[1]), _title(line[heading.end() :]))
         elif line.lstrip()[:1] == "|":
             self._row(number)
-        elif item := _ITEM.match(line):
+        elif item := ITEM.match(line):
             self._seam(number, SEAM_NESTED_ITEM if item[1] else SEAM_ITEM)
             self.blank, self.table, self.item = False, False, True
         elif self._underlines(number, line):

@@ -6,13 +6,10 @@ save their notes often send the whole file again. Pure; reads and writes nothing
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_HEADING = re.compile(r" {0,3}#{1,6}(\s|$)")
-_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])\s")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +32,7 @@ class _Part:
 
     @property
     def is_item(self) -> bool:
-        return bool(_ITEM.match(self.text))
+        return is_list_item(self.text)
 
 
 def without_repeats(existing: str, text: str) -> NewText:
@@ -61,7 +58,8 @@ def without_repeats(existing: str, text: str) -> NewText:
 
 def is_list_item(line: str) -> bool:
     """Whether a line begins a list item at the left margin."""
-    return bool(_ITEM.match(line))
+    item = ITEM.match(line)
+    return item is not None and not item[1]
 
 
 def _parts(text: str) -> Iterator[_Part]:
@@ -74,12 +72,12 @@ def _parts(text: str) -> Iterator[_Part]:
             if line.strip().startswith(fence) and not line.strip().strip(fence[0]):
                 fence = ""
             continue
-        opens = _FENCE.match(line)
-        starts_part = bool(_HEADING.match(line) or _ITEM.match(line) or opens)
+        opens = FENCE.match(line)
+        starts_part = bool(HEADING.match(line) or is_list_item(line) or opens)
         if lines and (not line.strip() or starts_part):
             yield _Part("\n".join(lines), heading, after_blank)
             lines, bare_heading = [], False
-        if _HEADING.match(line):
+        if HEADING.match(line):
             if bare_heading:
                 yield _Part("", heading, True)
             heading, bare_heading, blank = line.strip(), True, False

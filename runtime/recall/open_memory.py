@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nacre.memory.contracts.settings import at_home, index_path
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.recall.open_embedder import embedder_for
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import AGENT_ID, Config
@@ -43,14 +44,15 @@ async def open_memory(
         local=local,
     )
     # while a question is being embedded in a process of its own
-    from nacre.runtime.recall.memory import AgentMemory
+    from nacre.memory.engine import MemoryEngine
 
     try:
-        return await AgentMemory.open(
+        engine = await MemoryEngine.open(
             workspace=config.workspace,
             index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
             settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
             embedder=embedder,
+            owns_embedder=True,
             now=now,
             transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
         )
@@ -58,6 +60,9 @@ async def open_memory(
         if embedder is not None:
             await embedder.close()
         raise
+    if isinstance(embedder, FallbackEmbedder):
+        embedder.on_switch = engine.embedder_changed
+    return engine
 
 
 def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:

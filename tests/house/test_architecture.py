@@ -53,7 +53,7 @@ LIBRARIES = {
     "apsw": ("memory/stores/sqlite/connection.py",),
     "click": ("cli/**/*.py",),
     "filelock": (
-        "memory/stores/sqlite/index_lock.py",
+        "memory/stores/sqlite/connection.py",
         "memory/workspace/files.py",
         "runtime/lanes/lanes.py",
         "runtime/models/embedding/download.py",

@@ -1,23 +1,35 @@
-"""The only file that imports apsw: connections, transactions, and the threads that own them.
+"""The only file that imports apsw: connections, transactions, the threads that own them, and the locks.
 
-A connection lives and dies on one thread. Nothing here knows a table.
+A connection lives and dies on one thread. Processes share two locks over one index: `<index>.lock` is held
+for one write, `<index>.building` for as long as a rebuild takes. Nothing here knows a table.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from nacre.memory.contracts.errors import IndexBusy, IndexClosed, IndexDamaged, IndexUnusable
+from nacre.memory.contracts.errors import (
+    IndexBusy,
+    IndexClosed,
+    IndexDamaged,
+    IndexUnusable,
+    unusable,
+)
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 BUSY_TIMEOUT_MS = 10_000
+LOCK_TIMEOUT_SECONDS = 30.0
 MMAP_BYTES = 1 << 30
 CACHE_KIB = 16_384
 PAGE_BYTES = 16_384
@@ -25,7 +37,6 @@ PAGE_BYTES = 16_384
 
 Connection = apsw.Connection
 SqliteError = apsw.Error
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -123,10 +134,8 @@ class ConnectionThread:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._closed = False
 
-    async def run(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Runs `work(connection, …)` on the thread.
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Runs `work(connection)` on the thread.
 
         Raises:
             IndexClosed: after `close()`.
@@ -140,7 +149,7 @@ class ConnectionThread:
             try:
                 if self._connection is None:
                     self._connection = self._connect()
-                return work(self._connection, *args, **kwargs)
+                return work(self._connection)
             except apsw.Error as error:
                 path = Path(self._connection.filename) if self._connection else None
                 raise _translated(error, path, self._connection) from error
@@ -159,6 +168,66 @@ class ConnectionThread:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+class IndexLock:
+    """A lock that processes share, a file beside the index. The threads of one holder share it too."""
+
+    def __init__(self, index: Path, suffix: str = ".lock") -> None:
+        self._index = index
+        self._file = f"{index}{suffix}"
+        self._made: FileLock | None = None
+        self._making = threading.Lock()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Waits for the lock and holds it.
+
+        Raises:
+            IndexBusy, IndexUnusable: as `acquire`.
+        """
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def acquire(self) -> None:
+        """Waits for the lock; a holder may take it again, and must let go as often.
+
+        Raises:
+            IndexBusy: another process kept it for too long.
+            IndexUnusable: the lock's file cannot be made.
+        """
+        if not self.take(wait_seconds=LOCK_TIMEOUT_SECONDS):
+            raise IndexBusy(
+                f"Another process kept the lock {self._file} for more than "
+                f"{LOCK_TIMEOUT_SECONDS:.0f} seconds. Try again when it is done."
+            )
+
+    def take(self, *, wait_seconds: float = 0) -> bool:
+        """Takes the lock if nobody keeps it for longer than that.
+
+        Raises:
+            IndexUnusable: the lock's file cannot be made.
+        """
+        # a search takes no lock, and should not wait for the import either
+        from filelock import FileLock, Timeout
+
+        with self._making:
+            lock = self._made = self._made or FileLock(self._file, thread_local=False)
+        try:
+            lock.acquire(timeout=wait_seconds)
+        except Timeout:
+            return False
+        except OSError as error:
+            raise unusable(self._index, error) from error
+        return True
+
+    def release(self) -> None:
+        """Lets go once; harmless when the lock is not held."""
+        if self._made is not None:
+            self._made.release()
 
 
 def _translated(

@@ -1,24 +1,29 @@
-"""Nearest chunks by vector: a coarse pass over sign codes, then exact cosines.
+"""Nearest chunks by vector: a coarse pass over sign codes, then exact cosines. Nothing else knows sqlite_vec.
 
 `VectorReader` lives on one reader thread. Its first question is answered where the vectors are stored,
 because most commands ask just one. From the second on it holds the codes in memory, and the vectors as well
-while there are few; it follows what others write by the rows' rising ids.
+while there are few; it follows what others write by the rows' rising ids. When
+the extension cannot be loaded, numpy stands in for its function, with the same results, more slowly.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from operator import itemgetter
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from nacre.memory.contracts.store import Scope, Vector
-from nacre.memory.stores.sqlite.connection import Connection
-from nacre.memory.stores.sqlite.reads import Narrowed, narrowed
+from nacre.memory.contracts.store import Scope, Vector, VectorEngine
+from nacre.memory.stores.sqlite.connection import Connection, SqliteError
+from nacre.memory.stores.sqlite.scope import Narrowed, narrowed
 from nacre.memory.vectors.vector_math import (
     VectorTable,
     code_of,
+    cosine_distance,
     is_zero,
     question_blob,
     question_code,
@@ -41,17 +46,18 @@ _REMEMBERED_SCOPES = 16
 class VectorReader:
     """Nearest chunks, over one reader connection. Not to be shared between threads.
 
-    `prepare` gives the connection the function `vec_distance_cosine`; it is called before the first question.
+    `prepare` gives the connection the function `vec_distance_cosine`; it is called before that is needed.
     """
 
     def __init__(
         self,
-        prepare: Callable[[Connection], object],
+        prepare: Callable[[Connection], VectorEngine],
         *,
         resident_bytes: int = RESIDENT_BYTES,
         exact_up_to: int = EXACT_UP_TO,
     ) -> None:
-        self._prepare: Callable[[Connection], object] | None = prepare
+        self._prepare = prepare
+        self._engine: VectorEngine | None = None
         self._resident_bytes = resident_bytes
         self._exact_up_to = exact_up_to
         self._table = VectorTable(0, most_bytes=0)
@@ -59,6 +65,12 @@ class VectorReader:
         self._data_version = -1
         self._masks: OrderedDict[Narrowed, Mask] = OrderedDict()
         self._questions = 0
+
+    def engine(self, connection: Connection) -> VectorEngine:
+        """What compares vectors on this connection."""
+        if self._engine is None:
+            self._engine = self._prepare(connection)
+        return self._engine
 
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
@@ -116,9 +128,7 @@ class VectorReader:
 
     def _answers_in_place(self, connection: Connection) -> bool:
         """Whether reading everything into memory would take longer than it can save."""
-        if self._prepare is not None:
-            self._prepare(connection)
-            self._prepare = None
+        self.engine(connection)
         # numpy, when it stands in for sqlite-vec, compares no codes
         return self._questions <= 1 and bool(
             connection.execute(
@@ -232,3 +242,46 @@ def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict
                 break
             best[chunk_id] = cosine
     return best
+
+
+def add_vector_functions(
+    connection: Connection, *, enabled: bool = True, extension_path: str | None = None
+) -> VectorEngine:
+    """Loads sqlite-vec, from `extension_path` if given, and tries it out; falls back to numpy."""
+    problem = _load(connection, extension_path) if enabled else "store.vector.enabled is false"
+    if not problem:
+        version = str(connection.execute("SELECT vec_version()").get)
+        return VectorEngine(name=f"sqlite-vec {version.removeprefix('v')}")
+    connection.create_scalar_function("vec_distance_cosine", _distance, 2, deterministic=True)
+    return VectorEngine(name="numpy", problem=problem)
+
+
+def _load(connection: Connection, extension_path: str | None) -> str:
+    try:
+        extension_path = extension_path or _packaged()
+        connection.enable_load_extension(True)
+        try:
+            connection.load_extension(extension_path)
+        finally:
+            connection.enable_load_extension(False)
+        # An extension that loads without doing anything is a known failure: have it do something.
+        one, other = struct.pack("<2f", 1, 0), struct.pack("<2f", 0, 1)
+        if abs(connection.execute("SELECT vec_distance_cosine(?, ?)", (one, other)).get - 1.0) > 1e-6:
+            return "sqlite-vec was loaded but compares vectors wrongly"
+    except (SqliteError, ImportError, OSError) as error:
+        return f"sqlite-vec could not be loaded ({type(error).__name__}: {error})"
+    return ""
+
+
+def _packaged() -> str:
+    """Where the installed package keeps the extension, as its `loadable_path()` says. To import it for that
+    would bring all of numpy along."""
+    package = find_spec("sqlite_vec")
+    if package is None or package.origin is None:
+        raise ImportError("the package sqlite-vec is not installed")
+    return str(Path(package.origin).with_name("vec0"))
+
+
+def _distance(*blobs: Any) -> float:
+    left, right = blobs
+    return cosine_distance(left, right)

@@ -1,41 +1,74 @@
-"""`Snapshot` over one SQLite connection: a read transaction, and what one reader keeps between searches.
+"""`Snapshot` over one SQLite connection: a read transaction, and what one reader keeps between calls.
 
-Everything runs on the thread that owns the connection.
+Everything runs on the thread that owns the connection. Pure SELECTs; nothing here writes.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
 from typing import TypeVar
 
-from nacre.memory.contracts.records import Chunk, ChunkPlace
-from nacre.memory.contracts.store import MatchQuery, Scope, Scores, Snapshot, Vector
-from nacre.memory.stores.sqlite import reads
-from nacre.memory.stores.sqlite.connection import Connection, one_moment
+from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, citation
+from nacre.memory.contracts.store import (
+    FileState,
+    MatchQuery,
+    Scope,
+    Scores,
+    Snapshot,
+    StoreCounts,
+    Vector,
+    VectorEngine,
+)
+from nacre.memory.stores.sqlite.connection import Connection, ConnectionThread, one_moment, open_connection
 from nacre.memory.stores.sqlite.nearest import VectorReader
 from nacre.memory.stores.sqlite.words import WordReader
 
 T = TypeVar("T")
 
+_CHUNK_COLUMNS = """
+SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, chunks.content_hash, text
+FROM chunks JOIN files ON files.id = chunks.file_id
+"""
+_FILE_COLUMNS = "SELECT path, content_hash, size, mtime_ns, inode, read_at_ns FROM files"
 
-class SnapshotReader:
-    """Runs searches on one connection, each in a transaction of its own. Not to be shared between threads.
+_AMONG_CHUNKS = "chunks.id IN (SELECT value FROM json_each(?))"
+"""Takes the ids as a JSON list: one statement for any number of them."""
 
-    `prepare_vectors` gives the connection what compares vectors, before the first search by vector.
+
+class SnapshotThread:
+    """A thread that reads; each call sees one moment of the index.
+
+    `prepare_vectors` gives a connection what compares vectors, before it is needed for the first time.
     """
 
-    def __init__(self, prepare_vectors: Callable[[Connection], object]) -> None:
+    def __init__(self, name: str, path: Path, prepare_vectors: Callable[[Connection], VectorEngine]) -> None:
+        self._thread = ConnectionThread(name, lambda: open_connection(path, read_only=True))
         self._words = WordReader()
         self._vectors = VectorReader(prepare_vectors)
 
-    def run(self, connection: Connection, work: Callable[[Snapshot], T]) -> T:
-        """Hands `work` one moment of the index and returns what it returns."""
-        with one_moment(connection):
-            return work(SqliteSnapshot(connection, self._words, self._vectors))
+    async def run(self, work: Callable[[Snapshot], T]) -> T:
+        """Hands `work` one moment of the index and returns what it returns.
+
+        Raises:
+            IndexClosed, IndexBusy, IndexUnusable: as `ConnectionThread.run`.
+        """
+
+        def call(connection: Connection) -> T:
+            with one_moment(connection):
+                return work(SqliteSnapshot(connection, self._words, self._vectors))
+
+        return await self._thread.run(call)
+
+    async def close(self) -> None:
+        """Waits for the calls that were made and lets go of the file."""
+        await self._thread.close()
 
 
 class SqliteSnapshot:
-    """See `Snapshot`. The caller holds the read transaction."""
+    """`Snapshot` (its methods are described there). The caller holds the read transaction."""
 
     def __init__(self, connection: Connection, words: WordReader, vectors: VectorReader) -> None:
         self._connection = connection
@@ -43,37 +76,147 @@ class SqliteSnapshot:
         self._vectors = vectors
 
     def meta(self) -> Mapping[str, str]:
-        """See `Snapshot.meta`."""
-        return reads.meta(self._connection)
+        return stored_meta(self._connection)
+
+    def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
+        among = "WHERE source = ? AND path = ?"
+        row = self._connection.execute(f"{_FILE_COLUMNS} {among}", (source, path)).fetchone()
+        if row is None:
+            return None
+        rows = self._connection.execute(f"{_CHUNK_COLUMNS} {among} ORDER BY ordinal", (source, path))
+        return _state_from_row(source, row), [_chunk_from_row(row) for row in rows]
+
+    def file_states(self, source: Source) -> Mapping[str, FileState]:
+        rows = self._connection.execute(f"{_FILE_COLUMNS} WHERE source = ?", (source,))
+        return {state.path: state for state in (_state_from_row(source, row) for row in rows)}
+
+    def failures(self, source: Source) -> Mapping[str, FailedFile]:
+        rows = self._connection.execute(
+            "SELECT path, problem, attempts, retry_at_seconds FROM failures WHERE source = ?", (source,)
+        )
+        return {
+            path: FailedFile(path=path, problem=problem, attempts=attempts, retry_at_seconds=retry_at)
+            for path, problem, attempts, retry_at in rows
+        }
+
+    def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
+        rows = self._connection.execute(
+            f"{_CHUNK_COLUMNS} WHERE chunks.id > ? AND NOT EXISTS"
+            " (SELECT 1 FROM chunk_vectors WHERE chunk_id = chunks.id) ORDER BY chunks.id LIMIT ?",
+            (above_id, limit),
+        )
+        return [(row[0], _chunk_from_row(row)) for row in rows]
+
+    def refused(self, *, limit: int) -> Sequence[str]:
+        rows = self._connection.execute(
+            "SELECT DISTINCT path, start_line, end_line FROM chunk_vectors"
+            " JOIN vectors ON vectors.id = vector_id JOIN chunks ON chunks.id = chunk_id"
+            " JOIN files ON files.id = file_id WHERE embedding IS NULL ORDER BY path, start_line LIMIT ?",
+            (limit,),
+        )
+        return [citation(path, start_line, end_line) for path, start_line, end_line in rows]
+
+    def counts(self) -> StoreCounts:
+        rows = self._connection.execute(
+            "SELECT source, count(DISTINCT files.id), count(chunks.id) FROM files"
+            " LEFT JOIN chunks ON chunks.file_id = files.id GROUP BY source ORDER BY source"
+        )
+        sources = tuple(
+            SourceCount(source=source, files=files, chunks=chunks) for source, files, chunks in rows
+        )
+        used, stored, pending, pages, page_bytes = self._connection.execute(
+            "SELECT (SELECT count(DISTINCT vector_id) FROM chunk_vectors), (SELECT count(*) FROM vectors),"
+            " (SELECT count(*) FROM chunks) - (SELECT count(DISTINCT chunk_id) FROM chunk_vectors),"
+            " page_count, page_size FROM pragma_page_count, pragma_page_size"
+        ).get
+        return StoreCounts(
+            sources=sources,
+            vectors=used,
+            cached_vectors=stored - used,
+            pending_chunks=pending,
+            dimensions=self.dimensions(),
+            size_bytes=pages * page_bytes,
+        )
+
+    def vector_engine(self) -> VectorEngine:
+        return self._vectors.engine(self._connection)
 
     def chunk_count(self) -> int:
-        """See `Snapshot.chunk_count`."""
         return self._words.count(self._connection)
 
     def dimensions(self) -> int | None:
-        """See `Snapshot.dimensions`."""
-        return reads.dimensions(self._connection)
+        length: int | None = self._connection.execute(
+            "SELECT length(embedding) / 4 FROM chunk_vectors JOIN vectors ON vectors.id = vector_id"
+            " WHERE embedding IS NOT NULL LIMIT 1"
+        ).get
+        return length
 
     def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
-        """See `Snapshot.lexical`."""
         return self._words.lexical(self._connection, query, limit, scope)
 
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
-        """See `Snapshot.nearest`."""
         return self._vectors.nearest(self._connection, vector, limit, scope)
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
-        """See `Snapshot.cosines`."""
         return self._vectors.cosines(self._connection, vector, chunk_ids)
 
     def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
-        """See `Snapshot.places`."""
-        return reads.places(self._connection, chunk_ids)
+        # These columns come before the text in a row, so no long row is read through.
+        rows = self._connection.execute(
+            "SELECT chunks.id, source, path, day, mtime_ns FROM chunks"
+            f" JOIN files ON files.id = file_id WHERE {_AMONG_CHUNKS}",
+            (json.dumps([*chunk_ids]),),
+        )
+        return {
+            chunk_id: ChunkPlace(source=source, path=path, date=_day(day), changed_at_ns=mtime_ns)
+            for chunk_id, source, path, day, mtime_ns in rows
+        }
 
     def texts(self, chunk_ids: Sequence[int]) -> Mapping[int, str]:
-        """See `Snapshot.texts`."""
-        return reads.texts(self._connection, chunk_ids)
+        rows = self._connection.execute(
+            f"SELECT id, text FROM chunks WHERE {_AMONG_CHUNKS}", (json.dumps([*chunk_ids]),)
+        )
+        return dict(rows)
 
     def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
-        """See `Snapshot.chunks`."""
-        return reads.chunks(self._connection, chunk_ids)
+        rows = self._connection.execute(
+            f"{_CHUNK_COLUMNS} WHERE {_AMONG_CHUNKS}", (json.dumps([*chunk_ids]),)
+        )
+        return {row[0]: _chunk_from_row(row) for row in rows}
+
+
+def stored_meta(connection: Connection) -> dict[str, str]:
+    """All rows of `meta`."""
+    return {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM meta")}
+
+
+def _state_from_row(source: Source, row: tuple[str, str, int, int, int, int]) -> FileState:
+    path, digest, size, mtime_ns, inode, read_at_ns = row
+    return FileState(
+        source=source,
+        path=path,
+        content_hash=digest,
+        size=size,
+        mtime_ns=mtime_ns,
+        inode=inode,
+        read_at_ns=read_at_ns,
+    )
+
+
+def _chunk_from_row(row: tuple[int, Source, str, int, int, int, str, str | None, str, str]) -> Chunk:
+    _, source, path, ordinal, start_line, end_line, heading_path, day, digest, text = row
+    return Chunk(
+        source=source,
+        path=path,
+        start_line=start_line,
+        end_line=end_line,
+        text=text,
+        heading_path=tuple(json.loads(heading_path)) if heading_path != "[]" else (),
+        date=_day(day),
+        content_hash=digest,
+        ordinal=ordinal,
+    )
+
+
+def _day(text: str | None) -> date | None:
+    return date.fromisoformat(text) if text else None

@@ -6,61 +6,60 @@ take nothing and see the last committed state. Searches never stand in line behi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TypeVar
 
-from nacre.memory.contracts.errors import IndexDamaged, refusals_told
-from nacre.memory.contracts.records import Chunk, FailedFile, Source
-from nacre.memory.contracts.store import (
-    FileState,
-    IndexedFile,
-    Piece,
-    Snapshot,
-    StoreCounts,
-    Vector,
-    VectorEngine,
-)
-from nacre.memory.stores.sqlite import reads, vectors, writes
+from nacre.memory.contracts.errors import IndexBusy, IndexDamaged, IndexUnusable, refusals_told
+from nacre.memory.contracts.store import Snapshot, VectorEngine, Writer
 from nacre.memory.stores.sqlite.connection import (
     Connection,
     ConnectionThread,
+    IndexLock,
     give_back_space,
     open_connection,
     quick_check,
     transaction,
 )
-from nacre.memory.stores.sqlite.extension import add_vector_functions
-from nacre.memory.stores.sqlite.index_lock import WriteLock
-from nacre.memory.stores.sqlite.rebuild import SqliteRebuild, begin_rebuild, has_unfinished
+from nacre.memory.stores.sqlite.nearest import add_vector_functions
+from nacre.memory.stores.sqlite.rebuild import (
+    copy_vectors,
+    goes_on,
+    marks,
+    next_ids,
+    rebuild_path,
+    remove_database,
+    replace_content,
+    start_ids,
+)
 from nacre.memory.stores.sqlite.schema import SCHEMA_VERSION, migrate, version_of
-from nacre.memory.stores.sqlite.snapshot import SnapshotReader
+from nacre.memory.stores.sqlite.snapshot import SnapshotThread
+from nacre.memory.stores.sqlite.writes import SqliteWriter, merge_words
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class SqliteStore:
-    """`Store` over one SQLite file. Open it with `SqliteStore.open`."""
+    """`Store` (its methods are described there) over one SQLite file. Open it with `SqliteStore.open`."""
 
-    def __init__(
-        self, path: Path, *, extension_enabled: bool = True, extension_path: str | None = None
-    ) -> None:
+    def __init__(self, path: Path, prepare_vectors: Callable[[Connection], VectorEngine]) -> None:
         self.path = path
-        self._extension_enabled = extension_enabled
-        self._extension_path = extension_path
-        self.write_lock = WriteLock(path)
+        self.lock = IndexLock(path)
+        self._prepare_vectors = prepare_vectors
         self._writer = ConnectionThread("memory-writer", lambda: open_connection(path, inspect=version_of))
-        self._reader = ConnectionThread("memory-reader", lambda: open_connection(path, read_only=True))
-        self._searcher = ConnectionThread("memory-search", lambda: open_connection(path, read_only=True))
-        self._snapshots = SnapshotReader(self._add_vector_functions)
-        self._engine: VectorEngine | None = None
+        self._reader = SnapshotThread("memory-reader", path, prepare_vectors)
+        self._searcher = SnapshotThread("memory-search", path, prepare_vectors)
 
     @classmethod
     async def open(
-        cls, path: Path, *, extension_enabled: bool = True, extension_path: str | None = None
+        cls, path: Path, prepare_vectors: Callable[[Connection], VectorEngine] = add_vector_functions
     ) -> SqliteStore:
         """Opens or creates the index and brings its tables to the newest version.
+
+        `prepare_vectors` gives a connection what compares vectors.
 
         Raises:
             IndexDamaged: the file is no sound database.
@@ -69,7 +68,7 @@ class SqliteStore:
         """
         with refusals_told(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        store = cls(path, extension_enabled=extension_enabled, extension_path=extension_path)
+        store = cls(path, prepare_vectors)
         try:
             if await store._writer.run(version_of) != SCHEMA_VERSION:
                 await store.write_with(migrate)
@@ -78,95 +77,51 @@ class SqliteStore:
             raise
         return store
 
-    async def meta(self) -> Mapping[str, str]:
-        """See `Store.meta`."""
-        return await self._reader.run(reads.meta)
+    async def search(self, work: Callable[[Snapshot], T]) -> T:
+        return await self._searcher.run(work)
 
-    async def set_meta(self, values: Mapping[str, str]) -> None:
-        """See `Store.set_meta`."""
-        await self._write(writes.set_meta, values)
+    async def read(self, work: Callable[[Snapshot], T]) -> T:
+        return await self._reader.run(work)
 
-    async def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
-        """See `Store.stored_file`."""
-        return await self._reader.run(reads.stored_file, source, path)
-
-    async def file_states(self, source: Source) -> Mapping[str, FileState]:
-        """See `Store.file_states`."""
-        return await self._reader.run(reads.file_states, source)
-
-    async def replace_files(self, files: Sequence[IndexedFile]) -> None:
-        """See `Store.replace_files`: one transaction, since each costs the full-text index a segment."""
-        await self._write(writes.replace_files, files)
+    async def write(self, work: Callable[[Writer], T]) -> T:
+        return await self._in_transaction(lambda connection: work(SqliteWriter(connection)))
 
     async def tidy(self) -> None:
-        """See `Store.tidy`: merges the full-text index in steps, each with the lock to itself."""
+        """Merges the full-text index in steps, each with the lock to itself."""
         first = True
-        while await self._write(writes.merge_words, first=first):
+        while await self._in_transaction(partial(merge_words, first=first)):
             first = False
         await self.write_with(give_back_space)
 
-    async def touch_files(self, states: Sequence[FileState]) -> None:
-        """See `Store.touch_files`."""
-        await self._write(writes.touch_files, states)
-
-    async def remove_files(self, source: Source, paths: Sequence[str]) -> None:
-        """See `Store.remove_files`."""
-        await self._write(writes.remove_files, source, paths)
-
-    async def read(self, work: Callable[[Snapshot], T]) -> T:
-        """See `Store.read`."""
-        return await self._searcher.run(self._snapshots.run, work)
-
-    async def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
-        """See `Store.without_vectors`."""
-        return await self._reader.run(vectors.without_vectors, above_id, limit)
-
-    async def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
-        """See `Store.attach_known`."""
-        return await self._write(vectors.attach_known, embedder, pieces, now_seconds)
-
-    async def put_vectors(
-        self, embedder: str, found: Mapping[bytes, Vector | None], *, now_seconds: int
-    ) -> None:
-        """See `Store.put_vectors`."""
-        await self._write(vectors.put_vectors, embedder, found, now_seconds)
-
-    async def detach_vectors(self) -> None:
-        """See `Store.detach_vectors`."""
-        await self._write(vectors.detach_vectors)
-
-    async def evict(self, *, keep_unused: int | None) -> int:
-        """See `Store.evict`."""
-        return await self._write(vectors.evict, keep_unused)
-
-    async def refused(self, *, limit: int) -> Sequence[str]:
-        """See `Store.refused`."""
-        return await self._reader.run(reads.refused, limit)
-
-    async def failures(self, source: Source) -> Mapping[str, FailedFile]:
-        """See `Store.failures`."""
-        return await self._reader.run(reads.failures, source)
-
-    async def set_failures(
-        self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]
-    ) -> None:
-        """See `Store.set_failures`."""
-        await self._write(writes.set_failures, source, failed, cleared)
-
     async def begin_rebuild(self, identity: Mapping[str, str]) -> SqliteRebuild:
-        """See `Store.begin_rebuild`."""
-        return await begin_rebuild(self, identity, self._open_like_this)
+        lock = self._building_lock()
+        if not lock.take():
+            raise IndexBusy(f"Another process is rebuilding {self.path}; it is used as soon as it is done.")
+        try:
+            hidden = await self._unfinished(identity)
+            if hidden is None:
+                hidden = await self._open_hidden()
+                await hidden.write_with(partial(start_ids, first_ids=await self._writer.run(next_ids)))
+                rows = await self.read(lambda live: marks(identity, live.meta()))
+                await hidden.write(lambda index: index.set_meta(rows))
+        except BaseException:
+            lock.release()
+            raise
+        return SqliteRebuild(self, hidden, lock)
 
     async def has_unfinished_rebuild(self, identity: Mapping[str, str]) -> bool:
-        """See `Store.has_unfinished_rebuild`."""
-        return await has_unfinished(self, identity, self._open_like_this)
-
-    async def vector_engine(self) -> VectorEngine:
-        """See `Store.vector_engine`."""
-        return await self._searcher.run(self._add_vector_functions)
+        lock = self._building_lock()
+        if not rebuild_path(self.path).exists() or not lock.take():
+            return False
+        try:
+            hidden = await self._unfinished(identity)
+            if hidden is not None:
+                await hidden.close()
+            return hidden is not None
+        finally:
+            lock.release()
 
     async def check(self) -> str:
-        """See `Store.check`."""
         # On a thread of its own: this reads the whole file, and searches must not wait for it.
         thread = ConnectionThread("memory-check", lambda: open_connection(self.path, read_only=True))
         try:
@@ -176,54 +131,97 @@ class SqliteStore:
         finally:
             await thread.close()
 
-    async def counts(self) -> StoreCounts:
-        """See `Store.counts`."""
-        return await self._reader.run(reads.counts)
-
     async def close(self) -> None:
-        """See `Store.close`."""
         await self._reader.close()
         await self._searcher.close()
         await self._writer.close()
 
-    async def read_with(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Runs SQLite work on a reader thread; for files of this room that know SQLite."""
-        return await self._reader.run(work, *args, **kwargs)
-
-    async def write_with(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Runs SQLite work on the writer thread under the lock of all processes.
+    async def write_with(self, work: Callable[[Connection], T]) -> T:
+        """Runs SQLite work, which begins its own transactions, on the writer thread under the lock.
 
         Raises:
             IndexBusy: another process kept the lock for too long.
         """
 
         def call(connection: Connection) -> T:
-            with self.write_lock.held():
-                return work(connection, *args, **kwargs)
+            with self.lock.held():
+                return work(connection)
 
         return await self._writer.run(call)
 
-    async def _write(
-        self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def _in_transaction(self, work: Callable[[Connection], T]) -> T:
         def call(connection: Connection) -> T:
             with transaction(connection):
-                return work(connection, *args, **kwargs)
+                return work(connection)
 
         return await self.write_with(call)
 
-    async def _open_like_this(self, path: Path) -> SqliteStore:
-        return await SqliteStore.open(
-            path, extension_enabled=self._extension_enabled, extension_path=self._extension_path
-        )
+    def _building_lock(self) -> IndexLock:
+        return IndexLock(self.path, ".building")
 
-    def _add_vector_functions(self, connection: Connection) -> VectorEngine:
-        if self._engine is None:
-            self._engine = add_vector_functions(
-                connection, enabled=self._extension_enabled, extension_path=self._extension_path
-            )
-        return self._engine
+    async def _open_hidden(self) -> SqliteStore:
+        return await SqliteStore.open(rebuild_path(self.path), self._prepare_vectors)
+
+    async def _unfinished(self, identity: Mapping[str, str]) -> SqliteStore | None:
+        """The hidden index of a rebuild for this identity; any other that was left behind is deleted."""
+        if rebuild_path(self.path).exists():
+            try:
+                hidden = await self._open_hidden()
+            except IndexUnusable:
+                pass
+            else:
+                if await self._goes_on(hidden, identity):
+                    return hidden
+                await hidden.close()
+        remove_database(rebuild_path(self.path))
+        return None
+
+    async def _goes_on(self, hidden: SqliteStore, identity: Mapping[str, str]) -> bool:
+        try:
+            begun = await hidden.read(lambda index: index.meta())
+            return await self.read(lambda live: goes_on(begun, live.meta(), identity))
+        except IndexUnusable:
+            return False
+
+
+class SqliteRebuild:
+    """`Rebuild` (its methods are described there) over two SQLite files. `begin_rebuild` makes it."""
+
+    def __init__(self, live: SqliteStore, hidden: SqliteStore, lock: IndexLock) -> None:
+        self._live = live
+        self._hidden = hidden
+        self._lock = lock
+
+    @property
+    def store(self) -> SqliteStore:
+        return self._hidden
+
+    async def copy_vectors(self) -> None:
+        await self._hidden.write_with(partial(copy_vectors, live=self._live.path))
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        lock = self._live.lock
+        taking = asyncio.create_task(asyncio.to_thread(lock.acquire))
+        try:
+            await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: what it takes has to be given back.
+            await asyncio.wait({taking})
+            if taking.exception() is None:
+                lock.release()
+            raise
+        try:
+            yield
+        finally:
+            lock.release()
+
+    async def publish(self) -> None:
+        await self._hidden.close()
+        replace = partial(replace_content, live=self._live.path, hidden=self._hidden.path)
+        await self._live.write_with(replace)
+        self._lock.release()
+
+    async def leave(self) -> None:
+        await self._hidden.close()
+        self._lock.release()

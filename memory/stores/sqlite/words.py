@@ -13,7 +13,7 @@ from operator import itemgetter
 
 from nacre.memory.contracts.store import MatchQuery, Scope
 from nacre.memory.stores.sqlite.connection import Connection
-from nacre.memory.stores.sqlite.reads import narrowed
+from nacre.memory.stores.sqlite.scope import narrowed
 from nacre.memory.text.lexical import FTS_WEIGHTS
 
 MOST_ROWS = 1_000

@@ -1,15 +1,24 @@
-"""What changes rows of the index. Each function is one step inside a transaction that the caller holds."""
+"""What changes rows of the index: files with their words, vectors, failures, marks.
+
+Vectors are attached to chunks, and kept as a cache when their text is gone.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import cast
 
+from nacre.memory.contracts.embedder import VectorsDiffer
 from nacre.memory.contracts.records import Chunk, FailedFile, Source
-from nacre.memory.contracts.store import FileState, IndexedFile
+from nacre.memory.contracts.store import FileState, IndexedFile, Piece, Vector
 from nacre.memory.stores.sqlite.connection import Connection
+from nacre.memory.stores.sqlite.snapshot import stored_meta
 from nacre.memory.text.lexical import FTS_COLUMNS
+from nacre.memory.vectors.identity import embedder_key, stored_identity
+from nacre.memory.vectors.vector_math import code_of, is_zero, to_blob
 
 MERGE_PAGES = 1_000
 """Pages that one step of a merge writes: some milliseconds of the write lock."""
@@ -31,38 +40,154 @@ RETURNING id
 """
 
 
-def replace_files(connection: Connection, files: Sequence[IndexedFile]) -> None:
-    """Puts each file's chunks in the place of what was stored for it, unless that was read later.
+class SqliteWriter:
+    """`Writer` (its methods are described there). The caller holds the transaction and the lock."""
 
-    The words of all files come last: any other statement in between would make the full-text index write
-    down what it has gathered so far, which costs a segment, and a merge of segments, for each file.
-    """
-    words: dict[int, list[tuple[int | str, ...]]] = {}
-    stored: list[tuple[str, str]] = []
-    next_id = connection.execute(
-        "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'chunks'"
-    ).get
-    for file in files:
-        state = file.state
-        newer = connection.execute(
-            "SELECT 1 FROM files WHERE source = ? AND path = ? AND (read_at_ns, mtime_ns) > (?, ?)"
-            " AND read_at_ns <= ?",
-            (state.source, state.path, state.read_at_ns, state.mtime_ns, _believable(state)),
-        ).get
-        if newer:
-            continue
-        file_id = connection.execute(_UPSERT_FILE, _state_row(state)).get
-        _remove_chunks(connection, file_id)
-        ids = range(next_id, next_id + len(file.chunks))
-        next_id = ids.stop
-        connection.executemany(
-            _INSERT_CHUNK,
-            [_chunk_row(chunk_id, file_id, chunk) for chunk_id, chunk in zip(ids, file.chunks, strict=True)],
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def meta(self) -> Mapping[str, str]:
+        return stored_meta(self._connection)
+
+    def set_meta(self, values: Mapping[str, str]) -> None:
+        self._connection.executemany(
+            "INSERT INTO meta (key, value) VALUES (?, ?)"
+            " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            values.items(),
         )
-        stored.append((state.source, state.path))
-        words[file_id] = [(chunk_id, *fields) for chunk_id, fields in zip(ids, file.fields, strict=True)]
-    connection.executemany("DELETE FROM failures WHERE source = ? AND path = ?", stored)
-    connection.executemany(_INSERT_FTS, chain.from_iterable(words.values()))
+
+    def replace_files(self, files: Sequence[IndexedFile]) -> None:
+        # The words of all files come last: any other statement in between would make the full-text index
+        # write down what it has gathered so far, which costs a segment, and a merge, for each file.
+        words: dict[int, list[tuple[int | str, ...]]] = {}
+        stored: list[tuple[str, str]] = []
+        next_id = self._connection.execute(
+            "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'chunks'"
+        ).get
+        for file in files:
+            state = file.state
+            newer = self._connection.execute(
+                "SELECT 1 FROM files WHERE source = ? AND path = ? AND (read_at_ns, mtime_ns) > (?, ?)"
+                " AND read_at_ns <= ?",
+                (state.source, state.path, state.read_at_ns, state.mtime_ns, _believable(state)),
+            ).get
+            if newer:
+                continue
+            file_id = self._connection.execute(_UPSERT_FILE, _state_row(state)).get
+            _remove_chunks(self._connection, file_id)
+            ids = range(next_id, next_id + len(file.chunks))
+            next_id = ids.stop
+            self._connection.executemany(
+                _INSERT_CHUNK,
+                [
+                    _chunk_row(chunk_id, file_id, chunk)
+                    for chunk_id, chunk in zip(ids, file.chunks, strict=True)
+                ],
+            )
+            stored.append((state.source, state.path))
+            words[file_id] = [(chunk_id, *fields) for chunk_id, fields in zip(ids, file.fields, strict=True)]
+        self._connection.executemany("DELETE FROM failures WHERE source = ? AND path = ?", stored)
+        self._connection.executemany(_INSERT_FTS, chain.from_iterable(words.values()))
+
+    def touch_files(self, states: Sequence[FileState]) -> None:
+        self._connection.executemany(
+            "UPDATE files SET size = ?, mtime_ns = ?, inode = ?, read_at_ns = ?"
+            " WHERE source = ? AND path = ? AND content_hash = ? AND (read_at_ns <= ? OR read_at_ns > ?)",
+            (
+                (
+                    *(state.size, state.mtime_ns, state.inode, state.read_at_ns),
+                    *(state.source, state.path, state.content_hash, state.read_at_ns, _believable(state)),
+                )
+                for state in states
+            ),
+        )
+
+    def remove_files(self, source: Source, paths: Sequence[str]) -> None:
+        for path in paths:
+            file_id = self._connection.execute(
+                "DELETE FROM files WHERE source = ? AND path = ? RETURNING id", (source, path)
+            ).get
+            if file_id is not None:
+                _remove_chunks(self._connection, file_id)
+            self._connection.execute("DELETE FROM failures WHERE source = ? AND path = ?", (source, path))
+
+    def set_failures(self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]) -> None:
+        self._connection.executemany(
+            "DELETE FROM failures WHERE source = ? AND path = ?", ((source, path) for path in cleared)
+        )
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO failures (source, path, problem, attempts, retry_at_seconds)"
+            " VALUES (?, ?, ?, ?, ?)",
+            ((source, item.path, item.problem, item.attempts, item.retry_at_seconds) for item in failed),
+        )
+
+    def attach_known(self, embedder: str, pieces: Sequence[Piece], *, now_seconds: int) -> set[bytes]:
+        """A chunk gets its vectors when every piece has one.
+
+        Another process, or a fallback, may have made the index another embedder's since the caller looked:
+        then nothing is attached, because vectors of two embedders must not be mixed.
+        """
+        by_chunk: dict[int, list[Piece]] = defaultdict(list)
+        for piece in pieces:
+            by_chunk[piece.chunk_id].append(piece)
+        embedder_id = _embedder_id(self._connection, embedder)
+        known: dict[bytes, tuple[int, bytes | None]] = {}
+        unknown: set[bytes] = set()
+        for text_hash in {piece.text_hash for piece in pieces}:
+            row = self._connection.execute(
+                "UPDATE vectors SET used_at = ? WHERE embedder_id = ? AND text_hash = ?"
+                " RETURNING id, embedding",
+                (now_seconds, embedder_id, text_hash),
+            ).fetchone()
+            if row is None:
+                unknown.add(text_hash)
+            else:
+                known[text_hash] = (int(row[0]), None if row[1] is None else code_of(row[1]))
+        identity = stored_identity(self.meta())
+        is_own = not identity or embedder_key(identity) == embedder
+        rows = [
+            (chunk_id, piece.piece, *known[piece.text_hash], chunk_id)
+            for chunk_id, parts in by_chunk.items()
+            if is_own and all(piece.text_hash in known for piece in parts)
+            for piece in parts
+        ]
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO chunk_vectors (chunk_id, piece, vector_id, code)"
+            " SELECT ?, ?, ?, ? WHERE EXISTS (SELECT 1 FROM chunks WHERE id = ?)",
+            rows,
+        )
+        return unknown
+
+    def put_vectors(self, embedder: str, vectors: Mapping[bytes, Vector | None], *, now_seconds: int) -> None:
+        # A zero vector is stored as refused, for nothing can be near it. What is stored for a text already
+        # stays: chunks point to its row, which a replacement would delete.
+        embedder_id = _embedder_id(self._connection, embedder)
+        rows = []
+        for text_hash, vector in vectors.items():
+            blob = None if vector is None else to_blob(vector)
+            rows.append(
+                (embedder_id, text_hash, now_seconds, None if blob is None or is_zero(blob) else blob)
+            )
+        _check_lengths(self._connection, embedder_id, {len(row[3]) for row in rows if row[3] is not None})
+        self._connection.executemany(
+            "INSERT INTO vectors (embedder_id, text_hash, used_at, embedding) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (embedder_id, text_hash) DO UPDATE SET used_at = excluded.used_at",
+            rows,
+        )
+
+    def detach_vectors(self) -> None:
+        self._connection.execute("DELETE FROM chunk_vectors")
+
+    def evict(self, *, keep_unused: int | None) -> int:
+        if keep_unused is None:
+            return 0
+        self._connection.execute(
+            "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors WHERE NOT EXISTS"
+            " (SELECT 1 FROM chunk_vectors WHERE vector_id = vectors.id)"
+            " ORDER BY used_at DESC, id DESC LIMIT -1 OFFSET ?)",
+            (keep_unused,),
+        )
+        return self._connection.changes()
 
 
 def merge_words(connection: Connection, *, first: bool) -> bool:
@@ -71,54 +196,6 @@ def merge_words(connection: Connection, *, first: bool) -> bool:
     pages = -MERGE_PAGES if first else MERGE_PAGES
     connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('merge', ?)", (pages,))
     return connection.total_changes() - before >= 2
-
-
-def touch_files(connection: Connection, states: Sequence[FileState]) -> None:
-    """Stores new stat values of files whose stored content is still the one that was read."""
-    connection.executemany(
-        "UPDATE files SET size = ?, mtime_ns = ?, inode = ?, read_at_ns = ?"
-        " WHERE source = ? AND path = ? AND content_hash = ? AND (read_at_ns <= ? OR read_at_ns > ?)",
-        (
-            (
-                *(state.size, state.mtime_ns, state.inode, state.read_at_ns),
-                *(state.source, state.path, state.content_hash, state.read_at_ns, _believable(state)),
-            )
-            for state in states
-        ),
-    )
-
-
-def remove_files(connection: Connection, source: Source, paths: Sequence[str]) -> None:
-    """Forgets files, their chunks and what hangs on them."""
-    for path in paths:
-        row = connection.execute(
-            "DELETE FROM files WHERE source = ? AND path = ? RETURNING id", (source, path)
-        ).get
-        if row is not None:
-            _remove_chunks(connection, row)
-        connection.execute("DELETE FROM failures WHERE source = ? AND path = ?", (source, path))
-
-
-def set_meta(connection: Connection, values: Mapping[str, str]) -> None:
-    """Writes rows of `meta`."""
-    connection.executemany(
-        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        values.items(),
-    )
-
-
-def set_failures(
-    connection: Connection, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]
-) -> None:
-    """Records failures and forgets those of `cleared`."""
-    connection.executemany(
-        "DELETE FROM failures WHERE source = ? AND path = ?", ((source, path) for path in cleared)
-    )
-    connection.executemany(
-        "INSERT OR REPLACE INTO failures (source, path, problem, attempts, retry_at_seconds)"
-        " VALUES (?, ?, ?, ?, ?)",
-        ((source, item.path, item.problem, item.attempts, item.retry_at_seconds) for item in failed),
-    )
 
 
 def _remove_chunks(connection: Connection, file_id: int) -> None:
@@ -160,3 +237,22 @@ def _chunk_row(chunk_id: int, file_id: int, chunk: Chunk) -> tuple[str | int | N
         chunk.content_hash,
         chunk.text,
     )
+
+
+def _check_lengths(connection: Connection, embedder_id: int, found: set[int]) -> None:
+    stored = connection.execute(
+        "SELECT length(embedding) FROM vectors WHERE embedder_id = ? AND embedding IS NOT NULL LIMIT 1",
+        (embedder_id,),
+    ).get
+    wanted = stored if stored is not None else min(found, default=0)
+    if other := found - {wanted}:
+        raise VectorsDiffer(
+            f"The embedder gave vectors of {min(other) // 4} numbers, those before had {wanted // 4}: its "
+            "model is not the same any more, and no answer is used. Choose another name or "
+            "memorySearch.outputDimensionality, or delete the index, to have all vectors made again."
+        )
+
+
+def _embedder_id(connection: Connection, name: str) -> int:
+    connection.execute("INSERT OR IGNORE INTO embedders (name) VALUES (?)", (name,))
+    return cast("int", connection.execute("SELECT id FROM embedders WHERE name = ?", (name,)).get)

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from nacre.memory.contracts.records import ChunkPlace, Source
-from nacre.memory.search.decay import chunk_decay, decay_factor, note_day
+from nacre.memory.search.ranking import chunk_decay, decay_factor, note_day
 
 NOW = datetime(2026, 2, 10, 12, tzinfo=UTC)
 YEARS = 16 * 365 * 86_400.0

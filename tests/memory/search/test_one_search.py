@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nacre.memory.stores.sqlite.connection import open_connection
-from nacre.memory.stores.sqlite.index_lock import WriteLock
+from nacre.memory.stores.sqlite.connection import IndexLock, open_connection
 from tests.memory.doubles import NOON, open_engine, workspace
 
 NOTE = "# 2026-02-10\n\n- Lisa adopted a cat named Pepper.\n"
@@ -29,7 +28,7 @@ async def test_a_search_that_finds_nothing_new_writes_nothing(tmp_path: Path) ->
     other = open_connection(index, read_only=True)
     before = other.pragma("data_version")
 
-    with WriteLock(index).held():
+    with IndexLock(index).held():
         found = await _search_once(tmp_path)
 
     assert found == ["memory/2026-02-10.md"]

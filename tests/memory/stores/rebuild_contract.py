@@ -8,7 +8,18 @@ import pytest
 
 from nacre.memory.contracts.errors import IndexBusy
 from nacre.memory.contracts.store import Piece
-from tests.memory.stores.store_contract import OpenStore, chunk, embed, found, ids_by_text, indexed, near
+from tests.memory.stores.sample_index import (
+    OpenStore,
+    attach_known,
+    chunk,
+    embed,
+    found,
+    ids_by_text,
+    indexed,
+    near,
+    put,
+    put_vectors,
+)
 
 IDENTITY = {"identity.chunking": "2"}
 
@@ -19,9 +30,9 @@ class RebuildContract:
     async def test_the_old_index_answers_until_the_new_one_is_published(self, open_store: OpenStore) -> None:
         """Readers see the old content, then the new content, and nothing in between."""
         store = await open_store()
-        await store.replace_files([indexed(chunk("old words"))])
+        await put(store, indexed(chunk("old words")))
         rebuild = await store.begin_rebuild(IDENTITY)
-        await rebuild.store.replace_files([indexed(chunk("new words"))])
+        await put(rebuild.store, indexed(chunk("new words")))
 
         assert await found(store, "words") == ["old words"]
         await rebuild.publish()
@@ -32,7 +43,7 @@ class RebuildContract:
         """What it had done is still there for the same identity, and thrown away for another."""
         store = await open_store()
         rebuild = await store.begin_rebuild(IDENTITY)
-        await rebuild.store.replace_files([indexed(chunk("half done"))])
+        await put(rebuild.store, indexed(chunk("half done")))
         await rebuild.leave()
 
         assert await store.has_unfinished_rebuild(IDENTITY) is True
@@ -58,36 +69,36 @@ class RebuildContract:
     async def test_vectors_come_along(self, open_store: OpenStore) -> None:
         """Vectors of the old index, and those stored while the new one was built, need no embedder."""
         store = await open_store()
-        await store.replace_files([indexed(chunk("one"))])
+        await put(store, indexed(chunk("one")))
         await embed(store, {"one": [1.0, 0.0]})
         rebuild = await store.begin_rebuild(IDENTITY)
         await rebuild.copy_vectors()
-        await rebuild.store.replace_files([indexed(chunk("one"), chunk("two", ordinal=1))])
+        await put(rebuild.store, indexed(chunk("one"), chunk("two", ordinal=1)))
         ids = await ids_by_text(rebuild.store)
         piece = Piece(chunk_id=ids["one"], piece=0, text_hash=b"one")
-        assert await rebuild.store.attach_known("e", [piece], now_seconds=2) == set()
-        await store.put_vectors("e", {b"two": [0.0, 1.0]}, now_seconds=3)
+        assert await attach_known(rebuild.store, "e", [piece], now_seconds=2) == set()
+        await put_vectors(store, "e", {b"two": [0.0, 1.0]}, now_seconds=3)
 
         await rebuild.publish()
 
         assert await near(store, [1.0, 0.0]) == ["one"]
         late = Piece(chunk_id=ids["two"], piece=0, text_hash=b"two")
-        assert await store.attach_known("e", [late], now_seconds=4) == set()
+        assert await attach_known(store, "e", [late], now_seconds=4) == set()
 
     async def test_an_id_never_means_two_chunks(self, open_store: OpenStore) -> None:
         """Ids that were looked up before a rebuild or a change find nothing after it, not something else."""
         store = await open_store()
-        await store.replace_files([indexed(chunk("old"))])
+        await put(store, indexed(chunk("old")))
         before = set((await ids_by_text(store)).values())
-        await store.replace_files([indexed(chunk("changed"))])
+        await put(store, indexed(chunk("changed")))
         rebuild = await store.begin_rebuild(IDENTITY)
-        await rebuild.store.replace_files([indexed(chunk("rebuilt"))])
-        await store.replace_files([indexed(chunk("between"), chunk("more", ordinal=1))])
+        await put(rebuild.store, indexed(chunk("rebuilt")))
+        await put(store, indexed(chunk("between"), chunk("more", ordinal=1)))
         before |= set((await ids_by_text(store)).values())
 
         await rebuild.publish()
 
-        assert await store.read(lambda moment: moment.chunks(sorted(before))) == {}
+        assert await store.search(lambda moment: moment.chunks(sorted(before))) == {}
         assert set(await ids_by_text(store)) == {"rebuilt"}
 
     async def test_others_wait_while_the_last_look_is_taken(self, open_store: OpenStore) -> None:
@@ -95,10 +106,10 @@ class RebuildContract:
         store, other = await open_store(), await open_store()
         rebuild = await store.begin_rebuild(IDENTITY)
         async with rebuild.alone():
-            writing = asyncio.create_task(other.replace_files([indexed(chunk("late words"))]))
+            writing = asyncio.create_task(put(other, indexed(chunk("late words"))))
             done, _ = await asyncio.wait({writing}, timeout=0.2)
             assert not done
-            await rebuild.store.replace_files([indexed(chunk("new words", path="memory/b.md"))])
+            await put(rebuild.store, indexed(chunk("new words", path="memory/b.md")))
             await rebuild.publish()
         await writing
 

@@ -9,16 +9,19 @@ import pytest
 
 from nacre.memory.contracts.store import Piece, Scope, Scores, Snapshot
 from nacre.memory.text.lexical import match_query
-from tests.memory.stores.store_contract import (
+from tests.memory.stores.sample_index import (
     BOTH,
     MEMORY,
     OpenStore,
+    attach_known,
     chunk,
     embed,
     found,
     ids_by_text,
     indexed,
     near,
+    put,
+    put_vectors,
     texts_of,
 )
 
@@ -30,19 +33,18 @@ class SearchContract:
         """Sources and days narrow both lists; days are inclusive and leave out what has no date."""
         store = await open_store()
         old, new = date(2026, 1, 1), date(2026, 2, 1)
-        await store.replace_files(
-            [
-                indexed(chunk("plum old", path="memory/old.md", day=old)),
-                indexed(chunk("plum new", path="memory/new.md", day=new)),
-                indexed(chunk("plum ever", path="MEMORY.md")),
-                indexed(chunk("plum said", path="sessions/s.jsonl", day=new)),
-            ]
+        await put(
+            store,
+            indexed(chunk("plum old", path="memory/old.md", day=old)),
+            indexed(chunk("plum new", path="memory/new.md", day=new)),
+            indexed(chunk("plum ever", path="MEMORY.md")),
+            indexed(chunk("plum said", path="sessions/s.jsonl", day=new)),
         )
         await embed(store, {f"plum {word}": [1.0, 0.5] for word in ("old", "new", "ever", "said")})
 
         async def both(scope: Scope) -> set[str]:
             words = set(await found(store, "plum", scope))
-            chunks = await store.read(
+            chunks = await store.search(
                 lambda moment: moment.chunks(list(moment.nearest([1.0, 0.5], limit=10, scope=scope)))
             )
             assert {item.text for item in chunks.values()} == words
@@ -58,18 +60,18 @@ class SearchContract:
     async def test_the_nearest_chunk_is_the_one_with_the_highest_cosine(self, open_store: OpenStore) -> None:
         """Length does not count, direction does; the best piece of a chunk speaks for it."""
         store = await open_store()
-        await store.replace_files([indexed(chunk("one"), chunk("two", ordinal=1), chunk("both", ordinal=2))])
+        await put(store, indexed(chunk("one"), chunk("two", ordinal=1), chunk("both", ordinal=2)))
         ids = await ids_by_text(store)
         await embed(store, {"one": [10.0, 0.0], "two": [0.0, 0.1]})
         pieces = [Piece(chunk_id=ids["both"], piece=at, text_hash=key) for at, key in ((0, b"p"), (1, b"q"))]
-        await store.put_vectors("e", {b"p": [-1.0, 0.0], b"q": [1.0, 1.0]}, now_seconds=1)
-        await store.attach_known("e", pieces, now_seconds=1)
+        await put_vectors(store, "e", {b"p": [-1.0, 0.0], b"q": [1.0, 1.0]}, now_seconds=1)
+        await attach_known(store, "e", pieces, now_seconds=1)
 
         def look(moment: Snapshot) -> tuple[Scores, Scores]:
             nearest = moment.nearest([0.0, 3.0], limit=2, scope=MEMORY)
             return nearest, moment.cosines([0.0, 3.0], [ids["one"], ids["both"], 999_999])
 
-        nearest, exact = await store.read(look)
+        nearest, exact = await store.search(look)
 
         assert list(nearest) == [ids["two"], ids["both"]]
         assert [round(score, 4) for score in nearest.values()] == [1.0, 0.7071]
@@ -82,15 +84,15 @@ class SearchContract:
         """What is written, and published, while a search runs is not mixed into it."""
         store, other = await open_store(), await open_store()
         day = date(2026, 2, 10)
-        await store.replace_files([indexed(chunk("red apples", day=day))])
+        await put(store, indexed(chunk("red apples", day=day)))
         loop = asyncio.get_running_loop()
         asked = match_query("apples pears")
         assert asked is not None
 
         async def change() -> None:
-            await other.replace_files([indexed(chunk("green pears"))])
+            await put(other, indexed(chunk("green pears")))
             rebuild = await other.begin_rebuild({"identity.chunking": "2"})
-            await rebuild.store.replace_files([indexed(chunk("sour pears"), chunk("more", ordinal=1))])
+            await put(rebuild.store, indexed(chunk("sour pears"), chunk("more", ordinal=1)))
             await rebuild.publish()
 
         def look(moment: Snapshot) -> tuple[list[str], list[str], int]:
@@ -103,17 +105,17 @@ class SearchContract:
             again = moment.lexical(asked, limit=5, scope=MEMORY)
             return texts_of(moment, before), texts_of(moment, again), moment.chunk_count()
 
-        assert await store.read(look) == (["red apples"], ["red apples"], 1)
+        assert await store.search(look) == (["red apples"], ["red apples"], 1)
         assert await found(store, "apples pears") == ["sour pears"]
-        assert await store.read(lambda moment: moment.chunk_count()) == 2
+        assert await store.search(lambda moment: moment.chunk_count()) == 2
 
     async def test_a_search_that_fails_leaves_the_next_one_whole(self, open_store: OpenStore) -> None:
         """An error inside a search reaches who asked, and the next search sees what was written since."""
         store = await open_store()
 
         with pytest.raises(ZeroDivisionError):
-            await store.read(lambda moment: moment.chunk_count() // 0)
-        await store.replace_files([indexed(chunk("red apples"))])
+            await store.search(lambda moment: moment.chunk_count() // 0)
+        await put(store, indexed(chunk("red apples")))
 
         assert await found(store, "apples") == ["red apples"]
 
@@ -122,14 +124,16 @@ class SearchContract:
         store, other = await open_store(), await open_store()
         texts = {f"note {at}": [1.0, at / 10] for at in range(8)}
         files = [indexed(chunk(text, path=f"memory/{text}.md")) for text in texts]
-        await store.replace_files(files)
+        await put(store, *files)
         await embed(store, texts)
         assert await near(store, [1.0, 0.0]) == list(texts)
 
-        await other.remove_files("memory", ["memory/note 0.md"])
+        await other.write(lambda index: index.remove_files("memory", ["memory/note 0.md"]))
         assert await near(store, [1.0, 0.0]) == list(texts)[1:]
-        await other.remove_files("memory", [f"memory/note {at}.md" for at in range(1, 6)])
-        await other.replace_files([files[0]])
+        await other.write(
+            lambda index: index.remove_files("memory", [f"memory/note {at}.md" for at in range(1, 6)])
+        )
+        await put(other, files[0])
         await embed(other, {"note 0": [1.0, 0.0]})
 
         assert await near(store, [1.0, 0.0]) == ["note 0", "note 6", "note 7"]
@@ -137,7 +141,7 @@ class SearchContract:
     async def test_vectors_of_another_length_or_of_none_are_passed_over(self, open_store: OpenStore) -> None:
         """A query of another length finds nothing and breaks nothing; so does one that is all zeros."""
         store = await open_store()
-        await store.replace_files([indexed(chunk("one"))])
+        await put(store, indexed(chunk("one")))
         await embed(store, {"one": [1.0, 0.0]})
 
         assert await near(store, [1.0, 0.0, 0.0]) == []

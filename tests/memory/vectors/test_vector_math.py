@@ -10,8 +10,7 @@ import pytest
 
 from nacre.memory.contracts.store import Piece
 from nacre.memory.stores.sqlite.connection import open_connection
-from nacre.memory.stores.sqlite.extension import add_vector_functions
-from nacre.memory.stores.sqlite.nearest import RESIDENT_BYTES, VectorReader
+from nacre.memory.stores.sqlite.nearest import RESIDENT_BYTES, VectorReader, add_vector_functions
 from nacre.memory.stores.sqlite.store import SqliteStore
 from nacre.memory.vectors.vector_math import (
     VectorTable,
@@ -22,7 +21,7 @@ from nacre.memory.vectors.vector_math import (
     question_code,
     to_blob,
 )
-from tests.memory.stores.store_contract import MEMORY, chunk, indexed
+from tests.memory.stores.sample_index import MEMORY, attach_known, chunk, indexed, put, put_vectors
 
 CHUNKS = 2_500
 
@@ -135,13 +134,13 @@ async def test_the_coarse_pass_finds_what_the_exact_one_finds(
     """Recall@10 against exact comparison is at least 0.99 on clustered vectors, in memory and on disk."""
     vectors = _clustered(CHUNKS, dimensions, seed=2)
     store = await SqliteStore.open(tmp_path / "main.sqlite")
-    await store.replace_files([indexed(*(chunk(f"n{at}", ordinal=at) for at in range(CHUNKS)))])
-    rows = await store.without_vectors(above_id=0, limit=CHUNKS)
+    await put(store, indexed(*(chunk(f"n{at}", ordinal=at) for at in range(CHUNKS))))
+    rows = await store.read(lambda index: index.without_vectors(above_id=0, limit=CHUNKS))
     pieces = [Piece(chunk_id=row[0], piece=0, text_hash=row[1].text.encode()) for row in rows]
-    await store.put_vectors(
-        "e", {piece.text_hash: vectors[at] for at, piece in enumerate(pieces)}, now_seconds=1
+    await put_vectors(
+        store, "e", {piece.text_hash: vectors[at] for at, piece in enumerate(pieces)}, now_seconds=1
     )
-    await store.attach_known("e", pieces, now_seconds=1)
+    await attach_known(store, "e", pieces, now_seconds=1)
     await store.close()
     connection = open_connection(tmp_path / "main.sqlite", read_only=True)
     reader = VectorReader(add_vector_functions, resident_bytes=resident_bytes)

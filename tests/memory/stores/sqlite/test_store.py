@@ -12,14 +12,13 @@ import pytest
 
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, IndexUnusable
 from nacre.memory.contracts.store import Store
-from nacre.memory.stores.sqlite.connection import copy_database, open_connection, transaction
-from nacre.memory.stores.sqlite.index_lock import WriteLock
-from nacre.memory.stores.sqlite.rebuild import SqliteRebuild
+from nacre.memory.stores.sqlite.connection import IndexLock, copy_database, open_connection, transaction
 from nacre.memory.stores.sqlite.schema import SCHEMA_VERSION, migrate
-from nacre.memory.stores.sqlite.store import SqliteStore
+from nacre.memory.stores.sqlite.store import SqliteRebuild, SqliteStore
 from tests.memory.stores.rebuild_contract import RebuildContract
+from tests.memory.stores.sample_index import OpenStore, chunk, counts_of, found, indexed, put, put_vectors
 from tests.memory.stores.search_contract import SearchContract
-from tests.memory.stores.store_contract import OpenStore, StoreContract, chunk, found, indexed
+from tests.memory.stores.store_contract import StoreContract
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ async def test_a_new_index_is_in_write_ahead_mode_at_the_newest_version(tmp_path
 async def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
     """While a transaction is open elsewhere, searches answer from the last committed state."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
-    await store.replace_files([indexed(chunk("red apples"))])
+    await put(store, indexed(chunk("red apples")))
     other = open_connection(tmp_path / "main.sqlite")
     other.execute("BEGIN IMMEDIATE")
     other.execute("DELETE FROM chunks")
@@ -69,9 +68,9 @@ async def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
 async def test_a_write_waits_for_the_lock_of_another_process(tmp_path: Path) -> None:
     """The second writer goes on as soon as the first lets go."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
-    lock = WriteLock(tmp_path / "main.sqlite")
+    lock = IndexLock(tmp_path / "main.sqlite")
     with lock.held():
-        writing = asyncio.create_task(store.set_meta({"a": "1"}))
+        writing = asyncio.create_task(store.write(lambda index: index.set_meta({"a": "1"})))
         done, _ = await asyncio.wait({writing}, timeout=0.2)
         assert not done
     await asyncio.wait_for(writing, timeout=5)
@@ -105,7 +104,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     await store.close()
 
     with pytest.raises(IndexClosed):
-        await store.meta()
+        await store.read(lambda index: index.meta())
 
 
 def test_publishing_replaces_content_under_open_readers(tmp_path: Path) -> None:
@@ -131,7 +130,7 @@ def test_publishing_replaces_content_under_open_readers(tmp_path: Path) -> None:
 async def test_vectors_are_stored_once_and_binary(tmp_path: Path) -> None:
     """One row of little-endian float32 for a text, however many chunks have it."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
-    await store.put_vectors("e", {b"h": [3.0, 4.0]}, now_seconds=1)
+    await put_vectors(store, "e", {b"h": [3.0, 4.0]}, now_seconds=1)
     await store.close()
     connection = open_connection(tmp_path / "main.sqlite", read_only=True)
 
@@ -144,8 +143,8 @@ async def test_vectors_are_stored_once_and_binary(tmp_path: Path) -> None:
 async def test_a_batch_of_files_costs_the_words_one_segment(tmp_path: Path) -> None:
     """However many files are stored at once: a segment for each would have to be merged with the others."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
-    await store.replace_files([indexed(chunk("before", path="memory/0.md"))])
-    await store.replace_files([indexed(chunk(f"word{n}", path=f"memory/{n}.md")) for n in range(300)])
+    await put(store, indexed(chunk("before", path="memory/0.md")))
+    await put(store, *[indexed(chunk(f"word{n}", path=f"memory/{n}.md")) for n in range(300)])
     await store.close()
     connection = open_connection(tmp_path / "main.sqlite", read_only=True)
 
@@ -156,7 +155,7 @@ async def test_a_batch_of_files_costs_the_words_one_segment(tmp_path: Path) -> N
 async def test_a_file_that_comes_twice_in_a_batch_is_stored_once(tmp_path: Path) -> None:
     """The later of the two counts, in the chunks and in the words."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
-    await store.replace_files([indexed(chunk("first apples")), indexed(chunk("second apples"))])
+    await put(store, indexed(chunk("first apples")), indexed(chunk("second apples")))
 
     assert await found(store, "apples") == ["second apples"]
     assert await store.check() == ""
@@ -167,13 +166,15 @@ async def test_free_space_is_given_back(tmp_path: Path) -> None:
     """After most of the text is gone, `tidy` makes the file smaller."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
     for number in range(40):
-        await store.replace_files([indexed(chunk("many words " * 500, path=f"memory/{number}.md"))])
-    before = (await store.counts()).size_bytes
-    await store.remove_files("memory", [f"memory/{number}.md" for number in range(40)])
+        await put(store, indexed(chunk("many words " * 500, path=f"memory/{number}.md")))
+    before = (await counts_of(store)).size_bytes
+    await store.write(
+        lambda index: index.remove_files("memory", [f"memory/{number}.md" for number in range(40)])
+    )
 
     await store.tidy()
 
-    assert (await store.counts()).size_bytes < before / 2
+    assert (await counts_of(store)).size_bytes < before / 2
     await store.close()
 
 
@@ -182,7 +183,7 @@ async def test_giving_up_on_the_lock_does_not_keep_it(tmp_path: Path) -> None:
     path = tmp_path / "main.sqlite"
     store, other = await SqliteStore.open(path), await SqliteStore.open(path)
     rebuild = await store.begin_rebuild({"identity.chunking": "2"})
-    with WriteLock(path).held():
+    with IndexLock(path).held():
         waiting = asyncio.create_task(_alone(rebuild))
         await asyncio.wait({waiting}, timeout=0.1)
         waiting.cancel()
@@ -190,7 +191,7 @@ async def test_giving_up_on_the_lock_does_not_keep_it(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
 
-    await asyncio.wait_for(other.set_meta({"a": "1"}), timeout=5)
+    await asyncio.wait_for(other.write(lambda index: index.set_meta({"a": "1"})), timeout=5)
     await rebuild.leave()
     await store.close()
     await other.close()

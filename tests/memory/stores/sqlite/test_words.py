@@ -13,9 +13,9 @@ from nacre.memory.contracts.store import Scope
 from nacre.memory.stores.sqlite.connection import Connection, open_connection, transaction
 from nacre.memory.stores.sqlite.schema import migrate
 from nacre.memory.stores.sqlite.words import WordReader, split_by_rarity
-from nacre.memory.stores.sqlite.writes import replace_files
+from nacre.memory.stores.sqlite.writes import SqliteWriter
 from nacre.memory.text.lexical import match_query
-from tests.memory.stores.store_contract import chunk, indexed
+from tests.memory.stores.sample_index import chunk, indexed
 
 MEMORY = Scope(sources=("memory",))
 LATE = date(2026, 2, 1)
@@ -40,7 +40,7 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
     texts = [" ".join(_words_of(n)) for n in range(600)]
     with transaction(opened):
         chunks = [chunk(text, ordinal=n, day=LATE if n >= 590 else None) for n, text in enumerate(texts)]
-        replace_files(opened, [indexed(*chunks)])
+        SqliteWriter(opened).replace_files([indexed(*chunks)])
     yield opened
     opened.close()
 

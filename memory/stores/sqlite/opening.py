@@ -1,0 +1,108 @@
+"""Opens an index that can be trusted: a damaged file is set aside and a fresh one takes its place.
+
+Nothing is lost by that, because the Markdown files are the truth. A file of another program or of a newer
+Nacre is never touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from nacre.memory.contracts.errors import IndexDamaged
+from nacre.memory.contracts.settings import VectorStoreSettings
+from nacre.memory.stores.sqlite.connection import IndexLock, open_connection, quick_check
+from nacre.memory.stores.sqlite.nearest import add_vector_functions
+from nacre.memory.stores.sqlite.store import SqliteStore
+
+log = logging.getLogger(__name__)
+
+CHECK_UP_TO_BYTES = 16 << 20
+"""Indexes up to this size are read through when they are opened; larger ones in the background."""
+
+_SIDE_FILES = ("-wal", "-shm")
+
+
+class SqliteIndexFile:
+    """`IndexFile` (its methods are described there) for SQLite."""
+
+    def __init__(self, path: Path, settings: VectorStoreSettings, now: Callable[[], datetime]) -> None:
+        self._path = path
+        self._now = now
+        self._prepare_vectors = partial(
+            add_vector_functions, enabled=settings.enabled, extension_path=settings.extension_path
+        )
+
+    async def open(self) -> SqliteStore:
+        try:
+            return await self._open_checked(up_to_bytes=CHECK_UP_TO_BYTES)
+        except IndexDamaged:
+            return await self.replace_damaged()
+
+    async def replace_damaged(self) -> SqliteStore:
+        try:
+            return await self._open_checked(up_to_bytes=None)
+        except IndexDamaged as error:
+            await asyncio.to_thread(_set_aside_if_damaged, self._path, self._now(), str(error))
+            return await self._open()
+
+    def quarantined(self) -> tuple[str, ...]:
+        names = (found.name for found in self._path.parent.glob(f"{self._path.name}.corrupt-*"))
+        return tuple(sorted(name for name in names if not name.endswith(_SIDE_FILES)))
+
+    async def _open_checked(self, *, up_to_bytes: int | None) -> SqliteStore:
+        store = await self._open()
+        try:
+            size_bytes = await asyncio.to_thread(os.path.getsize, self._path)
+            if (up_to_bytes is None or size_bytes <= up_to_bytes) and (problem := await store.check()):
+                raise IndexDamaged(f"The memory index {self._path} is damaged ({problem}).")
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def _open(self) -> SqliteStore:
+        return await SqliteStore.open(self._path, self._prepare_vectors)
+
+
+def _set_aside_if_damaged(path: Path, at: datetime, problem: str) -> None:
+    with IndexLock(path).held():
+        # Another process may have put a fresh index there while this one waited for the lock.
+        if path.exists() and _is_sound(path):
+            return
+        aside = set_aside(path, at)
+    log.warning("%s It was set aside as %s and is built again.", problem, aside.name)
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        connection = open_connection(path)
+    except IndexDamaged:
+        return False
+    try:
+        return not quick_check(connection)
+    finally:
+        connection.close()
+
+
+def set_aside(path: Path, at: datetime) -> Path:
+    """Renames a damaged index and its side files to `<name>.corrupt-<time>` and returns the new path."""
+    stamp = at.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
+    # The side files first: a fresh database must never meet the old write-ahead log.
+    for suffix in _SIDE_FILES:
+        side = path.with_name(path.name + suffix)
+        if side.exists():
+            side.rename(aside.with_name(aside.name + suffix))
+    if path.exists():
+        path.rename(aside)
+    return aside
