@@ -10,6 +10,7 @@ import pytest
 
 from nacre import Agent
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.config import load_config
 from tests.runtime.agents import write_settings
 
 
@@ -37,3 +38,11 @@ async def test_a_key_in_the_wrong_place_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"models\.providers\.openai") as refused:
         await Agent.open(state_dir=tmp_path, environment={"HOME": str(tmp_path)})
     assert "sk-secret" not in "".join(traceback.format_exception(refused.value))
+
+
+@pytest.mark.parametrize(("written", "meant"), [("-Infinity", 1), ("0.5", 1), ("90.7", 90)])
+def test_minutes_are_put_between_their_limits(tmp_path: Path, written: str, meant: int) -> None:
+    """Whatever number a file has, also one that is below every limit."""
+    (tmp_path / "nacre.json5").write_text(f"{{session: {{idleMinutes: {written}}}}}")
+
+    assert load_config({"HOME": str(tmp_path)}, state_dir=tmp_path).settings.session.idle_minutes == meant
