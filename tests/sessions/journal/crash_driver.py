@@ -58,7 +58,7 @@ async def problem(folder: Path, before: dict[str, bytes], told: list[list[str]])
     for name, data in before.items():
         journal = await opened(folder / name, ids="after")
         await journal.append(user("after"))
-        entries = said((await opened(folder / name, ids="again")).entries)
+        entries = said((await opened(folder / name, ids="again")).tree.entries)
         lost = [text for there, text in told if there == name and text not in entries]
         if lost or entries[-1] != "after":
             return f"{name} lost {lost} and ends in {entries[-1]!r}"
