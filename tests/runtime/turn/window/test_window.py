@@ -217,27 +217,6 @@ async def test_a_second_overflow_in_a_turn_is_told(tmp_path: Path) -> None:
     assert len(user_texts(transcript_file(tmp_path))) == 4
 
 
-async def test_a_turn_makes_room_once_however_many_steps_it_has(tmp_path: Path) -> None:
-    """Room was made and a tool was called; the next "too long" is told instead of compacting again."""
-    write_settings(tmp_path, window_settings(enabled=False))
-    model = ScriptedModel(
-        *[says("noted", usage=used(2_000))] * 3,
-        fails(ContextOverflow("too long")),
-        says(SUMMARY, purpose="compaction"),
-        calls(("list", {}), usage=used(5_000)),
-        fails(ContextOverflow("still too long")),
-    )
-    async with opened(tmp_path, model) as agent:
-        for number in range(3):
-            await agent.respond(said(f"{number}: {LONG}"))
-        events = await events_of(agent, said("what is there?"))
-    model.assert_complete()
-
-    assert [event.reason for event in events if isinstance(event, CompactionEnded)] == ["overflow"]
-    assert isinstance(events[-1], TurnFailed)
-    assert "still too long" in str(events[-1].error)
-
-
 async def test_compact_with_a_focus_flushes_and_compacts_by_hand(tmp_path: Path) -> None:
     """`/compact bees` saves notes, asks for a summary with that focus, and says what it gained."""
     write_settings(tmp_path, window_settings())
