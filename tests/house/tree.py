@@ -29,11 +29,11 @@ def _sources(*folders: str, package: str) -> list[Source]:
 
 
 def names_in(folder: Path) -> set[str]:
-    """What a reader sees in a folder; a folder's name ends with a slash."""
+    """What the repository has in a folder; a folder's name ends with a slash."""
     return {
         path.name + ("/" if path.is_dir() else "")
         for path in folder.iterdir()
-        if path.name != "__pycache__" and not path.name.startswith(".")
+        if not path.name.startswith(".") and (path.is_file() or _has_files(path))
     }
 
 
@@ -43,8 +43,13 @@ def entries(*roots: str) -> dict[str, int]:
         folder.relative_to(ROOT).as_posix(): len(names_in(folder))
         for root in roots
         for folder in [ROOT / root, *(path for path in (ROOT / root).rglob("*") if path.is_dir())]
-        if "__pycache__" not in folder.parts and not folder.name.startswith(".")
+        if not folder.name.startswith(".") and _has_files(folder)
     }
+
+
+def _has_files(folder: Path) -> bool:
+    """Whether more than compiled modules lies there: these outlive a folder that moved away."""
+    return any(path.is_file() and path.parent.name != "__pycache__" for path in folder.rglob("*"))
 
 
 HOUSE = _sources(*ROOMS, package="nacre")
