@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from nacre.memory.vectors.query_vectors import REST_SECONDS, QueryVectors
@@ -35,7 +36,8 @@ async def test_a_silent_embedder_costs_one_wait() -> None:
     clock = Clock()
     questions = QueryVectors(SilentEmbedder(), timeout_seconds=0.05, clock=clock)
 
-    assert await questions.vector("tea") is None
+    async with asyncio.timeout(10):
+        assert await questions.vector("tea") is None
     assert "0.05 s" in questions.problem
     started = time.perf_counter()
     assert await questions.vector("coffee") is None
