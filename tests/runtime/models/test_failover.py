@@ -269,3 +269,13 @@ async def test_cool_downs_that_cannot_be_read_or_written_cost_no_answer(tmp_path
     assert await blocked.ask() == "B."
     assert await blocked.ask() == "B."
     blocked.assert_complete()
+
+
+async def test_a_fallback_is_told_once_in_a_turn(tmp_path: Path) -> None:
+    """The steps of one turn ask alike, and the person reads the reason once."""
+    chain = Chain(tmp_path, [fails(LIMIT)], [says("one"), says("two")])
+    ask = chain.chain.ask(chain.events.append)
+    for _ in range(2):
+        assert [item async for item in ask(REQUEST)]
+    assert [name for name, _ in chain.told()] == ["b/two"]
+    chain.assert_complete()
