@@ -236,7 +236,8 @@ class _Pass:
             self.outcome.refused += 1
         if len(vectors) != len(batch):
             raise EmbeddingFailed(
-                f"{self.embedder.facts.provider} gave {len(vectors)} vectors for {len(batch)} texts; none is used."
+                f"{self.embedder.facts.provider} gave {len(vectors)} vectors for {len(batch)} texts; "
+                "none is used."
             )
         if any(vector is not None and len(vector) == 0 for vector in vectors):
             raise EmbeddingFailed(

@@ -6,7 +6,7 @@ import importlib
 import re
 from pathlib import Path
 
-from tests.house import HOUSE
+from tests.house.tree import HOUSE
 
 INTERNAL = {"ProviderAnswered": "never leaves its room: it becomes EmbeddingFailed there"}
 DRAWING = Path(__file__).parents[3] / "docs" / "errors.md"
