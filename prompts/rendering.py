@@ -9,7 +9,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NAME = re.compile(r"[a-z]+/[a-z][a-z0-9_]*")
 _VARIABLE = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
 
 
@@ -19,6 +19,8 @@ class PromptError(Exception):
 
 def render(name: str, /, **values: str) -> str:
     """The text of `prompts/<name>.md` with every `{{variable}}` replaced, without its last line feed.
+
+    A name is a folder and a file in it, such as `flush/request`.
 
     Values are put in as they are: `{{…}}` inside a value stays text.
 

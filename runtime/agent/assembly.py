@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,27 +84,13 @@ async def _assembled(
     chosen = open_models(
         config, model, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
     )
-    compaction = settings.agent.compaction
     memory, unindexed = await _memory(config, now)
     if memory is not None and watch:
         await memory.start_watching()
-    window = WindowParts(
-        settings=compaction,
-        pruning=settings.agent.context_pruning,
-        summary_model=side_model(config, compaction.model, now),
-        flush_model=side_model(config, compaction.memory_flush.model, now),
-        offline=offline,
-        workspace=config.workspace,
-        lock_dir=config.state_dir / "locks",
-        now=now,
-        count_tokens=count_tokens,
-        on_notes=lambda path: _on_notes(memory, path),
-        told=Told(),
-    )
     turn = TurnParts(
         settings=settings,
         models=chosen.default,
-        window=window,
+        window=_window_parts(config, offline, memory, now, count_tokens),
         sessions=SessionOpener(
             SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
             Journals(workspace=config.workspace, now=now, new_id=new_id),
@@ -136,6 +123,29 @@ async def _assembled(
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+    )
+
+
+def _window_parts(
+    config: Config,
+    offline: ChatModel,
+    memory: MemoryEngine | None,
+    now: Clock,
+    count_tokens: Callable[[str], int],
+) -> WindowParts:
+    compaction = config.settings.agent.compaction
+    return WindowParts(
+        settings=compaction,
+        pruning=config.settings.agent.context_pruning,
+        summary_model=side_model(config, compaction.model, now),
+        flush_model=side_model(config, compaction.memory_flush.model, now),
+        offline=offline,
+        workspace=config.workspace,
+        lock_dir=config.state_dir / "locks",
+        now=now,
+        count_tokens=count_tokens,
+        on_notes=lambda path: _on_notes(memory, path),
+        told=Told(),
     )
 
 

@@ -53,7 +53,7 @@ async def rewind(run: CommandRun) -> Outcome:
     await _save_notes(run)
     left_at, flush = journal.tree.leaf_id, _flush_of(session, going)
     files = sorted(file_operations(None, going.messages).modified)
-    told = [note.strip(), render("branch_left_files", files=", ".join(files)) if files else ""]
+    told = [note.strip(), render("session/branch_left_files", files=", ".join(files)) if files else ""]
     await journal.rewind(place.entry_id, summary="\n\n".join(filter(None, told)))
     await _tell_what_was_saved(journal, flush)
     count, line = session.compaction_count, session.line.record

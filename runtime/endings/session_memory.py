@@ -132,10 +132,10 @@ class SessionMemory:
     async def _slug(self, conversation: str, event: SessionEnded) -> str:
         """A name by the model, or `""` when it gives none in time."""
         request = ModelRequest(
-            system=SystemPrompt(stable=render("session_slug_system")),
+            system=SystemPrompt(stable=render("session/slug_system")),
             messages=(
                 user_message(
-                    render("session_slug", conversation=conversation[:SLUG_CHARS]),
+                    render("session/slug", conversation=conversation[:SLUG_CHARS]),
                     timestamp_ms=int(event.ended_at.timestamp() * 1000),
                 ),
             ),

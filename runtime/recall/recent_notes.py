@@ -83,10 +83,10 @@ async def recalled_notes(
     if not texts and not left_out:
         return None
     texts.sort(key=lambda item: (item[0].day, item[0].modified_ns, item[0].path))
-    blocks = [render("recall_file", path=label(reminder.path), text=quoted(text)) for reminder, text in texts]
+    blocks = [render("recall/file", path=label(reminder.path), text=quoted(text)) for reminder, text in texts]
     if left_out:
-        blocks.append(render("recall_left_out", paths=", ".join(left_out)))
-    return render("recall", files="\n\n".join(blocks))
+        blocks.append(render("recall/left_out", paths=", ".join(left_out)))
+    return render("recall/notes", files="\n\n".join(blocks))
 
 
 def recalled_days(now: datetime, count: int) -> tuple[date, ...]:

@@ -157,17 +157,17 @@ async def system_prompt(
     tool_lines = "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
     if policy.is_private:
         head = render(
-            "system",
+            "system/private",
             tools=tool_lines,
-            citations=render("memory_citations_on" if cites else "memory_citations_off"),
+            citations=render("system/citations_on" if cites else "system/citations_off"),
             workspace=str(workspace),
         )
     else:
-        head = render("system_group", tools=tool_lines, workspace=str(workspace))
+        head = render("system/group", tools=tool_lines, workspace=str(workspace))
     if instructions.strip():
-        head = f"{head}\n\n{render('instructions', text=instructions.strip())}"
-    texts = "\n\n".join(render("context_file", name=file.name, text=file.text) for file in shown)
-    stable = f"{head}\n\n{render('context_files', files=texts)}" if shown else head
+        head = f"{head}\n\n{render('system/instructions', text=instructions.strip())}"
+    texts = "\n\n".join(render("system/context_file", name=file.name, text=file.text) for file in shown)
+    stable = f"{head}\n\n{render('system/context_files', files=texts)}" if shown else head
     notices = tuple(
         f"{file.name} is too long for the context: "
         f"{file.injected_chars} of {file.raw_chars} characters went in."
@@ -180,7 +180,7 @@ async def system_prompt(
 def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: str) -> str:
     """The part of the system prompt that moves: the owner's date and zone, the chat, the model."""
     return render(
-        "changing",
+        "system/changing",
         date=now.strftime("%Y-%m-%d"),
         weekday=now.strftime("%A"),
         time_zone=str(now.tzinfo),

@@ -29,11 +29,11 @@ RUNTIME: Floors = (
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/lanes"),
     ("runtime/models/embedding", "runtime/models/offline"),
-    ("runtime/models/embedding/jobs", "runtime/models/offline/answers"),
-    ("runtime/models/embedding/http", "runtime/models/offline/reading"),
+    ("runtime/models/embedding/jobs",),
+    ("runtime/models/embedding/http",),
     ("runtime/models", "runtime/settings", "runtime/tools"),
     ("runtime/models/litellm",),
-    ("runtime/contracts", "runtime/models/offline/words"),
+    ("runtime/contracts",),
 )
 MEMORY: Floors = (
     ("memory",),
@@ -108,12 +108,7 @@ MORE_ENTRIES = {
     folder: 14 for root in ("runtime", "memory", "sessions", "cli") for folder in (root, f"tests/{root}")
 }
 """The root rooms hold rooms beside their own files."""
-MANY_ENTRIES = {
-    "prompts": "one file for each text that a model reads, all of one kind",
-    "tests/prompts/golden": "one expected text for each prompt",
-    "memory/stores/sqlite": "still too many: what hands calls on is about to leave",
-    "runtime/settings": "still too many: one file for each section of nacre.json5 is about to be fewer",
-}
+MANY_ENTRIES: dict[str, str] = {}
 """Folders that may hold more, with the reason; one that no longer needs it fails the tests."""
 OTHER_TESTS = ("acceptance", "contract", "documents", "faults", "fixtures", "golden", "house", "servers")
 """Folders of tests that mirror no room: kinds of tests, what tests share, and their data."""

@@ -79,6 +79,7 @@ LIBRARIES = {
         "runtime/settings/section.py",
         "runtime/settings/session.py",
         "runtime/settings/settings.py",
+        "runtime/tools/function.py",
         "runtime/tools/toolbox.py",
     ),
     "pyjson5": ("runtime/settings/settings_file.py", "sessions/index/index.py"),
@@ -91,12 +92,6 @@ LIBRARIES = {
 }
 LONG: dict[str, str] = {}
 """Files and functions over their budget, with the reason."""
-CIRCLES = {
-    "nacre.memory.stores.sqlite.rebuild -> nacre.memory.stores.sqlite.store"
-    " -> nacre.memory.stores.sqlite.rebuild": "for type checkers; it leaves with what hands calls on",
-}
-"""Modules that import each other all the same, with the reason."""
-
 HEAVY = {
     "aiofiles",
     "apsw",
@@ -133,8 +128,7 @@ def test_nothing_imports_itself_around_a_circle() -> None:
     """There is no circle among modules or rooms, also not through imports inside functions."""
     circles = [*room_rules.import_cycles([*HOUSE, *TESTS]), *room_rules.room_cycles(GRAPH)]
 
-    assert [circle for circle in circles if circle not in CIRCLES] == []
-    assert rules.stale(CIRCLES, circles) == []
+    assert circles == []
 
 
 def test_folders_can_be_seen_at_a_glance() -> None:
@@ -249,7 +243,8 @@ def test_suppressions_have_code_and_reason() -> None:
 def test_every_prompt_is_sent_by_somebody() -> None:
     """No prompt file lies there unused."""
     code = "\n".join(source.text for source in HOUSE if source.root == "runtime")
-    names = [path.stem for path in (ROOT / "prompts").glob("*.md") if path.stem != "README"]
+    files = [path for path in (ROOT / "prompts").glob("*/*.md") if path.stem != "README"]
+    names = [f"{path.parent.name}/{path.stem}" for path in files]
 
     assert [name for name in sorted(names) if not re.search(f"['\"]{name}['\"]", code)] == []
 

@@ -10,7 +10,7 @@ from nacre.prompts import PromptError, quoted, render, variables
 
 GOLDEN = Path(__file__).parent / "golden"
 ROOM = Path(__file__).parents[2] / "prompts"
-NAMES = sorted(path.stem for path in ROOM.glob("*.md") if path.name != "README.md")
+NAMES = sorted(f"{path.parent.name}/{path.stem}" for path in ROOM.glob("*/*.md") if path.name != "README.md")
 SAMPLES = {
     "channel": "terminal",
     "chat_kind": "direct",
@@ -57,7 +57,7 @@ def test_rendered_text_equals_its_golden_file(name: str) -> None:
 
 def test_every_golden_file_has_a_prompt() -> None:
     """No golden file outlives its prompt."""
-    assert sorted(path.stem for path in GOLDEN.glob("*.txt")) == NAMES
+    assert sorted(f"{path.parent.name}/{path.stem}" for path in GOLDEN.glob("*/*.txt")) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,8 +65,8 @@ def test_readme_names_the_variables(name: str) -> None:
     """The room's table lists exactly the variables that the file takes."""
     row = next(
         line
-        for line in (ROOM / "README.md").read_text(encoding="utf-8").splitlines()
-        if f"`{name}.md`" in line
+        for line in (ROOM / name).with_name("README.md").read_text(encoding="utf-8").splitlines()
+        if f"`{Path(name).name}.md`" in line
     )
     cells = row.split("|")
 
@@ -76,16 +76,18 @@ def test_readme_names_the_variables(name: str) -> None:
 def test_missing_and_unused_variables_are_named() -> None:
     """A forgotten and a superfluous value are both reported, by name."""
     with pytest.raises(PromptError, match=r"missing \['text'\], not used \['txt'\]"):
-        render("context_file", name="SOUL.md", txt="hello")
+        render("system/context_file", name="SOUL.md", txt="hello")
 
 
 def test_value_that_is_no_text_is_refused() -> None:
     """A number is not silently turned into words."""
     with pytest.raises(PromptError, match="these values are none: \\['focus'\\]"):
-        render("compaction_focus", focus=12)  # type: ignore[arg-type]
+        render("compaction/focus", focus=12)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["nothing_here", "README", "../pyproject", "system/../flush", ""])
+@pytest.mark.parametrize(
+    "name", ["flush/nothing", "README", "flush/README", "../pyproject", "system/../flush", "flush", ""]
+)
 def test_unknown_prompt_is_an_error(name: str) -> None:
     """Only the prompt files can be rendered, and the error names what is missing."""
     with pytest.raises(PromptError, match="There is no prompt"):
@@ -94,8 +96,10 @@ def test_unknown_prompt_is_an_error(name: str) -> None:
 
 def test_value_with_braces_stays_text() -> None:
     """A note that contains `{{path}}` cannot pull another value into the prompt."""
-    assert render("context_file", name="A.md", text="{{name}} {{text}}") == "## A.md\n\n{{name}} {{text}}"
-    assert render("context_file", name="{{text}}", text="{{name}}") == "## {{text}}\n\n{{name}}"
+    assert (
+        render("system/context_file", name="A.md", text="{{name}} {{text}}") == "## A.md\n\n{{name}} {{text}}"
+    )
+    assert render("system/context_file", name="{{text}}", text="{{name}}") == "## {{text}}\n\n{{name}}"
 
 
 def test_quoted_text_cannot_end_its_quote() -> None:
@@ -111,7 +115,7 @@ def test_quoted_text_cannot_end_its_quote() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["compaction", "compaction_update"])
+@pytest.mark.parametrize("name", ["compaction/first", "compaction/update"])
 def test_summary_requests_carry_the_required_headings_in_order(name: str) -> None:
     """Both requests for a summary ask for the same sections in the same order."""
     rendered = render(name, **{key: SAMPLES[key] for key in variables(name)})
@@ -121,13 +125,13 @@ def test_summary_requests_carry_the_required_headings_in_order(name: str) -> Non
 
 def test_group_prompt_names_no_memory_tool() -> None:
     """A group is never told to use tools that it does not have."""
-    rendered = render("system_group", tools="", workspace="w")
+    rendered = render("system/group", tools="", workspace="w")
 
     assert "memory_search" not in rendered
     assert "memory_get" not in rendered
 
 
-@pytest.mark.parametrize("name", ["flush", "flush_rules"])
+@pytest.mark.parametrize("name", ["flush/request", "flush/rules"])
 def test_flush_requests_hold_every_rule(name: str) -> None:
     """Append only, one file only, no repeats, and the silent token when there is nothing."""
     rendered = " ".join(render(name, **{key: SAMPLES[key] for key in variables(name)}).split())

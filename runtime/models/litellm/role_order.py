@@ -54,7 +54,7 @@ def in_role_order(messages: Sequence[Message], *, family: Family) -> Sequence[Me
     ordered: list[Message] = []
     changed = not isinstance(messages[0], UserMessage)
     if changed:
-        ordered.append(user_message(render("session_bootstrap"), timestamp_ms=messages[0].timestamp_ms))
+        ordered.append(user_message(render("session/bootstrap"), timestamp_ms=messages[0].timestamp_ms))
     for message in messages:
         merged = _merged(ordered[-1], message, family) if ordered else None
         if merged is None:

@@ -161,7 +161,7 @@ def is_background(text: str) -> bool:
     """Whether a text is a summary that stands for earlier messages, or daily logs that the runtime loaded."""
     if _SUMMARY_START.match(text) or all(heading in text for heading in _SUMMARY_HEADINGS):
         return True
-    return text.lstrip().startswith(("BEGIN NOTES FROM ", render("recall", files="").strip()))
+    return text.lstrip().startswith(("BEGIN NOTES FROM ", render("recall/notes", files="").strip()))
 
 
 def own_words(text: str) -> str:

@@ -222,15 +222,15 @@ def _fitting(messages: Sequence[Message], limits: FlushLimits) -> Sequence[Messa
 def _flush_prompt(settings: MemoryFlushSettings, path: str) -> str:
     day = Path(path).stem
     if not settings.prompt.strip():
-        return render("flush", date=day, path=path)
-    return _owners_text(settings.prompt, day) + "\n\n" + render("flush_rules", path=path)
+        return render("flush/request", date=day, path=path)
+    return _owners_text(settings.prompt, day) + "\n\n" + render("flush/rules", path=path)
 
 
 def _flush_system(system: SystemPrompt, settings: MemoryFlushSettings, path: str) -> SystemPrompt:
     if settings.system_prompt.strip():
         text = _owners_text(settings.system_prompt, Path(path).stem)
     else:
-        text = render("flush_system", path=path)
+        text = render("flush/system", path=path)
     return SystemPrompt(
         stable=system.stable, changing="\n\n".join(part for part in (system.changing, text) if part)
     )

@@ -107,12 +107,12 @@ class Summariser:
 
     async def _with_prefix(self, history: str, prefix: Sequence[Piece]) -> str:
         conversation = _joined(prefix)
-        prompt = render("compaction_turn_prefix", conversation=conversation, max_words=self._max_words())
+        prompt = render("compaction/turn_prefix", conversation=conversation, max_words=self._max_words())
         try:
             turn = await self._request(prompt)
         except (ContextOverflow, SummaryTimedOut):
             return await self._staged(history, list(prefix), is_last=True)
-        return render("compaction_split_turn", history=history or "No prior history.", turn_prefix=turn)
+        return render("compaction/split_turn", history=history or "No prior history.", turn_prefix=turn)
 
     async def _staged(self, summary: str, pieces: list[Piece], *, is_last: bool) -> str:
         names = digests(f"{self._instructions}\n{summary}", pieces)
@@ -148,9 +148,9 @@ class Summariser:
     def _history_prompt(self, summary: str, conversation: str) -> str:
         words = self._max_words()
         if not summary:
-            return render("compaction", conversation=conversation, max_words=words)
+            return render("compaction/first", conversation=conversation, max_words=words)
         return render(
-            "compaction_update", previous_summary=summary, conversation=conversation, max_words=words
+            "compaction/update", previous_summary=summary, conversation=conversation, max_words=words
         )
 
     async def _request(self, prompt: str) -> str:
@@ -160,10 +160,10 @@ class Summariser:
             ModelError: see `summarise`.
         """
         if self._instructions:
-            prompt += f"\n\n{render('compaction_focus', focus=self._instructions)}"
+            prompt += f"\n\n{render('compaction/focus', focus=self._instructions)}"
         text, defect = await self._answer(prompt)
         if defect is not None:
-            correction = render("compaction_correction", problem=defect.problem, max_words=self._max_words())
+            correction = render("compaction/correction", problem=defect.problem, max_words=self._max_words())
             first, first_defect = text, defect
             text, defect = await self._answer(f"{prompt}\n\n{correction}")
             if defect is not None and defect.is_fatal and not first_defect.is_fatal:
@@ -174,7 +174,7 @@ class Summariser:
 
     async def _answer(self, prompt: str) -> tuple[str, Defect | None]:
         request = ModelRequest(
-            system=SystemPrompt(stable=render("compaction_system")),
+            system=SystemPrompt(stable=render("compaction/system")),
             messages=(user_message(prompt, timestamp_ms=self._now_ms()),),
             max_output_tokens=self._limits.summary_tokens,
             purpose="compaction",

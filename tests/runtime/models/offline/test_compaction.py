@@ -47,13 +47,13 @@ async def summary(prompt: str, **changes: Any) -> str:
 def first(talk: str = "", focus: str = "") -> str:
     """The prompt for a first summary."""
     conversation = talk or serialise_for_summary(TALK)
-    added = "\n\n" + render("compaction_focus", focus=focus) if focus else ""
-    return render("compaction", conversation=conversation, max_words="900") + added
+    added = "\n\n" + render("compaction/focus", focus=focus) if focus else ""
+    return render("compaction/first", conversation=conversation, max_words="900") + added
 
 
 def update(previous: str, talk: str) -> str:
     """The prompt for a summary of a summary and what followed."""
-    return render("compaction_update", previous_summary=previous, conversation=talk, max_words="900")
+    return render("compaction/update", previous_summary=previous, conversation=talk, max_words="900")
 
 
 def section(text: str, heading: str) -> list[str]:
@@ -153,7 +153,7 @@ async def test_the_beginning_of_a_turn_has_its_own_headings() -> None:
             assistant("", APPENDED),
         ]
     )
-    text = await summary(render("compaction_turn_prefix", conversation=talk, max_words="300"))
+    text = await summary(render("compaction/turn_prefix", conversation=talk, max_words="300"))
     assert headings(text) == ["## Original Request", "## Early Progress", "## Context for Suffix"]
     assert section(text, "## Original Request") == ["Clean up src/app.py and report."]
     assert section(text, "## Early Progress") == ["- I looked at it.", "- `append` on `notes/plan.md`"]
@@ -163,7 +163,7 @@ async def test_the_beginning_of_a_turn_has_its_own_headings() -> None:
 async def test_both_halves_of_a_split_turn_are_merged_later() -> None:
     """A joined summary of history and turn prefix is read back under the usual headings."""
     joined = render(
-        "compaction_split_turn",
+        "compaction/split_turn",
         history=await summary(first()),
         turn_prefix="## Original Request\nBuild the shed.\n\n## Early Progress\n- Bought wood.\n\n"
         "## Context for Suffix\n(none)",

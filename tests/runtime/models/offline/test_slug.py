@@ -27,7 +27,7 @@ from tests.runtime.models.offline.requests import answer, request, user
 )
 async def test_a_conversation_is_named_by_its_persons_words(conversation: str, slug: str) -> None:
     """One or two plain words that say something, or none: the note is named by its time then."""
-    asked = request(user(render("session_slug", conversation=conversation)), purpose="slug")
+    asked = request(user(render("session/slug", conversation=conversation)), purpose="slug")
 
     name = message_text(await answer(asked))
 
