@@ -77,8 +77,12 @@ class VectorStoreSettings(_Group):
 
 
 class StoreSettings(_Group):
-    """Where the index lives; `{agentId}` in `path` is replaced by the agent's id."""
+    """Where the index lives; `{agentId}` in `path` is replaced by the agent's id.
 
+    `driver` has one value: settings that an owner brings along from OpenClaw name it.
+    """
+
+    driver: Literal["sqlite"] = "sqlite"
     path: str | None = None
     vector: VectorStoreSettings = Field(default_factory=VectorStoreSettings.model_construct)
 
