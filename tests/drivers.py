@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -23,3 +24,13 @@ def driven(driver: Path, *arguments: str | Path, seconds: float = 170) -> list[A
     )
     assert run.returncode == 0, run.stderr[-2000:]
     return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+class SteppedLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test can put forward."""
+
+    ahead_seconds = 0.0
+
+    def time(self) -> float:
+        """The loop's clock."""
+        return super().time() + self.ahead_seconds

@@ -7,17 +7,8 @@ from pathlib import Path
 
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.sync.syncing import FIRST_PAUSE_SECONDS, VECTORS_AFTER_SECONDS
+from tests.drivers import SteppedLoop
 from tests.memory.doubles import DeadEmbedder, open_engine, workspace
-
-
-class SteppedLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock a test can put forward."""
-
-    ahead_seconds = 0.0
-
-    def time(self) -> float:
-        """The loop's clock."""
-        return super().time() + self.ahead_seconds
 
 
 async def _after(loop: SteppedLoop, engine: MemoryEngine, seconds: float) -> None:

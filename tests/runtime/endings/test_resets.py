@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.events import Event, FlushEnded, ReplyReady, SessionReset, Warned
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
@@ -260,3 +261,19 @@ async def test_status_tells_the_age_and_the_next_reset(
     assert "⏳ Nothing has been said in this session yet" in empty.text
     assert shown in reply.text
     assert reply.session_id == empty.session_id
+
+
+async def test_a_reset_that_broke_off_writes_nothing_into_the_session_that_ended(tmp_path: Path) -> None:
+    """The key names a session that cannot be opened: the words are refused, not put into the old one."""
+    clock = clock_at("2026-03-14 22:00")
+    async with opened(tmp_path, ScriptedModel(says("Good night.")), clock=clock) as agent:
+        await agent.respond(said("I go to bed."))
+        old = transcript(tmp_path, 0)
+        for number in range(64):
+            if not (taken := old.with_name(f"{number:08x}.jsonl")).exists():
+                taken.mkdir()
+        clock.advance(hours=12)
+        with pytest.raises(TurnBroken, match=r"\.jsonl"):
+            await agent.respond(said("Good morning."))
+
+    assert user_texts(old) == ["I go to bed."]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from nacre.runtime.contracts.budget import ContextBudget
@@ -12,9 +15,18 @@ from nacre.runtime.contracts.errors import (
     ModelError,
     ModelUnavailable,
 )
-from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, fails, says
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.models.cooldown_file import CooldownFile
+from nacre.runtime.models.failover import Candidate, ModelChain
+from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, fails, says
 from nacre.runtime.settings.agents import CompactionSettings
-from nacre.runtime.turn.window.summaries.ladder import Summary, SummaryModel, summary_limits, summary_of
+from nacre.runtime.turn.window.summaries.ladder import (
+    Summary,
+    SummaryModel,
+    summary_limits,
+    summary_models,
+    summary_of,
+)
 from nacre.runtime.turn.window.summaries.summariser import PartialSummaries, SummaryLimits
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.messages import message_text, user_message
@@ -137,3 +149,30 @@ async def test_the_request_is_a_text_to_read_and_not_a_conversation() -> None:
     assert (len(request.messages), request.tools) == (1, ())
     assert "<conversation>\n[User]: feed the bees\n</conversation>" in message_text(request.messages[0])
     assert "do not continue it" in request.system.stable
+
+
+def test_a_model_of_its_own_for_summaries_is_asked_first_and_none_twice(tmp_path: Path) -> None:
+    """The conversation's model follows; where both are one, it is asked once."""
+    budget = ContextBudget(
+        window_tokens=200_000,
+        window_source="model",
+        reserve_tokens=20_000,
+        soft_threshold_tokens=4_000,
+        keep_recent_tokens=20_000,
+    )
+    usual, other, same = (ScriptedModel(name=name) for name in ("a/large", "b/small", "a/large"))
+    chain = ModelChain(
+        [Candidate(model=usual, budget=budget)],
+        cooldowns=CooldownFile(tmp_path / "cooldowns.json", now=Clock()),
+        now=Clock(),
+        sleep=asyncio.sleep,
+        count_tokens=len,
+    )
+
+    def asked(own: ChatModel | None) -> list[str]:
+        settings = CompactionSettings()
+        rungs = summary_models(chain, own, budget, settings, lambda _event: None)
+        return [rung.name for rung in rungs]
+
+    assert asked(other) == ["b/small", "a/large"]
+    assert asked(same) == asked(None) == ["a/large"]

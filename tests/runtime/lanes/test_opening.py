@@ -1,0 +1,56 @@
+"""Sessions opened again after they have ended: with the privacy that they began with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.lanes.journals import Journals
+from nacre.runtime.lanes.opening import SessionOpener
+from nacre.runtime.lanes.routing import route
+from nacre.runtime.models.scripted import Clock, CountingIds
+from nacre.runtime.settings.session import SessionSettings
+from nacre.sessions.disk.endings import EndedSession
+from nacre.sessions.index.index import SessionIndex
+
+
+@pytest.mark.parametrize(
+    ("chat", "kind", "private"),
+    [
+        ({"chat_kind": "direct", "is_owner": True}, "direct", True),
+        ({"chat_kind": "group", "chat_id": "club", "is_owner": True}, "group", False),
+        ({"chat_kind": "direct", "sender_id": "ben"}, "group", False),
+    ],
+)
+async def test_a_session_that_ended_is_what_it_was(
+    tmp_path: Path, chat: dict[str, Any], kind: str, private: bool
+) -> None:
+    """The owner's own is private; every other one shows what a group may see, and keeps its channel."""
+    clock, ids = Clock(), CountingIds()
+    opener = SessionOpener(
+        SessionIndex(tmp_path, now=clock),
+        Journals(workspace=tmp_path, now=clock, new_id=ids),
+        now=clock,
+        new_id=ids,
+    )
+    where = route(Inbound(text="", **chat), agent_id="main", settings=SessionSettings())
+    session = await opener.open(where)
+
+    ended = EndedSession(
+        key=session.key,
+        session_id=session.session_id,
+        transcript=session.journal.path.name,
+        reason="new",
+        ended_at_ms=1,
+        channel="chat",
+    )
+    again = await opener.open_ended(ended)
+
+    assert again is not None
+    assert (again.policy.chat_kind, again.policy.is_private) == (kind, private)
+    assert again.route.origin.channel == "chat"
+    session.journal.path.unlink()
+    assert await opener.open_ended(ended) is None
