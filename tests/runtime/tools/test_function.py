@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from nacre import Agent, ToolContext, ToolFailed, tool
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.contracts.events import Event, ToolEnded, ToolProgressed
+from nacre.runtime.contracts.events import Event, ReplyReady, ToolEnded, ToolProgressed
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.tools.function import FunctionTool
@@ -145,6 +147,99 @@ async def test_failures_are_told_to_the_model_and_end_no_turn(tmp_path: Path) ->
     assert [event.is_error for event in events if isinstance(event, ToolEnded)] == [True, True]
 
 
+async def test_no_end_of_a_tools_own_ends_the_turn_or_the_program(tmp_path: Path) -> None:
+    """A task of its own that was cancelled, or an exit, is a failure of the tool like any other."""
+
+    @tool
+    async def waits() -> str:
+        """Waits for something that was given up."""
+        gone = asyncio.create_task(asyncio.Event().wait())
+        gone.cancel()
+        await gone
+        return "never"
+
+    @tool
+    def leaves() -> str:
+        """Ends the program, as a library for command lines does."""
+        raise SystemExit(2)
+
+    model, events, last = await turn_with(tmp_path, [waits, leaves], ("waits", {}), ("leaves", {}))
+
+    assert message_text(model.requests[-1].messages[-2]).startswith("The tool 'waits' failed: CancelledError")
+    assert last == "The tool 'leaves' failed: SystemExit: 2"
+    assert isinstance(events[-1], ReplyReady)
+
+
+async def test_progress_is_told_before_the_end_and_never_behind_it(tmp_path: Path) -> None:
+    """A coroutine's last line comes in front of its result; a late line from a thread is lost."""
+    given_up, told_late = threading.Event(), threading.Event()
+
+    @tool
+    async def quick(context: ToolContext) -> str:
+        """Tells and ends."""
+        context.progress("weighed")
+        return "done"
+
+    @tool(timeout_seconds=0.05)
+    def slow(context: ToolContext) -> str:
+        """Tells too late."""
+        given_up.wait(30)
+        context.progress("too late")
+        told_late.set()
+        return "too late"
+
+    @tool
+    async def after() -> str:
+        """Lets the slow one go on, and waits until it told its line."""
+        given_up.set()
+        assert await asyncio.to_thread(told_late.wait, 30)
+        return "heard"
+
+    _, quickly, _ = await turn_with(tmp_path, [quick], ("quick", {}))
+    model = ScriptedModel(calls(("slow", {})), calls(("after", {})), says("done"))
+    async with await Agent.open(
+        state_dir=tmp_path / "slow",
+        model=model,
+        tools=[slow, after],
+        environment={"HOME": str(tmp_path)},
+        watch=False,
+    ) as agent:
+        slowly = await events_of(agent, said("go"))
+
+    assert [type(event) for event in quickly if isinstance(event, ToolProgressed | ToolEnded)] == [
+        ToolProgressed,
+        ToolEnded,
+    ]
+    assert not [event for event in slowly if isinstance(event, ToolProgressed)]
+
+
+async def test_a_plain_function_may_hand_on_a_coroutine(tmp_path: Path) -> None:
+    """A decorator that is no coroutine function itself hides none of the answer."""
+
+    @functools.wraps(weigh.function)
+    def counted(hive: str, times: int = 1) -> Any:
+        return weigh.function(hive, times)
+
+    _, _, result = await turn_with(tmp_path, [counted], ("weigh", {"hive": "garden"}))
+
+    assert result == "garden: 12.5 kg"
+
+
+async def test_parameters_may_be_named_as_pydantics_own_methods(tmp_path: Path) -> None:
+    """Nobody is warned of such a name, and its value arrives; the context may be left out by callers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        @tool
+        def store(json: str, copy: int, context: ToolContext | None = None) -> str:
+            """Stores a text."""
+            return f"{json} {copy} {context is not None}"
+
+    _, _, result = await turn_with(tmp_path, [store], ("store", {"json": "{}", "copy": 2}))
+
+    assert result == "{} 2 True"
+
+
 async def test_a_call_that_takes_too_long_is_stopped_and_knows_it(tmp_path: Path) -> None:
     """The tool's own time limit counts; a function on a thread sees that nobody waits any more."""
     seen = threading.Event()
@@ -206,9 +301,39 @@ def read(path: str) -> str:
     return path
 
 
+def hidden(_hive: str) -> str:
+    """Has a parameter that pydantic takes for an attribute of its own."""
+    return _hive
+
+
+def wants_a_function(weigh: Callable[[], int]) -> str:
+    """Has a parameter that no JSON can fill."""
+    return str(weigh())
+
+
+def wants_a_lock(lock: threading.Lock) -> str:
+    """Has a parameter that pydantic does not know."""
+    return str(lock)
+
+
+def local_type() -> Callable[..., Any]:
+    class Weight:
+        """A type that only this function knows."""
+
+    def heavy(weight: Weight) -> str:
+        """Has an annotation that cannot be resolved from outside."""
+        return str(weight)
+
+    return heavy
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
+        (hidden, "The parameter '_hive' of the tool 'hidden' needs another name."),
+        (wants_a_function, "The parameters of the tool 'wants_a_function' have no schema."),
+        (wants_a_lock, "The parameters of the tool 'wants_a_lock' have no schema."),
+        (local_type(), "A type of the tool 'heavy' cannot be found: name 'Weight' is not defined."),
         (untyped, "The parameter 'hive' of the tool 'untyped' has no type."),
         (undocumented, "The tool 'undocumented' has no docstring."),
         (many, "has 'hives', but each parameter needs a name to call it by"),
@@ -224,6 +349,13 @@ async def test_what_cannot_be_a_tool_is_told_when_the_agent_is_opened(
         await Agent.open(state_dir=tmp_path, tools=[function], environment={"HOME": str(tmp_path)})
 
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("chats", ["group", ("everyone",)])
+async def test_chats_that_do_not_exist_are_refused(chats: Any) -> None:
+    """A tool that no chat would be offered says so when it is made."""
+    with pytest.raises(TypeError, match="name some of"):
+        tool(name="weigh", chats=chats)(weigh.function)
 
 
 async def test_a_tool_stays_a_function() -> None:
