@@ -6,12 +6,17 @@ import asyncio
 import inspect
 import json
 import re
+import threading
+import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_type_hints, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_args, get_type_hints, overload
 
-from pydantic import BaseModel, TypeAdapter, create_model
+from pydantic import BaseModel, PydanticUserError, TypeAdapter, create_model
 
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput
@@ -24,6 +29,8 @@ ToolChats: TypeAlias = Literal["private", "direct", "group"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What OpenAI and Anthropic allow."""
+_TAKEN_BY_PYDANTIC = frozenset(name for name in dir(BaseModel) if name.startswith("model_"))
+"""Names that a pydantic model needs for itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +48,9 @@ class ToolChat:
 class ToolContext:
     """One call of a tool: in which chat, and a way to tell how far it is.
 
-    A coroutine is cancelled when the turn stops or the call takes too long. A plain function runs on a
-    thread, which nobody can stop: a long one looks at `is_cancelled` now and then. Both members can be used
-    from any thread.
+    A coroutine is cancelled when the turn stops or the call takes too long. A plain function runs on a thread
+    of its own, which nobody can stop and which ends with the program: a long one looks at `is_cancelled` now
+    and then. Both members can be used from any thread.
     """
 
     chat: ToolChat
@@ -88,9 +95,10 @@ class FunctionTool(Generic[P, R]):
             if self.context_name:
                 values[self.context_name] = ToolContext(chat=chat, scope=scope)
             call: Callable[..., Any] = self.function
-            if inspect.iscoroutinefunction(call):
-                return ToolOutput(text=_text(await call(**values)))
-            return ToolOutput(text=_text(await asyncio.to_thread(call, **values)))
+            is_async = inspect.iscoroutinefunction(call)
+            result = call(**values) if is_async else await _on_its_own_thread(partial(call, **values))
+            # A plain function may hand on what a coroutine function gave it, as decorators do.
+            return ToolOutput(text=_text(await result if inspect.isawaitable(result) else result))
 
         return Tool(
             name=self.name,
@@ -146,12 +154,14 @@ def tool(
         told = description or inspect.getdoc(function) or ""
         if not told.strip():
             raise TypeError(f"The tool {called!r} has no docstring. The model reads it to know when to call.")
+        if isinstance(chats, str) or not set(chats) <= set(get_args(ToolChats)):
+            raise TypeError(f"The tool {called!r} has chats={chats!r}: name some of {get_args(ToolChats)}.")
         context_name, fields = _parameters(called, function)
         return FunctionTool(
             function=function,
             name=called,
             description=told.strip(),
-            arguments=create_model(f"{called}_arguments", __base__=ToolArguments, **fields),
+            arguments=_arguments(called, fields),
             chats=frozenset(chats),
             timeout_seconds=timeout_seconds,
             context_name=context_name,
@@ -162,7 +172,13 @@ def tool(
 
 def _parameters(called: str, function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     """The name of the parameter for the context, if there is one, and the others as fields of a model."""
-    hints = get_type_hints(function, include_extras=True)
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise TypeError(
+            f"A type of the tool {called!r} cannot be found: {error}. Import and define what the annotations "
+            "name at the top of the module, and not only for type checkers."
+        ) from error
     context_name, fields = "", {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -172,11 +188,46 @@ def _parameters(called: str, function: Callable[..., Any]) -> tuple[str, dict[st
         hint = hints.get(parameter.name)
         if hint is None:
             raise TypeError(f"The parameter {parameter.name!r} of the tool {called!r} has no type.")
-        if hint is ToolContext:
+        if hint is ToolContext or ToolContext in get_args(hint):
             context_name = parameter.name
             continue
+        if parameter.name.startswith("_") or parameter.name in _TAKEN_BY_PYDANTIC:
+            raise TypeError(f"The parameter {parameter.name!r} of the tool {called!r} needs another name.")
         fields[parameter.name] = (hint, ... if parameter.default is parameter.empty else parameter.default)
     return context_name, fields
+
+
+async def _on_its_own_thread(work: Callable[[], R]) -> R:
+    """What `work` gives. Work that hangs takes no thread from others and keeps no program from ending."""
+    done: Future[R] = Future()
+    done.set_running_or_notify_cancel()
+    context = copy_context()
+
+    def run() -> None:
+        try:
+            done.set_result(context.run(work))
+        except StopIteration as error:
+            # No future takes this one: whoever waits would wait for ever.
+            done.set_exception(RuntimeError(f"it raised StopIteration({error})"))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="tool", daemon=True).start()
+    return await asyncio.wrap_future(done)
+
+
+def _arguments(called: str, fields: dict[str, Any]) -> type[ToolArguments]:
+    """The fields as a model, whose schema is made now: one that cannot be would break every later turn."""
+    try:
+        with warnings.catch_warnings():
+            # A parameter may be named as a method of pydantic's, such as `json` or `copy`: nobody calls it.
+            warnings.filterwarnings("ignore", "Field name .* shadows an attribute")
+            arguments = create_model(f"{called}_arguments", __base__=ToolArguments, **fields)
+        arguments.model_json_schema(by_alias=True)
+    except (PydanticUserError, NameError) as error:
+        problem = str(error).partition("\n")[0]
+        raise TypeError(f"The parameters of the tool {called!r} have no schema. {problem}") from error
+    return arguments
 
 
 def _text(result: object) -> str:
@@ -184,6 +235,6 @@ def _text(result: object) -> str:
     if result is None:
         return "Done."
     if isinstance(result, str):
-        return result
+        return result.encode("utf-8", "replace").decode("utf-8")
     plain = TypeAdapter(Any).dump_python(result, mode="json", fallback=str)
     return json.dumps(plain, ensure_ascii=False, indent=1)

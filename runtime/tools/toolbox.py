@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -46,7 +46,7 @@ class CallScope:
 
     call_id: str
     progress: Callable[[str], None]
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,21 +97,20 @@ class Toolbox:
     ) -> ToolOutcome:
         """Runs one call. Anything that goes wrong becomes an error result; only cancelling gets out.
 
-        `progress` is called on the event loop's thread, with each line that the tool tells.
+        `progress` is called on the event loop's thread, with each line that the tool tells until it has
+        ended or was stopped.
         """
-        loop = asyncio.get_running_loop()
-        scope = CallScope(
-            call_id=call.id, progress=lambda text: _told(loop, progress, " ".join(text.split()))
-        )
+        scope = _scope(call.id, progress)
         try:
             output = await self._output(call, scope)
             text, summary, is_error = output.text, output.summary or _first_line(output.text), False
         except ToolFailed as failure:
             text, summary, is_error = str(failure), _first_line(str(failure)), True
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            # A broken tool must not end the turn; the trace goes to the log.
+        except (Exception, asyncio.CancelledError, SystemExit) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            # A broken tool must not end the turn, nor the program; the trace goes to the log.
             log.exception("tool %s failed", call.name)
             text = f"The tool {call.name!r} failed: {type(error).__name__}: {error}"
             summary, is_error = _first_line(text), True
@@ -156,10 +155,23 @@ class Toolbox:
         )
 
 
-def _told(loop: asyncio.AbstractEventLoop, progress: Callable[[str], None], text: str) -> None:
-    """Hands a line over to the event loop; when that is closed, nobody watches any more."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(progress, text)
+def _scope(call_id: str, progress: Callable[[str], None]) -> CallScope:
+    """A call that tells its lines on this event loop's thread, in their order, and none after its end."""
+    loop, here, cancelled = asyncio.get_running_loop(), threading.get_ident(), threading.Event()
+
+    def tell(line: str) -> None:
+        if not cancelled.is_set():
+            progress(line)
+
+    def told(text: str) -> None:
+        line = " ".join(text.split())
+        if threading.get_ident() == here:
+            tell(line)
+            return
+        with suppress(RuntimeError):  # the event loop is closed: nobody watches any more
+            loop.call_soon_threadsafe(tell, line)
+
+    return CallScope(call_id=call_id, progress=told, cancelled=cancelled)
 
 
 @cache

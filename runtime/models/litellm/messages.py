@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
@@ -176,7 +177,9 @@ def _image(image: Image) -> dict[str, Any]:
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
-    function = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+    # A copy down to the leaves: litellm rewrites schemas in place for some providers, and they are made once.
+    parameters = deepcopy(dict(spec.parameters))
+    function = {"name": spec.name, "description": spec.description, "parameters": parameters}
     return {"type": "function", "function": function}
 
 

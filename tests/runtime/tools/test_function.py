@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import threading
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field
 
-from nacre import Agent, ToolContext, ToolFailed, tool
+from nacre import Agent, ToolContext, tool
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.contracts.events import Event, ToolEnded, ToolProgressed
+from nacre.runtime.contracts.events import ToolProgressed
 from nacre.runtime.contracts.model import ModelRequest
-from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
-from nacre.runtime.tools.function import FunctionTool
-from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import START, events_of, said
+from nacre.runtime.models.scripted import ScriptedModel, says
+from tests.runtime.tools.tool_turns import turn_with
 
 
 class Hive(BaseModel):
@@ -32,27 +31,6 @@ class Hive(BaseModel):
 async def weigh(hive: Annotated[str, Field(description="which one")], times: int = 1) -> str:
     """Weighs a hive."""
     return f"{hive}: {12.5 * times} kg"
-
-
-async def turn_with(
-    tmp_path: Path,
-    tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]],
-    *calling: tuple[str, dict[str, Any]],
-    **inbound: Any,
-) -> tuple[ScriptedModel, list[Event], str]:
-    """One turn in which the model calls tools: the model, the events, and the last result."""
-    model = ScriptedModel(calls(*calling), says("done"))
-    async with await Agent.open(
-        state_dir=tmp_path,
-        model=model,
-        tools=tools,
-        environment={"HOME": str(tmp_path)},
-        clock=Clock(START),
-        new_id=CountingIds(),
-        watch=False,
-    ) as agent:
-        events = await events_of(agent, said("go", **inbound))
-    return model, events, message_text(model.requests[-1].messages[-1])
 
 
 def spec_of(request: ModelRequest, name: str) -> dict[str, Any]:
@@ -124,42 +102,31 @@ async def test_a_plain_function_runs_on_a_thread_and_tells_its_progress(tmp_path
     assert (told.call_id, told.tool_name, told.text) == ("call_1", "count", "one bee")
 
 
-async def test_failures_are_told_to_the_model_and_end_no_turn(tmp_path: Path) -> None:
-    """A sentence of the tool's own as it is, a bug with its name."""
+async def test_a_plain_function_may_hand_on_a_coroutine(tmp_path: Path) -> None:
+    """A decorator that is no coroutine function itself hides none of the answer."""
 
-    @tool
-    async def fails() -> str:
-        """Fails."""
-        raise ToolFailed("The scales are broken. Use the other ones.")
+    @functools.wraps(weigh.function)
+    def counted(hive: str, times: int = 1) -> Any:
+        return weigh.function(hive, times)
 
-    @tool
-    async def breaks() -> str:
-        """Breaks."""
-        raise ZeroDivisionError("by zero")
+    _, _, result = await turn_with(tmp_path, [counted], ("weigh", {"hive": "garden"}))
 
-    model, events, last = await turn_with(tmp_path, [fails, breaks], ("fails", {}), ("breaks", {}))
-
-    first = message_text(model.requests[-1].messages[-2])
-    assert first == "The scales are broken. Use the other ones."
-    assert last == "The tool 'breaks' failed: ZeroDivisionError: by zero"
-    assert [event.is_error for event in events if isinstance(event, ToolEnded)] == [True, True]
+    assert result == "garden: 12.5 kg"
 
 
-async def test_a_call_that_takes_too_long_is_stopped_and_knows_it(tmp_path: Path) -> None:
-    """The tool's own time limit counts; a function on a thread sees that nobody waits any more."""
-    seen = threading.Event()
+async def test_parameters_may_be_named_as_pydantics_own_methods(tmp_path: Path) -> None:
+    """Nobody is warned of such a name, and its value arrives; the context may be left out by callers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
 
-    @tool(timeout_seconds=0.05)
-    def slow(context: ToolContext) -> str:
-        """Takes for ever."""
-        if context.scope.cancelled.wait(30) and context.is_cancelled:
-            seen.set()
-        return "too late"
+        @tool
+        def store(json: str, copy: int, context: ToolContext | None = None) -> str:
+            """Stores a text."""
+            return f"{json} {copy} {context is not None}"
 
-    _, _, result = await turn_with(tmp_path, [slow], ("slow", {}))
+    _, _, result = await turn_with(tmp_path, [store], ("store", {"json": "{}", "copy": 2}))
 
-    assert result.startswith("The tool 'slow' was stopped after 0.05 seconds.")
-    assert await asyncio.to_thread(seen.wait, 30)
+    assert result == "{} 2 True"
 
 
 @pytest.mark.parametrize(
@@ -206,9 +173,39 @@ def read(path: str) -> str:
     return path
 
 
+def hidden(_hive: str) -> str:
+    """Has a parameter that pydantic takes for an attribute of its own."""
+    return _hive
+
+
+def wants_a_function(weigh: Callable[[], int]) -> str:
+    """Has a parameter that no JSON can fill."""
+    return str(weigh())
+
+
+def wants_a_lock(lock: threading.Lock) -> str:
+    """Has a parameter that pydantic does not know."""
+    return str(lock)
+
+
+def local_type() -> Callable[..., Any]:
+    class Weight:
+        """A type that only this function knows."""
+
+    def heavy(weight: Weight) -> str:
+        """Has an annotation that cannot be resolved from outside."""
+        return str(weight)
+
+    return heavy
+
+
 @pytest.mark.parametrize(
     ("function", "told"),
     [
+        (hidden, "The parameter '_hive' of the tool 'hidden' needs another name."),
+        (wants_a_function, "The parameters of the tool 'wants_a_function' have no schema."),
+        (wants_a_lock, "The parameters of the tool 'wants_a_lock' have no schema."),
+        (local_type(), "A type of the tool 'heavy' cannot be found: name 'Weight' is not defined."),
         (untyped, "The parameter 'hive' of the tool 'untyped' has no type."),
         (undocumented, "The tool 'undocumented' has no docstring."),
         (many, "has 'hives', but each parameter needs a name to call it by"),
@@ -224,6 +221,13 @@ async def test_what_cannot_be_a_tool_is_told_when_the_agent_is_opened(
         await Agent.open(state_dir=tmp_path, tools=[function], environment={"HOME": str(tmp_path)})
 
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("chats", ["group", ("everyone",)])
+async def test_chats_that_do_not_exist_are_refused(chats: Any) -> None:
+    """A tool that no chat would be offered says so when it is made."""
+    with pytest.raises(TypeError, match="name some of"):
+        tool(name="weigh", chats=chats)(weigh.function)
 
 
 async def test_a_tool_stays_a_function() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
+from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.runtime.models.litellm.messages import completion_arguments, provider_call_id, takes_cache_marks
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -187,3 +187,15 @@ def test_mistral_gets_ids_of_nine_characters() -> None:
     assert ids[0] == answer["tool_call_id"]
     assert ids[1] == "abcDEF123"
     assert re.fullmatch("[a-zA-Z0-9]{9}", ids[0])
+
+
+def test_a_tools_schema_is_sent_as_a_copy() -> None:
+    """litellm rewrites it in place for Gemini; the next provider gets what the tool says all the same."""
+    properties = {"hive": {"anyOf": [{"type": "string"}, {"type": "null"}]}}
+    spec = ToolSpec(name="weigh", description="Weighs.", parameters={"properties": properties})
+    request = ModelRequest(system=SystemPrompt(stable=""), messages=(), tools=(spec,))
+
+    [tool] = completion_arguments(request, model_name="gemini/gemini-2.5-pro")["tools"]
+    tool["function"]["parameters"]["properties"]["hive"]["anyOf"].pop()
+
+    assert properties == {"hive": {"anyOf": [{"type": "string"}, {"type": "null"}]}}

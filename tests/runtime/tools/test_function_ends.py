@@ -1,0 +1,151 @@
+"""How the call of a `@tool` ends: with a failure, too late, or with lines told on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+from nacre import Agent, ToolContext, ToolFailed, tool
+from nacre.runtime.contracts.events import ReplyReady, ToolEnded, ToolProgressed
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.sessions.contracts.messages import message_text
+from tests.runtime.agents import events_of, said
+from tests.runtime.tools.tool_turns import turn_with
+
+
+async def test_failures_are_told_to_the_model_and_end_no_turn(tmp_path: Path) -> None:
+    """A sentence of the tool's own as it is, a bug with its name."""
+
+    @tool
+    async def fails() -> str:
+        """Fails."""
+        raise ToolFailed("The scales are broken. Use the other ones.")
+
+    @tool
+    async def breaks() -> str:
+        """Breaks."""
+        raise ZeroDivisionError("by zero")
+
+    model, events, last = await turn_with(tmp_path, [fails, breaks], ("fails", {}), ("breaks", {}))
+
+    first = message_text(model.requests[-1].messages[-2])
+    assert first == "The scales are broken. Use the other ones."
+    assert last == "The tool 'breaks' failed: ZeroDivisionError: by zero"
+    assert [event.is_error for event in events if isinstance(event, ToolEnded)] == [True, True]
+
+
+async def test_no_end_of_a_tools_own_ends_the_turn_or_the_program(tmp_path: Path) -> None:
+    """A task of its own that was cancelled, or an exit, is a failure of the tool like any other."""
+
+    @tool
+    async def waits() -> str:
+        """Waits for something that was given up."""
+        gone = asyncio.create_task(asyncio.Event().wait())
+        gone.cancel()
+        await gone
+        return "never"
+
+    @tool
+    def leaves() -> str:
+        """Ends the program, as a library for command lines does."""
+        raise SystemExit(2)
+
+    model, events, last = await turn_with(tmp_path, [waits, leaves], ("waits", {}), ("leaves", {}))
+
+    assert message_text(model.requests[-1].messages[-2]).startswith("The tool 'waits' failed: CancelledError")
+    assert last == "The tool 'leaves' failed: SystemExit: 2"
+    assert isinstance(events[-1], ReplyReady)
+
+
+async def test_progress_is_told_before_the_end_and_never_behind_it(tmp_path: Path) -> None:
+    """A coroutine's last line comes in front of its result; a late line from a thread is lost."""
+    given_up, told_late = threading.Event(), threading.Event()
+
+    @tool
+    async def quick(context: ToolContext) -> str:
+        """Tells and ends."""
+        context.progress("weighed")
+        return "done"
+
+    @tool(timeout_seconds=0.05)
+    def slow(context: ToolContext) -> str:
+        """Tells too late."""
+        given_up.wait(30)
+        context.progress("too late")
+        told_late.set()
+        return "too late"
+
+    @tool
+    async def after() -> str:
+        """Lets the slow one go on, and waits until it told its line."""
+        given_up.set()
+        assert await asyncio.to_thread(told_late.wait, 30)
+        return "heard"
+
+    _, quickly, _ = await turn_with(tmp_path, [quick], ("quick", {}))
+    model = ScriptedModel(calls(("slow", {})), calls(("after", {})), says("done"))
+    async with await Agent.open(
+        state_dir=tmp_path / "slow",
+        model=model,
+        tools=[slow, after],
+        environment={"HOME": str(tmp_path)},
+        watch=False,
+    ) as agent:
+        slowly = await events_of(agent, said("go"))
+
+    assert [type(event) for event in quickly if isinstance(event, ToolProgressed | ToolEnded)] == [
+        ToolProgressed,
+        ToolEnded,
+    ]
+    assert not [event for event in slowly if isinstance(event, ToolProgressed)]
+
+
+async def test_plain_functions_that_hang_take_no_thread_from_the_agent(tmp_path: Path) -> None:
+    """However many were given up: the event loop's own threads stay free, and the turn comes to its end."""
+    given_up, hanging = threading.Event(), 40
+
+    @tool(timeout_seconds=0.05)
+    def hangs() -> str:
+        """Waits like a request without a time limit."""
+        given_up.wait(300)
+        return "too late"
+
+    try:
+        async with asyncio.timeout(60):
+            _, events, _ = await turn_with(tmp_path, [hangs], *[("hangs", {})] * hanging)
+    finally:
+        given_up.set()
+
+    assert [event.is_error for event in events if isinstance(event, ToolEnded)] == [True] * hanging
+    assert isinstance(events[-1], ReplyReady)
+
+
+async def test_a_function_that_finds_nothing_fails_at_once(tmp_path: Path) -> None:
+    """`StopIteration` cannot pass from a thread to a coroutine; the model is told nevertheless."""
+
+    @tool
+    def first() -> str:
+        """The first of no hives."""
+        return next(iter(()))
+
+    _, _, result = await turn_with(tmp_path, [first], ("first", {}))
+
+    assert result == "The tool 'first' failed: RuntimeError: it raised StopIteration()"
+
+
+async def test_a_call_that_takes_too_long_is_stopped_and_knows_it(tmp_path: Path) -> None:
+    """The tool's own time limit counts; a function on a thread sees that nobody waits any more."""
+    seen = threading.Event()
+
+    @tool(timeout_seconds=0.05)
+    def slow(context: ToolContext) -> str:
+        """Takes for ever."""
+        if context.scope.cancelled.wait(30) and context.is_cancelled:
+            seen.set()
+        return "too late"
+
+    _, _, result = await turn_with(tmp_path, [slow], ("slow", {}))
+
+    assert result.startswith("The tool 'slow' was stopped after 0.05 seconds.")
+    assert await asyncio.to_thread(seen.wait, 30)
