@@ -72,10 +72,12 @@ NOTHING_TO_KEEP = (
 )
 
 FOUND = "I found this in the notes:"
-FOUND_NEAR = "No note uses your words. This one comes closest:"
 SAID = "This was said in this conversation:"
-SAID_NEAR = "The notes have nothing about that. This, said in this conversation, comes closest:"
 QUOTES_ONLY = "These are quotes, word for word; I did not check or interpret them."
+NOT_IN_YOUR_WORDS = (
+    "The search found notes, but no line in them has your words. "
+    "This conversation holds nothing about that either."
+)
 NOTHING_FOUND = "I searched the notes and this conversation and found nothing about that."
 NOTHING_FOUND_HERE = (
     "I looked through this conversation and found nothing about that; notes cannot be searched in this chat."
@@ -86,20 +88,21 @@ SEARCH_DISABLED = "The search in the notes is not available: {problem}"
 SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
 
 
-def _beginnings(*texts: str) -> tuple[str, ...]:
-    return tuple(text.partition("{")[0][:40] for text in texts)
-
-
-SIGNS_OF_OWN_TEXT = (
-    *_beginnings(ABOUT, NOT_UNDERSTOOD, NOT_UNDERSTOOD_HERE, GREETING, FAREWELL, FORGET, NOT_KEPT_HERE),
-    *_beginnings(
-        WROTE_DOWN, ALREADY_WRITTEN, NOT_WRITTEN, NOTHING_TO_KEEP, FOUND, FOUND_NEAR, SAID, SAID_NEAR
-    ),
+_OWN_TEXTS = (
+    *(ABOUT, NOT_UNDERSTOOD, NOT_UNDERSTOOD_HERE, GREETING, FAREWELL, FORGET, NOT_KEPT_HERE, WROTE_DOWN),
+    *(ALREADY_WRITTEN, NOT_WRITTEN, NOTHING_TO_KEEP, FOUND, SAID),
 )
-"""By these an answer of this responder is recognised in a transcript; it says nothing new."""
-
-SIGNS_OF_NO_ANSWER = (
-    *_beginnings(NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_UNDERSTOOD),
-    *_beginnings(FOUND_NEAR, SAID_NEAR, SEARCH_FAILED, SEARCH_DISABLED),
+_NO_ANSWERS = (
+    *(NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_IN_YOUR_WORDS, NOT_UNDERSTOOD),
+    *(SEARCH_FAILED, SEARCH_DISABLED),
 )
-"""By these an answer of this responder is known to have left the question open."""
+
+
+def is_own_text(text: str) -> bool:
+    """Whether an answer in a transcript is of this responder, so that it says nothing new."""
+    return any(own.partition("{")[0][:40] in text for own in _OWN_TEXTS)
+
+
+def leaves_open(text: str) -> bool:
+    """Whether an answer in a transcript is of this responder and left the question open."""
+    return any(own.partition("{")[0][:40] in text for own in _NO_ANSWERS)

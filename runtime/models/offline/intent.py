@@ -23,33 +23,34 @@ MOST_CHARS_OF_PLAIN_FACTS = 1_500
 
 MOST_CHARS_OF_SMALL_TALK = 60
 
-KINDS = ("decision", "preference", "constraint", "name", "blocked", "ask", "person", "date", "fact")
+KINDS = ("decision", "preference", "rule", "open", "request", "fact", "date")
 """The kinds of statements; of several that fit, the first counts."""
 
-_PLAIN_FACTS = ("decision", "preference", "name", "fact")
+_KEPT_UNASKED = ("decision", "preference", "fact")
 _SMALL_TALK = {
     kind: re.compile(rf"\W*(?:(?:{PHRASES[kind].pattern})(?![a-z0-9])\W*)+")
     for kind in ("greeting", "thanks", "farewell")
 }
-_POLITE = re.compile(rf"(?:{PHRASES['polite'].pattern}){{1,4}}")
-_QUESTION_MARK = re.compile(r"[?]+[\s\"'”»)\uff09\]」』*_]*$")
-_LEAD_REST = re.compile(r"^[\s:,;\uff0c\uff1a、。.!\uff01\-–—]+")
-_THAT = re.compile(r"^(?:that|dass|que|che|att|dat|что)\s+", re.IGNORECASE)
-_ENDS_IN_THAT = re.compile(r"(?:that|dass|que|qu'|che|att|dat|что|:)\s*$")
+_POLITE = re.compile(rf"(?:{PHRASES['polite'].pattern}){{0,4}}")
+_QUESTION_MARK = re.compile(r"[?]+[\s\"'”»)\]」』*_]*$")
+_GAP = r"[\s:,;、。.!\-–—]*"
+_TO_KEEP = re.compile(
+    rf"{_GAP}(?P<that>(?:that|dass|(?:de )?que|che|att|dat|что)\b|qu'"
+    rf"|(?:this|it|the following)(?=\s*(?:[:.!?]|$)))?{_GAP}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Intent:
     """What one message wants.
 
-    `to_keep` is the text to store, in its writer's words: asked for, or a plain lasting fact;
-    `keep_previous` says that the text to store was said before ("remember that"). `question` is the
-    text to look up. Without either, `small_talk` may name a kind of its own.
+    `to_keep` is the text to store, in its writer's words: asked for, or a plain lasting fact. When it is
+    asked for and empty, it was said before ("remember that"). `question` is the text to look up.
+    Without either, `small_talk` may name a kind of its own.
     """
 
     to_keep: str = ""
     asked_to_keep: bool = False
-    keep_previous: bool = False
     question: str = ""
     small_talk: str = ""
 
@@ -59,16 +60,14 @@ def read_intent(message: str) -> Intent:
     own = own_words(message).strip()
     said = sentences(own)
     questions = [sentence for sentence in said if is_question(sentence)]
-    small_talk = _small_talk(own, questions)
-    if small_talk:
+    if small_talk := _small_talk(own, questions):
         return Intent(small_talk=small_talk)
-    question = " ".join(questions)
-    kept = _asked_to_keep(message, said)
+    question, kept = " ".join(questions), _asked_to_keep(message, said)
     if kept is not None:
-        return Intent(to_keep=kept, asked_to_keep=True, keep_previous=not kept, question=question)
+        return Intent(to_keep=kept, asked_to_keep=True, question=question)
     if PHRASES["forget"].search(plain(own[:SENTENCE_CHARS])):
         return Intent(small_talk="forget")
-    facts = [sentence for sentence in said if sentence not in questions and _is_plain_fact(sentence)]
+    facts = [part for part in said if part not in questions and _is_kept_unasked(part)]
     return Intent(
         to_keep="\n".join(facts) if len(own) <= MOST_CHARS_OF_PLAIN_FACTS else "", question=question
     )
@@ -86,37 +85,36 @@ def kind_of(sentence: str) -> str:
 
 def is_question(sentence: str) -> bool:
     """Whether a sentence asks something, with or without a question mark."""
-    if len(sentence) > SENTENCE_CHARS or _lead_chars(sentence) is not None or not folded(sentence):
+    if len(sentence) > SENTENCE_CHARS or not folded(sentence) or _start_to_keep(sentence) is not None:
         return False
     text = plain(sentence)
-    begun = text[_polite_chars(text) :]
+    begun = _polite_chars(text)
     if _QUESTION_MARK.search(text) or PHRASES["marked"].search(text):
         return True
-    if PHRASES["look_up"].match(begun) or PHRASES["look_up"].match(text):
+    if any(PHRASES["look_up"].match(text, start) for start in (0, begun)):
         return True
-    if text.endswith((".", "!")) or re.search("[,;:]", text) or len(text.split()) > MOST_WORDS_WITHOUT_MARK:
-        return False
-    return bool(PHRASES["question"].match(begun))
+    is_statement = text.endswith((".", "!")) or re.search("[,;:]", text)
+    short = len(text.split()) <= MOST_WORDS_WITHOUT_MARK
+    return bool(short and not is_statement and PHRASES["question"].match(text, begun))
 
 
 def without_request(sentence: str) -> str:
     """The sentence without the words that ask to keep it; unchanged when there are none."""
-    chars = _lead_chars(sentence)
-    return sentence if chars is None else _tidy(sentence[chars:]) or sentence
+    return sentence[_start_to_keep(sentence) or 0 :] or sentence
 
 
 def _small_talk(own: str, questions: list[str]) -> str:
     for kind, pattern in _SMALL_TALK.items():
         if own and len(own) <= MOST_CHARS_OF_SMALL_TALK and pattern.fullmatch(plain(own)):
             return kind
-    one_line = own if len(own) <= SENTENCE_CHARS and "\n" not in own else ""
-    return "about" if PHRASES["about"].search(plain(questions[0] if questions else one_line)) else ""
+    asked = questions[0] if questions else own
+    return "about" if len(asked) <= SENTENCE_CHARS and PHRASES["about"].search(plain(asked)) else ""
 
 
-def _is_plain_fact(sentence: str) -> bool:
-    """Whether a statement is a lasting fact about its speaker, kept even when nobody asks for it."""
+def _is_kept_unasked(sentence: str) -> bool:
+    """Whether a statement is a lasting fact about its speaker, and no supposition."""
     start = plain(sentence[:SENTENCE_CHARS])
-    return not PHRASES["supposed"].match(start) and any(PHRASES[kind].search(start) for kind in _PLAIN_FACTS)
+    return not PHRASES["supposed"].match(start) and any(PHRASES[kind].search(start) for kind in _KEPT_UNASKED)
 
 
 def _asked_to_keep(message: str, said: list[str]) -> str | None:
@@ -125,14 +123,12 @@ def _asked_to_keep(message: str, said: list[str]) -> str | None:
     After a lead ("Remember …") it goes up to the next question; code and quotations there belong to it.
     """
     for at, sentence in enumerate(said):
-        asks = bool(_QUESTION_MARK.search(plain(sentence)))
-        chars = _lead_chars(sentence)
-        tail = PHRASES["keep_tail"].search(plain(sentence[:SENTENCE_CHARS]))
-        if chars is not None:
-            following = message.partition(sentence)[2]
-            kept = (_tidy(sentence[chars:]) + _until_question(following)).strip()
-            kept = kept.rstrip("?\uff1f") if asks else kept
-        elif tail and not asks:
+        text = plain(sentence)
+        start, tail = _start_to_keep(sentence), PHRASES["keep_tail"].search(text[:SENTENCE_CHARS])
+        if start is not None:
+            kept = sentence[start:] + _until_question(message.partition(sentence)[2])
+            kept = kept.strip().rstrip("?\uff1f") if _QUESTION_MARK.search(text) else kept.strip()
+        elif tail and not _QUESTION_MARK.search(text):
             kept = sentence[: tail.start()].rstrip(" 、,\uff0c")
         else:
             continue
@@ -146,25 +142,23 @@ def _until_question(text: str) -> str:
     return text.partition(question)[0].rstrip(" \t\n-*") if question else text
 
 
-def _lead_chars(sentence: str) -> int | None:
-    """How long the words are that ask to keep the rest of a sentence; `None` when it does not ask that.
+def _start_to_keep(sentence: str) -> int | None:
+    """Where the text to keep begins in a sentence that asks to keep it; `None` in one that does not ask.
 
-    0 when all of it is to be kept. "Can you remember my dentist?" and "你记得…吗" are questions.
+    "Can you remember my dentist?" and "你记得…吗" are questions.
     """
     text = plain(sentence)
-    polite_chars = _polite_chars(text)
-    lead = PHRASES["keep"].match(text, polite_chars)
-    chars = polite_chars if PHRASES["keep_whole"].match(text, polite_chars) else lead.end() if lead else None
-    if chars is None or PHRASES["marked"].search(text):
+    begun = _polite_chars(text)
+    lead = PHRASES["keep"].match(text, begun)
+    if PHRASES["marked"].search(text):
         return None
-    commands = _ENDS_IN_THAT.search(text[:chars]) or re.search("please|bitte", text[:polite_chars])
-    return chars if commands or not _QUESTION_MARK.search(text) else None
+    if PHRASES["keep_whole"].match(text, begun):
+        return begun
+    to_keep = _TO_KEEP.match(text, lead.end()) if lead else None
+    asks = _QUESTION_MARK.search(text) and not re.search("please|bitte", text[:begun])
+    return to_keep.end() if to_keep and (to_keep["that"] or not asks) else None
 
 
 def _polite_chars(text: str) -> int:
     polite = _POLITE.match(text)
     return polite.end() if polite else 0
-
-
-def _tidy(text: str) -> str:
-    return _THAT.sub("", _LEAD_REST.sub("", text))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 
-from nacre.runtime.models.offline.answers import SIGNS_OF_NO_ANSWER, SIGNS_OF_OWN_TEXT
+from nacre.runtime.models.offline.answers import is_own_text, leaves_open
 from nacre.runtime.models.offline.intent import SENTENCE_CHARS, is_question, kind_of, without_request
-from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.sentences import clipped, folded, plain, unmarked
+from nacre.runtime.models.offline.sentences import clipped, folded, unmarked
 from nacre.sessions.compaction.identifiers import identifiers
 
 MAX_NOTE_CHARS = 400
@@ -64,7 +64,9 @@ def notes_of(said: Sequence[Said], known: Known) -> list[Item]:
     """
     notes: dict[str, Item] = {}
     for order, contribution in enumerate(said):
-        if contribution.speaker not in ("user", "assistant") or is_own_text(contribution):
+        if contribution.speaker not in ("user", "assistant"):
+            continue
+        if contribution.speaker == "assistant" and is_own_text(contribution.text):
             continue
         for sentence in contribution.sentences[:MAX_SENTENCES_PER_MESSAGE]:
             kind = _kind(sentence, contribution, said[order + 1 :]) if len(sentence) >= MIN_NOTE_CHARS else ""
@@ -80,15 +82,8 @@ def is_answered(later: Sequence[Said]) -> bool:
         if contribution.speaker == "user":
             return False
         if contribution.speaker == "assistant":
-            return not any(sign in contribution.text for sign in SIGNS_OF_NO_ANSWER)
+            return not leaves_open(contribution.text)
     return False
-
-
-def is_own_text(contribution: Said) -> bool:
-    """Whether a contribution is an answer of this responder."""
-    return contribution.speaker == "assistant" and any(
-        sign in contribution.text for sign in SIGNS_OF_OWN_TEXT
-    )
 
 
 def outline(
@@ -105,14 +100,21 @@ def outline(
     what was asked, may repeat others. `nothing` stands under a heading without lines; without it such
     headings are left out. Longer than `most_tokens` when the bare headings are.
     """
-    budget_tokens = most_tokens
-    while True:
-        left_tokens = budget_tokens - count_tokens(_written(dict.fromkeys(candidates, ()), nothing))
-        chosen = _chosen(candidates, left_tokens, count_tokens)
-        text = _written(chosen, nothing)
-        if count_tokens(text) <= most_tokens or not any(chosen.values()):
-            return text
-        budget_tokens = budget_tokens * 3 // 4
+    chosen: list[tuple[Section, Item]] = []
+    seen = set[tuple[bool, str]]()
+    left_tokens = most_tokens - count_tokens(_written(candidates, chosen, nothing))
+    first = next(iter(candidates))
+    in_turn = zip_longest(*([(section, item) for item in items] for section, items in candidates.items()))
+    for section, item in filter(None, chain.from_iterable(in_turn)):
+        statement = (section is first, folded(item.text))
+        tokens = count_tokens(f"{section.marker}{item.text}\n") + 1
+        if tokens <= left_tokens and statement not in seen:
+            seen.add(statement)
+            chosen.append((section, item))
+            left_tokens -= tokens
+    while chosen and count_tokens(_written(candidates, chosen, nothing)) > most_tokens:
+        chosen.pop()
+    return _written(candidates, chosen, nothing)
 
 
 def read_outline(text: str) -> dict[str, list[str]]:
@@ -130,47 +132,24 @@ def read_outline(text: str) -> dict[str, list[str]]:
 
 
 def _kind(sentence: str, contribution: Said, later: Sequence[Said]) -> str:
-    if is_question(sentence):
-        return "ask" if contribution.speaker == "user" and not is_answered(later) else ""
-    kind = kind_of(sentence)
+    asks, kind = is_question(sentence), kind_of(sentence)
     if contribution.speaker == "assistant":
-        return kind if kind == "decision" else ""
-    if without_request(sentence) != sentence:
-        return kind or "fact"
-    if kind == "ask" and PHRASES["request"].match(plain(sentence)) and is_answered(later):
-        return ""
-    return kind or ("fact" if identifiers([sentence[:SENTENCE_CHARS]], most=1) else "")
+        return kind if kind == "decision" and not asks else ""
+    is_told = without_request(sentence) != sentence
+    if asks or (kind == "request" and not is_told):
+        return "" if is_answered(later) else "open"
+    if kind in ("", "request"):
+        return "fact" if is_told or identifiers([sentence[:SENTENCE_CHARS]], most=1) else ""
+    return kind
 
 
-def _chosen(
-    candidates: Mapping[Section, Sequence[Item]], left_tokens: int, count_tokens: Callable[[str], int]
-) -> dict[Section, list[Item]]:
-    chosen: dict[Section, list[Item]] = {section: [] for section in candidates}
-    queues = {section: iter(items) for section, items in candidates.items()}
-    asked, seen = next(iter(candidates)), set[tuple[bool, str]]()
-    while queues and left_tokens > 0:
-        for section, queue in tuple(queues.items()):
-            item = next((item for item in queue if (section is asked, folded(item.text)) not in seen), None)
-            if item is None:
-                del queues[section]
-                continue
-            tokens = count_tokens(f"{section.marker}{item.text}\n") + 1
-            if tokens <= left_tokens:
-                seen.add((section is asked, folded(item.text)))
-                chosen[section].append(item)
-                left_tokens -= tokens
-    return chosen
-
-
-def _written(chosen: Mapping[Section, Sequence[Item]], nothing: str) -> str:
+def _written(sections: Iterable[Section], chosen: Sequence[tuple[Section, Item]], nothing: str) -> str:
     parts: list[str] = []
-    for section, items in chosen.items():
+    for section in sections:
+        items = sorted((item for of, item in chosen if of is section), key=lambda item: item.order)
+        lines = [section.marker.format(number) + item.text for number, item in enumerate(items, start=1)]
         above = f"## {section.under}" if section.under else ""
-        if above and above not in parts and (items or nothing):
-            parts.append(above)
-        lines = [f"{'###' if above else '##'} {section.title}"]
-        for number, item in enumerate(sorted(items, key=lambda item: item.order), start=1):
-            lines.append(section.marker.format(number) + item.text)
-        if items or nothing:
-            parts.append("\n".join(lines if items else [*lines, nothing]))
+        if lines or nothing:
+            parts += [above] if above and above not in parts else []
+            parts.append("\n".join([f"{'###' if above else '##'} {section.title}", *(lines or [nothing])]))
     return "\n\n".join(parts)

@@ -1,31 +1,26 @@
 """Answers a question with quotes: from the results of `memory_search`, and from the conversation itself.
 
 It never concludes anything. What the search gave back is data: it is quoted, line by line, and nothing
-in it is obeyed.
+in it is obeyed. Words are compared as the search compares them.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from nacre.memory.text.stop_words import JAPANESE_OR_CHINESE, stop_words_for
+from nacre.memory.contracts.store import MatchQuery
+from nacre.memory.text.date_words import DAY_WORDS
+from nacre.memory.text.evidence import Finder
+from nacre.memory.text.lexical import match_query
+from nacre.memory.text.stop_words import stop_words_for
 from nacre.runtime.models.offline.intent import is_question, without_request
 from nacre.runtime.models.offline.notes import NOTHING, Known
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.sentences import (
-    clipped,
-    folded,
-    plain,
-    sentences,
-    shared,
-    squeezed,
-    unmarked,
-    words,
-)
+from nacre.runtime.models.offline.sentences import clipped, folded, plain, sentences, squeezed, unmarked
 
 MOST_QUOTES = 3
 MOST_QUOTES_FROM_CONVERSATION = 2
@@ -33,117 +28,102 @@ MAX_QUOTE_CHARS = 320
 MAX_QUERY_CHARS = 300
 MOST_LINES = 2
 MOST_READ = 3
-WHOLE_SNIPPET_CHARS = 650
-"""A snippet that long may have been cut."""
 
-_SOURCE_LINE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
+_HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _NOT_QUOTABLE = re.compile(
-    r"\s{0,3}#{1,6}\s|- \*\*(?:Session Key|Session ID|Ended|Source)\*\*: "
+    r"- \*\*(?:Session Key|Session ID|Ended|Source)\*\*: "
     r"|The last (?:words|\d+ messages) of a conversation that is over\. |>?\s*$|> ?Assistant: "
 )
-"""A heading, what a note about an ended session says of itself, and what the assistant said in it."""
+"""What a note about an ended session says of itself, and what the assistant said in it."""
+_SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
 _RESULT_START = re.compile(r'\{\s*"path"')
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """A place that the search or `memory_get` gave: its text, and its lines where they are known."""
+    """A place that the search or `memory_get` gave; `first` and `last` are 0 where they are not known."""
 
     path: str
-    text: str
-    first: int = 0
-    last: int = 0
-
-    @property
-    def lines(self) -> list[str]:
-        """The text's lines, without the note of its source."""
-        return _SOURCE_LINE.sub("", self.text).rstrip("\n").split("\n")
+    lines: Sequence[str]
+    first: int
+    last: int
 
     @property
     def is_whole(self) -> bool:
-        """Whether the text has as many lines as it stands for; only then a line of it has a number."""
+        """Whether there are as many lines as it stands for; only then a line of it has a number."""
         return self.last - self.first + 1 == len(self.lines)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """A quotable place: where it stands, as `path#L3` or `path#L3-L7`, and how many wanted words it has."""
+    """A quotable line: where it stands, as `path#L3` or `path#L3-L7`, and how many wanted words it has."""
 
     text: str
     place: str
-    matched: int
+    matched: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchAnswer:
     """What a search result says once it is read; `disabled` is the reason when it could not search."""
 
-    hits: tuple[Hit, ...] = ()
+    hits: Sequence[Hit] = ()
     cites: bool = True
     degraded: str = ""
     disabled: str = ""
 
 
+def finder_for(question: str) -> Finder:
+    """Looks for the words that say what a question is about, for `plain` text."""
+    query = match_query(plain(question)) or MatchQuery(expression="", terms=(), phrases=(), identifiers=())
+    nothing = stop_words_for(query.terms)
+    told = (term for term in query.terms if term not in nothing and not PHRASES["asking"].fullmatch(term))
+    return Finder(replace(query, terms=tuple(told)))
+
+
 def search_query(question: str, earlier: Sequence[str]) -> str:
     """What to search for: the question itself, with the message before when it says nothing on its own."""
     query = squeezed(question)
-    if not query_words(query) and earlier:
+    is_about_something = finder_for(query).terms or any(day in plain(query) for day in DAY_WORDS)
+    if not is_about_something and earlier:
         query = f"{squeezed(earlier[-1])} {query}"
     return query[:MAX_QUERY_CHARS]
 
 
-def query_words(question: str) -> list[str]:
-    """The words of a question that say what it is about, each once."""
-    asking = PHRASES["asking"]  # words of the asking itself, over and above stop words
-    found = words(PHRASES["no_subject"].sub(" ", plain(question)))
-    nothing = stop_words_for(found) | JAPANESE_OR_CHINESE
-    told = dict.fromkeys(word for word in found if word not in nothing and not asking.fullmatch(word))
-    return [word for word in told if len(word) > 1 or not word.isascii() or word.isdigit()]
-
-
 def read_search_result(text: str) -> SearchAnswer:
     """Reads the tool's JSON; what was cut out of a long result only costs the passages in the cut."""
-    raw = _json(text)
-    if not isinstance(raw, Mapping):
-        return SearchAnswer(hits=tuple(_loose_hits(text)))
-    if raw.get("disabled"):
-        return SearchAnswer(disabled=squeezed(str(raw.get("error") or "no reason was given.")))
-    results = raw.get("results")
-    hits = map(_hit, results if isinstance(results, list) else ())
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError):
+        raw = None
+    told = raw if isinstance(raw, Mapping) else {}
+    problem = squeezed(str(told.get("error") or "no reason was given."))
     return SearchAnswer(
-        hits=tuple(hit for hit in hits if hit),
-        cites=raw.get("citations") != "off",
-        degraded=squeezed(str(raw.get("degraded") or "")),
+        hits=_hits(text),
+        cites=told.get("citations") != "off",
+        degraded=squeezed(str(told.get("degraded") or "")),
+        disabled=problem if told.get("disabled") else "",
     )
 
 
 def to_read_whole(hits: Sequence[Hit]) -> list[Hit]:
-    """The first few hits whose text is not the whole of the lines that it stands for.
-
-    Their lines can only be quoted and counted exactly once they are read.
-    """
-    excerpts = (hit for hit in hits[:MOST_READ] if not hit.is_whole or len(hit.text) >= WHOLE_SNIPPET_CHARS)
-    return [hit for hit in excerpts if hit.first and hit.last]
+    """The first few hits that are excerpts: a line of them can be counted once they are read."""
+    return [hit for hit in hits[:MOST_READ] if hit.first and hit.last and not hit.is_whole]
 
 
 def with_read(hits: Sequence[Hit], read: Sequence[str]) -> list[Hit]:
-    """The hits, with what `memory_get` answered in place of the snippets that it completes."""
-    whole = {(hit.path, hit.first): hit for hit in map(_hit, map(_json, read)) if hit and hit.text.strip()}
+    """The hits, with what `memory_get` answered in place of the excerpts that it completes."""
+    whole = {(hit.path, hit.first): hit for text in read for hit in _hits(text) if any(hit.lines)}
     return [whole.get((hit.path, hit.first), hit) for hit in hits]
 
 
-def best_passages(hits: Sequence[Hit], wanted: Sequence[str]) -> list[Passage]:
-    """The one to three passages that share most words with the question, best first.
-
-    When none shares any, the best result of the search stands alone, with `matched` 0.
-    """
+def best_passages(hits: Sequence[Hit], finder: Finder) -> list[Passage]:
+    """The up to three passages that have most of the wanted words, best first."""
     passages: dict[str, Passage] = {}
-    for passage in (passage for hit in hits for passage in _passages_of(hit, wanted)):
+    for passage in (passage for hit in hits for passage in _passages_of(hit, finder)):
         passages.setdefault(folded(passage.text), passage)
-    passages.pop("", None)
     ranked = sorted(passages.values(), key=lambda passage: -passage.matched)
-    most = ranked[0].matched if ranked else 0
-    return [passage for passage in ranked if passage.matched * 2 > most][:MOST_QUOTES] or ranked[:1]
+    return [passage for passage in ranked if passage.matched * 2 > ranked[0].matched][:MOST_QUOTES]
 
 
 def quoted(text: str, place: str = "") -> str:
@@ -151,17 +131,17 @@ def quoted(text: str, place: str = "") -> str:
     return f"> {text}\n> — `{place}`" if place else f"> {text}"
 
 
-def said_before(said: Sequence[Said], wanted: Sequence[str], known: Known, *, needed: int = 2) -> list[str]:
-    """Sentences of the conversation with at least `needed` of the question's words, best first.
+def said_before(said: Sequence[Said], finder: Finder, known: Known) -> list[str]:
+    """Sentences of the conversation with at least two of the wanted words, best first.
 
     Only what a person said and the summary of earlier parts are looked at; questions are no answers,
     and what is `known`, because it is quoted from the notes already, is not said again.
     """
     found: list[tuple[int, int, str]] = []
     for order, contribution in enumerate(said):
-        for sentence in _statements(contribution) if wanted else ():
-            matched = len(shared(wanted, words(sentence)))
-            if matched >= min(needed, len(wanted)) and not known.has(without_request(sentence)):
+        for sentence in _statements(contribution) if finder.terms else ():
+            matched = len(finder.look(plain(sentence)).terms)
+            if matched >= min(2, len(finder.terms)) and not known.has(without_request(sentence)):
                 found.append((matched, order, clipped(sentence, MAX_QUOTE_CHARS)))
     found.sort(key=lambda item: (-item[0], -item[1]))
     best = dict.fromkeys(text for matched, _, text in found if matched * 2 > found[0][0])
@@ -173,52 +153,46 @@ def _statements(contribution: Said) -> list[str]:
         # What is quoted comes from notes, which the search has looked through.
         found = sentences(contribution.text)
         return [part for part in found if not part.startswith(("<", ">")) and part != NOTHING]
-    if contribution.speaker != "user":
-        return []
-    return [part for part in contribution.sentences if not is_question(part)]
+    spoken = contribution.sentences if contribution.speaker == "user" else ()
+    return [part for part in spoken if not is_question(part)]
 
 
-def _passages_of(hit: Hit, wanted: Sequence[str]) -> Iterator[Passage]:
-    lines = hit.lines
-    counts = [len(shared(wanted, words(line))) for line in lines]
-    quotable = [at for at, line in enumerate(lines) if not _NOT_QUOTABLE.match(line)]
-    best = sorted((at for at in quotable if counts[at]), key=lambda at: -counts[at])[:MOST_LINES]
-    for at in best or quotable[:1]:
-        first, last = (hit.first + at, 0) if hit.first and hit.is_whole else (hit.first, hit.last)
-        place = squeezed(hit.path).replace("`", "") + (f"#L{first}" if first else "")
-        yield Passage(
-            text=clipped(unmarked(lines[at].removeprefix(">")), MAX_QUOTE_CHARS),
-            place=f"{place}-L{last}" if last > first else place,
-            matched=counts[at],
-        )
+def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
+    """The best lines of a hit. A word that only the heading above has counts half.
+
+    A question of a day alone has no words to look for: the search found the log of that day.
+    """
+    found, above = list[Passage](), frozenset[int]()
+    evidence = finder.look(plain("\n".join(hit.lines)))
+    for at, line in enumerate(hit.lines):
+        terms = evidence.lines.get(at, frozenset())
+        if _HEADING.match(line):
+            above = terms
+        elif not _NOT_QUOTABLE.match(line) and (terms or above or not finder.terms):
+            first, last = (hit.first + at, 0) if hit.first and hit.is_whole else (hit.first, hit.last)
+            place = squeezed(hit.path).replace("`", "") + (f"#L{first}" if first else "")
+            found.append(
+                Passage(
+                    text=clipped(unmarked(line.removeprefix(">")), MAX_QUOTE_CHARS),
+                    place=f"{place}-L{last}" if last > first else place,
+                    matched=len(terms) + len(above - terms) / 2 if finder.terms else 1,
+                )
+            )
+    return sorted(found, key=lambda passage: -passage.matched)[:MOST_LINES]
 
 
-def _hit(raw: object) -> Hit | None:
-    if not isinstance(raw, Mapping):
-        return None
-    path, text = raw.get("path"), raw.get("snippet", raw.get("text"))
-    if not isinstance(path, str) or not path or not isinstance(text, str):
-        return None
-    first, last = (
-        line if isinstance(line, int) and line > 0 else 0
-        for line in (raw.get("startLine"), raw.get("endLine"))
-    )
-    return Hit(path=path, text=text, first=first, last=last)
-
-
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _loose_hits(text: str) -> Iterator[Hit]:
-    """The results that are whole inside a text that as a whole is no JSON."""
+def _hits(text: str) -> list[Hit]:
+    """The results in a text of JSON that may have been cut."""
+    found: list[Hit] = []
     for start in _RESULT_START.finditer(text):
         try:
             raw, _ = json.JSONDecoder().raw_decode(text, start.start())
         except (ValueError, RecursionError):
             continue
-        if hit := _hit(raw):
-            yield hit
+        path, words = raw["path"], raw.get("snippet", raw.get("text"))
+        if isinstance(path, str) and path and isinstance(words, str):
+            numbers = (raw.get("startLine"), raw.get("endLine"))
+            first, last = (line if isinstance(line, int) and line > 0 else 0 for line in numbers)
+            lines = _SOURCE.sub("", words).rstrip("\n").split("\n")
+            found.append(Hit(path=path, lines=lines, first=first, last=last))
+    return found

@@ -8,18 +8,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, zip_longest
 
 from nacre.memory.text.stop_words import stop_words_for
 from nacre.runtime.contracts.model import ModelRequest
-from nacre.runtime.models.offline.intent import is_question, kind_of, read_intent
+from nacre.runtime.models.offline.answers import is_own_text
+from nacre.runtime.models.offline.intent import is_question, read_intent
 from nacre.runtime.models.offline.notes import (
     Item,
     Known,
     Section,
     is_answered,
-    is_own_text,
     notes_of,
     outline,
     read_outline,
@@ -27,14 +27,14 @@ from nacre.runtime.models.offline.notes import (
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import (
     Said,
-    SummaryRequest,
-    conversation,
     finished_calls,
-    read_summary_request,
+    read_labelled,
+    read_request,
 )
-from nacre.runtime.models.offline.sentences import clipped, shared, words
+from nacre.runtime.models.offline.recall import finder_for
+from nacre.runtime.models.offline.sentences import clipped, plain
 from nacre.sessions.compaction.identifiers import identifiers
-from nacre.sessions.contracts.messages import Message, message_text
+from nacre.sessions.contracts.messages import message_text
 
 SUMMARY_TOKENS = 1_500
 """The longest summary, whatever more the request allows: summaries of summaries must not grow."""
@@ -53,30 +53,30 @@ _AS_USUAL = {ORIGINAL_REQUEST.title: GOAL, EARLY_PROGRESS.title: DONE, SUFFIX_CO
 _PLACES = {
     "decision": (DECISIONS, "Decisions"),
     "preference": (CONSTRAINTS, "Preferences"),
-    "constraint": (CONSTRAINTS, "Preferences"),
-    "name": (CONTEXT, "People and names"),
-    "person": (CONTEXT, "People and names"),
-    "date": (CONTEXT, "Dates"),
+    "rule": (CONSTRAINTS, "Preferences"),
     "fact": (CONTEXT, "Facts"),
-    "ask": (NEXT_STEPS, "Open asks"),
-    "blocked": (BLOCKED, "Open asks"),
+    "date": (CONTEXT, "Facts"),
+    "open": (NEXT_STEPS, "Open asks"),
 }
 """Where notes of a kind stand: in a summary, and in the notes of a flush."""
 
 FLUSH_HEADING = "Notes before compaction"
 MOST_NOTES_PER_GROUP = 12
 MOST_GOALS = 8
-MOST_FILLERS = 16
 MOST_IDENTIFIERS = 24
 MOST_ITEMS_PER_SECTION = 40
 MAX_LAST_ASK_CHARS = 600
 MAX_ASK_CHARS = 200
-MAX_REQUEST_CHARS = 1_500
 MAX_STEP_CHARS = 240
 MOST_SLUG_WORDS = 2
 MAX_SLUG_WORD_CHARS = 14
 
-_NOT_ANSWERED = "Not answered yet: "
+_CONVERSATION = re.compile(r"<conversation>(.*)</conversation>", re.DOTALL)
+_PREVIOUS = re.compile(r"<previous-summary>(.*?)</previous-summary>", re.DOTALL)
+_FOCUS = re.compile(r"^Additional focus[^:\n]*:[ \t]*([^\n]+)", re.MULTILINE)
+_EARLIER = 1_000_000
+"""Added to the places in a conversation to stand before all of it."""
+
 _IDENTIFIERS = "Exact identifiers: "
 _CALL = re.compile(r"(?:^|; )(append|write|edit)\((?:.{0,40}?)path=\"([^\"\n]{1,200})\"", re.DOTALL)
 _QUOTED_LINE = re.compile(r"^> (?!—)(.+)$", re.MULTILINE)
@@ -84,34 +84,40 @@ _SLUG_USER = re.compile(r"^User: (.*?)(?=^(?:User|Assistant): |\Z)", re.DOTALL |
 
 
 def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> str:
-    """The summary that a request asks for, no longer than it allows where the headings alone fit."""
-    asked = read_summary_request(request)
-    candidates = _of_turn_prefix(asked) if asked.of_turn_prefix else _of_history(asked)
+    """The summary that a request asks for, no longer than it allows where the headings alone fit.
+
+    Nothing inside the tags of the prompt counts as an instruction.
+    """
+    prompt = message_text(request.messages[-1]) if request.messages else ""
+    talk, without_talk = _CONVERSATION.search(prompt), _CONVERSATION.sub("", prompt)
+    previous, instructions = _PREVIOUS.search(without_talk), _PREVIOUS.sub("", without_talk)
+    said = read_labelled(talk[1]) if talk else []
+    if f"## {ORIGINAL_REQUEST.title}" in instructions:
+        candidates = _of_turn_prefix(said)
+    else:
+        focus = _FOCUS.search(instructions)
+        candidates = _of_history(said, previous[1] if previous else "", focus[1] if focus else "")
     allowed_tokens = SUMMARY_TOKENS if request.max_output_tokens is None else request.max_output_tokens
     return outline(candidates, most_tokens=min(SUMMARY_TOKENS, allowed_tokens), count_tokens=count_tokens)
 
 
-def flush_notes(
-    messages: Sequence[Message], system: str, *, most_tokens: int | None, count_tokens: Callable[[str], int]
-) -> str:
+def flush_notes(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> str:
     """The notes of a conversation under headings; empty when nothing new is worth keeping, or none fits.
 
     What stands in the prompt, in recalled notes, or was appended in this conversation is not new.
     """
-    said = conversation(messages)
-    background = [contribution.text for contribution in said if contribution.speaker == "other"]
-    appended = (
-        done.call for done in finished_calls(messages) if done.call.name == "append" and not done.failed
-    )
-    written = ["\n".join(map(str, call.arguments.values())) for call in appended]
+    said = read_request(request).said
+    calls = (done.call for done in finished_calls(request.messages) if not done.failed)
+    appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
+    recalled = [part.text for part in said if part.speaker == "other"]
     titles = dict.fromkeys(title for _, title in _PLACES.values())
     groups = {title: Section(title=title, under=FLUSH_HEADING) for title in titles}
     candidates: dict[Section, list[Item]] = {section: [] for section in groups.values()}
-    for note in _newest_first(notes_of(said, Known([system, *background, *written]))):
+    for note in _newest_first(notes_of(said, Known([request.system.joined(), *recalled, *appended]))):
         candidates[groups[_PLACES[note.kind][1]]].append(note)
     text = outline(
         {section: notes[:MOST_NOTES_PER_GROUP] for section, notes in candidates.items()},
-        most_tokens=SUMMARY_TOKENS if most_tokens is None else most_tokens,
+        most_tokens=request.max_output_tokens or SUMMARY_TOKENS,
         count_tokens=count_tokens,
         nothing="",
     )
@@ -134,113 +140,74 @@ def slug_of(request: ModelRequest) -> str:
     return "-".join(word for word in counted if word in most)
 
 
-def _of_history(asked: SummaryRequest) -> dict[Section, list[Item]]:
-    notes = notes_of(asked.said, Known(()))
+def _of_history(said: Sequence[Said], previous: str, focus: str) -> dict[Section, list[Item]]:
     new: dict[Section, list[Item]] = {section: [] for section in SECTIONS}
-    for note in _newest_first(notes):
+    for note in _newest_first(notes_of(said, Known(()))):
         new[_PLACES[note.kind][0]].append(note)
-    new |= {DONE: _newest_first(_done(asked.said)), IN_PROGRESS: _in_progress(asked.said)}
-    old = _earlier(asked.previous_summary)
-    candidates = {
-        section: _focused(_alternating(new[section], old[section]), asked.focus)[:MOST_ITEMS_PER_SECTION]
-        for section in SECTIONS
-    }
-    candidates[GOAL] = _focused([*_goals(asked.said), *old[GOAL]], asked.focus)
-    told = candidates[CONTEXT]
-    strong = [item for item in told if item.kind or kind_of(item.text) or identifiers([item.text], most=1)]
-    weak = [item for item in told if item not in strong]
-    fillers = _alternating(_other_statements(asked.said, notes), weak)[:MOST_FILLERS]
-    candidates[CONTEXT] = [*_identifier_line(asked), *strong, *fillers]
+    new |= {GOAL: _goals(said), DONE: _newest_first(_done(said))}
+    old, finder = _earlier(previous), finder_for(focus)
+    candidates: dict[Section, list[Item]] = {}
+    for section in SECTIONS:
+        both = [*filter(None, chain.from_iterable(zip_longest(new[section], old[section])))]
+        # Words of the focus first; sorting keeps the order of what has as many.
+        both.sort(key=lambda item: -len(finder.look(plain(item.text)).terms))
+        candidates[section] = both[:MOST_ITEMS_PER_SECTION]
+    candidates[CONTEXT] = [*_identifier_line(said, previous), *candidates[CONTEXT]]
     return candidates
 
 
-def _of_turn_prefix(asked: SummaryRequest) -> dict[Section, list[Item]]:
-    lines: dict[str, list[Item]] = {"user": [], "assistant": [], "result": []}
-    for order, part in enumerate(asked.said):
-        text = _gist(part) if part.speaker == "assistant" else part.text
-        max_chars = MAX_REQUEST_CHARS if part.speaker == "user" else MAX_STEP_CHARS
-        text = f"Tool result: {text}" if part.speaker == "result" else text
-        lines.setdefault(part.speaker, []).append(Item(text=clipped(text, max_chars), order=order))
-    notes = notes_of(asked.said, Known(item.text for item in lines["user"]))
-    steps = [*_done(asked.said), *(item for item in lines["assistant"] if item.text)]
-    context = [*_identifier_line(asked), *notes, *reversed(lines["result"])]
+def _of_turn_prefix(said: Sequence[Said]) -> dict[Section, list[Item]]:
+    asked = [part.text for part in said if part.speaker == "user"]
+    steps = [Item(text=_gist(part), order=at) for at, part in enumerate(said) if _gist(part)]
     return {
-        ORIGINAL_REQUEST: lines["user"][:2],
-        EARLY_PROGRESS: steps[:MOST_ITEMS_PER_SECTION],
-        SUFFIX_CONTEXT: context[:MOST_ITEMS_PER_SECTION],
+        ORIGINAL_REQUEST: [Item(text=clipped(text, MAX_LAST_ASK_CHARS), order=0) for text in asked],
+        EARLY_PROGRESS: [*_done(said), *steps][:MOST_ITEMS_PER_SECTION],
+        SUFFIX_CONTEXT: [*_identifier_line(said, ""), *notes_of(said, Known(asked))],
     }
 
 
 def _goals(said: Sequence[Said]) -> list[Item]:
-    """The last things that were asked, newest first, the very last one in full length."""
-    goals: list[Item] = []
-    for contribution in reversed(said):
-        if contribution.speaker != "user" or contribution.is_command or len(goals) == MOST_GOALS:
-            continue
-        wish = read_intent(contribution.text)
-        only_told = wish.to_keep and not wish.asked_to_keep and not wish.question
-        if wish.small_talk not in ("greeting", "thanks", "farewell") and not (goals and only_told):
-            max_chars = MAX_ASK_CHARS if goals else MAX_LAST_ASK_CHARS
-            goals.append(Item(text=clipped(contribution.text, max_chars), order=len(goals) - MOST_GOALS))
-    return goals
+    """What a person asked last, newest first, the very last in full length; what was told is a note."""
+    goals: list[str] = []
+    for part in reversed(said):
+        wish = read_intent(part.text) if part.speaker == "user" and part.sentences else None
+        if wish and not wish.small_talk and (wish.question or not wish.to_keep) and len(goals) < MOST_GOALS:
+            goals.append(clipped(part.text, MAX_ASK_CHARS if goals else MAX_LAST_ASK_CHARS))
+    return [Item(text=text, order=at - 2 * _EARLIER) for at, text in enumerate(goals)]
 
 
 def _done(said: Sequence[Said]) -> list[Item]:
     """What was written into files, and questions with the beginning of their answers."""
     done: list[Item] = []
     question = ""
-    for order, contribution in enumerate(said):
-        if contribution.speaker == "user":
-            question = " ".join(part for part in contribution.sentences if is_question(part))
-        elif contribution.speaker == "calls":
-            calls = _CALL.findall(contribution.text)
+    for order, part in enumerate(said):
+        if part.speaker == "user":
+            question = " ".join(sentence for sentence in part.sentences if is_question(sentence))
+        elif part.speaker == "calls":
+            calls = _CALL.findall(part.text)
             done.extend(Item(text=f"`{name}` on `{path}`", order=order) for name, path in calls)
-        elif contribution.speaker == "assistant" and question:
-            told = clipped(_gist(contribution), MAX_STEP_CHARS) if is_answered([contribution]) else ""
-            if told:
-                text = f"Asked “{clipped(question, MAX_ASK_CHARS)}”, answered: {told}"
+        elif part.speaker == "assistant" and question:
+            if is_answered([part]) and (gist := _gist(part)):
+                text = f"Asked “{clipped(question, MAX_ASK_CHARS)}”, answered: {gist}"
                 done.append(Item(text=text, order=order))
             question = ""
     return done
 
 
-def _in_progress(said: Sequence[Said]) -> list[Item]:
-    """The last question or request of a person when nobody has answered it."""
-    last = max((order for order, part in enumerate(said) if part.speaker == "user"), default=None)
-    if last is None or is_answered(said[last + 1 :]):
-        return []
-    asked = [part for part in said[last].sentences if is_question(part) or kind_of(part) == "ask"]
-    return [Item(text=_NOT_ANSWERED + clipped(" ".join(asked), MAX_ASK_CHARS), order=last)] if asked else []
-
-
-def _gist(answer: Said) -> str:
+def _gist(part: Said) -> str:
     """The first sentence of an answer, or the first quotation when this responder wrote it."""
-    if is_own_text(answer):
-        return next(iter(_QUOTED_LINE.findall(answer.text)), "")
-    return next(iter(answer.sentences), "")
+    if part.speaker != "assistant":
+        return ""
+    said = _QUOTED_LINE.findall(part.text) if is_own_text(part.text) else part.sentences
+    return clipped(next(iter(said), ""), MAX_STEP_CHARS)
 
 
-def _other_statements(said: Sequence[Said], notes: Sequence[Item]) -> list[Item]:
-    """What a person said that is no note of any kind: it fills what room is left, newest first."""
-    known = Known(note.text for note in notes)
-    statements = (
-        Item(text=clipped(part, MAX_ASK_CHARS), order=order)
-        for order in range(len(said) - 1, -1, -1)
-        if said[order].speaker == "user"
-        for part in said[order].sentences
-        if len(part.split()) + len(part) // 12 >= 4 and not is_question(part) and not known.has(part)
-    )
-    return [item for item, _ in zip(statements, range(MOST_ITEMS_PER_SECTION), strict=False)]
-
-
-def _identifier_line(asked: SummaryRequest) -> list[Item]:
+def _identifier_line(said: Sequence[Said], previous: str) -> list[Item]:
     """One line with the exact identifiers, those of the earlier summary first."""
-    earlier = [line for line in asked.previous_summary.splitlines() if _IDENTIFIERS in line]
-    listed = re.findall(r"`([^`]+)`", "\n".join(earlier))
-    spoken = [part.text for part in asked.said if part.speaker in ("user", "assistant", "calls")]
-    names = list(dict.fromkeys([*listed, *identifiers(spoken, most=MOST_IDENTIFIERS)]))[-MOST_IDENTIFIERS:]
-    line = _IDENTIFIERS + ", ".join(f"`{name}`" for name in names)
-    return [Item(text=line, order=len(asked.said))] if names else []
+    earlier = [line for line in previous.splitlines() if _IDENTIFIERS in line]
+    found = identifiers([*earlier, *(part.text for part in said)], most=MOST_IDENTIFIERS)
+    line = _IDENTIFIERS + ", ".join(f"`{name}`" for name in found)
+    return [Item(text=line, order=len(said))] if found else []
 
 
 def _earlier(summary: str) -> dict[Section, list[Item]]:
@@ -249,27 +216,15 @@ def _earlier(summary: str) -> dict[Section, list[Item]]:
     found: dict[Section, list[Item]] = {section: [] for section in SECTIONS}
     for title, lines in read_outline(summary).items():
         section = sections.get(title, CONTEXT)
-        # Only the newest request is kept at length, and it is older now.
-        lines = [clipped(line, MAX_ASK_CHARS) for line in lines] if section is GOAL else lines[::-1]
-        # An answer that was still open when the history was cut stands in the part that was kept.
-        kept = [line for line in lines if not line.startswith((_IDENTIFIERS, _NOT_ANSWERED))]
-        ages = range(len(kept)) if section is GOAL else range(-1, -len(kept) - 1, -1)
-        found[section].extend(Item(text=line, order=age) for line, age in zip(kept, ages, strict=True))
+        kept = [line for line in lines if not line.startswith(_IDENTIFIERS)]
+        items = [Item(text=line, order=at - _EARLIER) for at, line in enumerate(kept)]
+        # Of goals the newest stand first; everywhere else they stand last.
+        found[section] += items if section is GOAL else reversed(items)
     return found
 
 
-def _focused(items: Sequence[Item], focus: str) -> list[Item]:
-    """The items with words of the focus first, otherwise in the same order."""
-    wanted = words(focus)
-    return sorted(items, key=lambda item: -len(shared(wanted, words(item.text)))) if wanted else list(items)
-
-
-def _newest_first(items: Iterable[Item]) -> list[Item]:
+def _newest_first(items: Sequence[Item]) -> list[Item]:
     return sorted(items, key=lambda item: -item.order)
-
-
-def _alternating(new: Iterable[Item], old: Iterable[Item]) -> list[Item]:
-    return [item for item in chain.from_iterable(zip_longest(new, old)) if item is not None]
 
 
 def _plain_letters(word: str) -> str:

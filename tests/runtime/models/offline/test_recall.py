@@ -8,7 +8,7 @@ import pytest
 
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.recall import said_before
+from nacre.runtime.models.offline.recall import finder_for, said_before
 from tests.runtime.models.offline.requests import (
     APPEND,
     SEARCH,
@@ -108,13 +108,31 @@ async def test_nothing_found_says_that_it_looked() -> None:
     assert text == "I searched the notes and this conversation and found nothing about that."
 
 
-async def test_a_hit_without_the_words_is_marked_as_the_closest() -> None:
-    """What only the search thinks is near is not presented as the answer."""
+async def test_a_hit_without_the_words_is_no_answer() -> None:
+    """What only the search thinks is near is not quoted, and it is said that the search found something."""
     text = await told(
         "Which pet do I have?", {"memory_search": hits(("MEMORY.md", 1, 1, "Bella barks at night."))}
     )
-    assert "No note uses your words" in text
-    assert "Bella" in text
+    assert "no line in them has your words" in text
+    assert "Bella" not in text
+
+
+async def test_a_line_is_found_by_the_heading_above_it() -> None:
+    """A note that names its subject in the heading only is an answer, behind one that names it itself."""
+    note = "# Health\n\n## Dentist\n\n- Elm Street 5, on Fridays."
+    found = hits(("MEMORY.md", 1, 5, note))
+    assert "> Elm Street 5, on Fridays.\n> — `MEMORY.md#L5`" in await told(
+        "Where is my dentist?", {"memory_search": found}
+    )
+    found = hits(("MEMORY.md", 1, 5, note), ROSSI)
+    assert "Elm Street" not in await told("Who is my dentist?", {"memory_search": found})
+
+
+async def test_a_question_of_a_day_alone_quotes_what_the_search_found() -> None:
+    """There are no words to look for: the search finds the log of the day."""
+    found = hits(("memory/2026-11-19.md", 1, 1, "- Painted the fence."))
+    text = await told("What did I do yesterday?", {"memory_search": found})
+    assert "> Painted the fence.\n> — `memory/2026-11-19.md#L1`" in text
 
 
 async def test_of_an_ended_session_its_owner_s_words_are_quoted() -> None:
@@ -126,7 +144,7 @@ async def test_of_an_ended_session_its_owner_s_words_are_quoted() -> None:
         "now.\n\n> Assistant: What may I do?\n>\n> User: Bella barks at night."
     )
     text = await told(
-        "Which pet do I have?", {"memory_search": hits(("memory/2026-03-14-pets.md", 1, 14, note))}
+        "When does Bella bark?", {"memory_search": hits(("memory/2026-03-14-pets.md", 1, 14, note))}
     )
     assert "> Bella barks at night." in text.replace("User: ", "")
     assert "Session Key" not in text
@@ -210,4 +228,6 @@ def test_quoted_notes_are_not_taken_for_the_conversation() -> None:
     recalled = Said(speaker="other", text="> > Assistant: I wrote down where the spare key is.")
     summary = Said(speaker="other", text="The spare key is with Jo.")
 
-    assert said_before([recalled, summary], ["spare", "key"], Known([])) == ["The spare key is with Jo."]
+    assert said_before([recalled, summary], finder_for("Where is the spare key?"), Known([])) == [
+        "The spare key is with Jo."
+    ]
