@@ -18,8 +18,6 @@ from nacre.runtime.models.offline.sentences import clipped, folded, unmarked
 from nacre.sessions.compaction.identifiers import identifiers
 
 MAX_NOTE_CHARS = 400
-MIN_NOTE_CHARS = 4
-MAX_SENTENCES_PER_MESSAGE = 400
 NOTHING = "(none)"
 
 _HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$")
@@ -57,23 +55,19 @@ class Known:
 
 
 def notes_of(said: Sequence[Said], known: Known) -> list[Item]:
-    """The notes of a conversation in the order they were said, each once.
+    """The notes of a conversation, newest first, each once.
 
     What a person said counts in every kind; of an assistant's words only decisions are taken, and
     none of what this responder wrote itself.
     """
     notes: dict[str, Item] = {}
-    for order, contribution in enumerate(said):
-        if contribution.speaker not in ("user", "assistant"):
-            continue
-        if contribution.speaker == "assistant" and is_own_text(contribution.text):
-            continue
-        for sentence in contribution.sentences[:MAX_SENTENCES_PER_MESSAGE]:
-            kind = _kind(sentence, contribution, said[order + 1 :]) if len(sentence) >= MIN_NOTE_CHARS else ""
-            text = without_request(sentence)
-            if kind and folded(text) not in notes and not known.has(text) and not known.has(sentence):
-                notes[folded(text)] = Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
-    return list(notes.values())
+    for order, part in enumerate(said):
+        if part.speaker == "user" or (part.speaker == "assistant" and not is_own_text(part.text)):
+            for sentence in part.sentences:
+                kind, text = _kind(sentence, part, said[order + 1 :]), without_request(sentence)
+                if kind and folded(text) not in notes and not known.has(text) and not known.has(sentence):
+                    notes[folded(text)] = Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
+    return sorted(notes.values(), key=lambda note: -note.order)
 
 
 def is_answered(later: Sequence[Said]) -> bool:

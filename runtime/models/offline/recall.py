@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nacre.memory.contracts.store import MatchQuery
 from nacre.memory.text.date_words import DAY_WORDS
@@ -63,16 +64,6 @@ class Passage:
     matched: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchAnswer:
-    """What a search result says once it is read; `disabled` is the reason when it could not search."""
-
-    hits: Sequence[Hit] = ()
-    cites: bool = True
-    degraded: str = ""
-    disabled: str = ""
-
-
 def finder_for(question: str) -> Finder:
     """Looks for the words that say what a question is about, for `plain` text."""
     query = match_query(plain(question)) or MatchQuery(expression="", terms=(), phrases=(), identifiers=())
@@ -90,20 +81,30 @@ def search_query(question: str, earlier: Sequence[str]) -> str:
     return query[:MAX_QUERY_CHARS]
 
 
-def read_search_result(text: str) -> SearchAnswer:
-    """Reads the tool's JSON; what was cut out of a long result only costs the passages in the cut."""
+def told_in(result: str) -> Mapping[str, Any]:
+    """What the tool says besides the results; nothing when its JSON was cut."""
     try:
-        raw = json.loads(text)
+        told = json.loads(result)
     except (ValueError, RecursionError):
-        raw = None
-    told = raw if isinstance(raw, Mapping) else {}
-    problem = squeezed(str(told.get("error") or "no reason was given."))
-    return SearchAnswer(
-        hits=_hits(text),
-        cites=told.get("citations") != "off",
-        degraded=squeezed(str(told.get("degraded") or "")),
-        disabled=problem if told.get("disabled") else "",
-    )
+        return {}
+    return told if isinstance(told, Mapping) else {}
+
+
+def hits_in(result: str) -> list[Hit]:
+    """The places in a tool's JSON; what was cut out of a long result only costs the places in the cut."""
+    found: list[Hit] = []
+    for start in _RESULT_START.finditer(result):
+        try:
+            raw, _ = json.JSONDecoder().raw_decode(result, start.start())
+        except (ValueError, RecursionError):
+            continue
+        path, text = raw["path"], raw.get("snippet", raw.get("text"))
+        if isinstance(path, str) and path and isinstance(text, str):
+            numbers = (raw.get("startLine"), raw.get("endLine"))
+            first, last = (line if isinstance(line, int) and line > 0 else 0 for line in numbers)
+            lines = _SOURCE.sub("", text).rstrip("\n").split("\n")
+            found.append(Hit(path=path, lines=lines, first=first, last=last))
+    return found
 
 
 def to_read_whole(hits: Sequence[Hit]) -> list[Hit]:
@@ -113,7 +114,7 @@ def to_read_whole(hits: Sequence[Hit]) -> list[Hit]:
 
 def with_read(hits: Sequence[Hit], read: Sequence[str]) -> list[Hit]:
     """The hits, with what `memory_get` answered in place of the excerpts that it completes."""
-    whole = {(hit.path, hit.first): hit for text in read for hit in _hits(text) if any(hit.lines)}
+    whole = {(hit.path, hit.first): hit for text in read for hit in hits_in(text) if any(hit.lines)}
     return [whole.get((hit.path, hit.first), hit) for hit in hits]
 
 
@@ -179,20 +180,3 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
                 )
             )
     return sorted(found, key=lambda passage: -passage.matched)[:MOST_LINES]
-
-
-def _hits(text: str) -> list[Hit]:
-    """The results in a text of JSON that may have been cut."""
-    found: list[Hit] = []
-    for start in _RESULT_START.finditer(text):
-        try:
-            raw, _ = json.JSONDecoder().raw_decode(text, start.start())
-        except (ValueError, RecursionError):
-            continue
-        path, words = raw["path"], raw.get("snippet", raw.get("text"))
-        if isinstance(path, str) and path and isinstance(words, str):
-            numbers = (raw.get("startLine"), raw.get("endLine"))
-            first, last = (line if isinstance(line, int) and line > 0 else 0 for line in numbers)
-            lines = _SOURCE.sub("", words).rstrip("\n").split("\n")
-            found.append(Hit(path=path, lines=lines, first=first, last=last))
-    return found

@@ -12,22 +12,11 @@ from datetime import date
 
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
-from nacre.runtime.models.offline import answers
+from nacre.runtime.models.offline import answers, recall
 from nacre.runtime.models.offline.answers import Answer, Call
 from nacre.runtime.models.offline.intent import Intent, is_question, read_intent
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import DAILY_LOG, Reading, own_words, read_request, todays_log
-from nacre.runtime.models.offline.recall import (
-    SearchAnswer,
-    best_passages,
-    finder_for,
-    quoted,
-    read_search_result,
-    said_before,
-    search_query,
-    to_read_whole,
-    with_read,
-)
 from nacre.runtime.models.offline.sentences import clipped, sentences
 from nacre.runtime.models.offline.summary import flush_notes, slug_of, summary_of
 
@@ -84,10 +73,10 @@ def _calls(reading: Reading, intent: Intent, log: str, tools: set[str]) -> list[
     if intent.to_keep and APPEND in tools and not reading.finished_call(APPEND):
         calls.append(_append(log, _bullet(intent.to_keep)))
     if intent.question and SEARCH in tools and not searched:
-        query = search_query(intent.question, _earlier(reading))
+        query = recall.search_query(intent.question, _earlier(reading))
         calls.append(Call(tool_name=SEARCH, arguments={"query": query}))
     if intent.question and searched and GET in tools and not reading.finished_call(GET):
-        for hit in to_read_whole(read_search_result(searched.text).hits):
+        for hit in recall.to_read_whole(recall.hits_in(searched.text)):
             lines = {"path": hit.path, "from": hit.first, "lines": hit.last - hit.first + 1}
             calls.append(Call(tool_name=GET, arguments=lines))
     return calls
@@ -114,33 +103,36 @@ def _about_keeping(reading: Reading, intent: Intent) -> list[str]:
 
 def _about_question(reading: Reading, intent: Intent) -> list[str]:
     """Quotes of the notes, then of the conversation, or that there are none."""
-    searched = reading.finished_call(SEARCH)
     if not intent.question:
         return []
-    found, problem = SearchAnswer(), ""
-    if searched and searched.failed:
-        problem = answers.SEARCH_FAILED.format(problem=searched.problem)
-    elif searched:
-        found = read_search_result(searched.text)
-        problem = answers.SEARCH_DISABLED.format(problem=found.disabled) if found.disabled else ""
-    finder = finder_for(intent.question)
+    finder, searched = recall.finder_for(intent.question), reading.finished_call(SEARCH)
+    result = searched.text if searched and not searched.failed else ""
+    told, hits = recall.told_in(result), recall.hits_in(result)
     read = [done.text for done in reading.finished if done.call.name == GET and not done.failed]
-    passages = best_passages(with_read(found.hits, read), finder)
-    here = said_before(reading.said, finder, Known(passage.text for passage in passages))
-    parts = [problem] if problem else []
+    passages = recall.best_passages(recall.with_read(hits, read), finder)
+    here = recall.said_before(reading.said, finder, Known(passage.text for passage in passages))
+    parts: list[str] = []
+    if searched and searched.failed:
+        parts.append(answers.SEARCH_FAILED.format(problem=searched.problem))
+    elif told.get("disabled"):
+        parts.append(answers.SEARCH_DISABLED.format(problem=told.get("error")))
+    nothing = answers.NOTHING_SAID_HERE if parts else answers.NOTHING_FOUND
     if passages:
-        parts += [answers.FOUND, *(quoted(part.text, part.place if found.cites else "") for part in passages)]
+        cites = told.get("citations") != "off"
+        parts += [
+            answers.FOUND,
+            *(recall.quoted(part.text, part.place if cites else "") for part in passages),
+        ]
     if here:
-        parts += [answers.SAID, *map(quoted, here)]
+        parts += [answers.SAID, *map(recall.quoted, here)]
     if passages or here:
         parts.append(answers.QUOTES_ONLY)
-    elif problem:
-        parts.append(answers.NOTHING_SAID_HERE)
     elif searched:
-        parts.append(answers.NOT_IN_YOUR_WORDS if found.hits else answers.NOTHING_FOUND)
+        parts.append(answers.NOT_IN_YOUR_WORDS if hits else nothing)
     else:
         parts.append(answers.NOTHING_FOUND_HERE)
-    return [*parts, answers.SEARCH_DEGRADED.format(problem=found.degraded)] if found.degraded else parts
+    degraded = told.get("degraded")
+    return [*parts, answers.SEARCH_DEGRADED.format(problem=degraded)] if degraded else parts
 
 
 def _otherwise(reading: Reading, intent: Intent, *, is_private: bool) -> str:

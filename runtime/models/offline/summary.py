@@ -25,12 +25,7 @@ from nacre.runtime.models.offline.notes import (
     read_outline,
 )
 from nacre.runtime.models.offline.phrases import PHRASES
-from nacre.runtime.models.offline.reading import (
-    Said,
-    finished_calls,
-    read_labelled,
-    read_request,
-)
+from nacre.runtime.models.offline.reading import Said, finished_calls, read_labelled, read_request
 from nacre.runtime.models.offline.recall import finder_for
 from nacre.runtime.models.offline.sentences import clipped, plain
 from nacre.sessions.compaction.identifiers import identifiers
@@ -110,13 +105,13 @@ def flush_notes(request: ModelRequest, *, count_tokens: Callable[[str], int]) ->
     calls = (done.call for done in finished_calls(request.messages) if not done.failed)
     appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
     recalled = [part.text for part in said if part.speaker == "other"]
-    titles = dict.fromkeys(title for _, title in _PLACES.values())
-    groups = {title: Section(title=title, under=FLUSH_HEADING) for title in titles}
-    candidates: dict[Section, list[Item]] = {section: [] for section in groups.values()}
-    for note in _newest_first(notes_of(said, Known([request.system.joined(), *recalled, *appended]))):
-        candidates[groups[_PLACES[note.kind][1]]].append(note)
+    notes = notes_of(said, Known([request.system.joined(), *recalled, *appended]))
+    groups = {
+        Section(title=title, under=FLUSH_HEADING): [note for note in notes if _PLACES[note.kind][1] == title]
+        for title in dict.fromkeys(title for _, title in _PLACES.values())
+    }
     text = outline(
-        {section: notes[:MOST_NOTES_PER_GROUP] for section, notes in candidates.items()},
+        {section: notes[:MOST_NOTES_PER_GROUP] for section, notes in groups.items()},
         most_tokens=request.max_output_tokens or SUMMARY_TOKENS,
         count_tokens=count_tokens,
         nothing="",
@@ -141,10 +136,9 @@ def slug_of(request: ModelRequest) -> str:
 
 
 def _of_history(said: Sequence[Said], previous: str, focus: str) -> dict[Section, list[Item]]:
-    new: dict[Section, list[Item]] = {section: [] for section in SECTIONS}
-    for note in _newest_first(notes_of(said, Known(()))):
-        new[_PLACES[note.kind][0]].append(note)
-    new |= {GOAL: _goals(said), DONE: _newest_first(_done(said))}
+    notes = notes_of(said, Known(()))
+    new = {section: [note for note in notes if _PLACES[note.kind][0] is section] for section in SECTIONS}
+    new |= {GOAL: _goals(said), DONE: _done(said)}
     old, finder = _earlier(previous), finder_for(focus)
     candidates: dict[Section, list[Item]] = {}
     for section in SECTIONS:
@@ -177,20 +171,19 @@ def _goals(said: Sequence[Said]) -> list[Item]:
 
 
 def _done(said: Sequence[Said]) -> list[Item]:
-    """What was written into files, and questions with the beginning of their answers."""
+    """What was written into files, and questions with the beginning of their answers, newest first."""
     done: list[Item] = []
     question = ""
     for order, part in enumerate(said):
+        told: list[str] = []
         if part.speaker == "user":
             question = " ".join(sentence for sentence in part.sentences if is_question(sentence))
         elif part.speaker == "calls":
-            calls = _CALL.findall(part.text)
-            done.extend(Item(text=f"`{name}` on `{path}`", order=order) for name, path in calls)
-        elif part.speaker == "assistant" and question:
-            if is_answered([part]) and (gist := _gist(part)):
-                text = f"Asked “{clipped(question, MAX_ASK_CHARS)}”, answered: {gist}"
-                done.append(Item(text=text, order=order))
+            told = [f"`{name}` on `{path}`" for name, path in _CALL.findall(part.text)]
+        elif question and is_answered([part]) and (gist := _gist(part)):
+            told = [f"Asked “{clipped(question, MAX_ASK_CHARS)}”, answered: {gist}"]
             question = ""
+        done = [*(Item(text=text, order=order) for text in told), *done]
     return done
 
 
@@ -221,10 +214,6 @@ def _earlier(summary: str) -> dict[Section, list[Item]]:
         # Of goals the newest stand first; everywhere else they stand last.
         found[section] += items if section is GOAL else reversed(items)
     return found
-
-
-def _newest_first(items: Sequence[Item]) -> list[Item]:
-    return sorted(items, key=lambda item: -item.order)
 
 
 def _plain_letters(word: str) -> str:
