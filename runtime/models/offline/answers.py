@@ -5,25 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """One tool call, without the id that it gets when it is streamed."""
-
-    tool_name: str
-    arguments: Mapping[str, Any]
+from nacre.sessions.contracts.messages import ToolCall
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Either text, or calls whose results the next step reads."""
+    """Either text, or calls whose results the next step reads; a call gets its id when it is streamed."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: Sequence[ToolCall] = ()
 
 
 CONNECT_A_MODEL = (
@@ -41,18 +34,16 @@ What I can do, without a key and without a network:
 - **Commands**: `/status`, `/compact`, `/new` and `/help` work as with any model.
 
 {CONNECT_A_MODEL}"""
-GREETING = (
-    "Hello! I am Nacre's built-in offline responder. Tell me something to remember, or ask me about your "
-    "notes; `/help` lists the commands."
-)
-FAREWELL = "Goodbye. What you asked me to remember stays in your notes."
-FORGET = (
-    "I cannot take anything out of your notes: I only add to them. They are Markdown files in your "
+SMALL_TALK = {
+    "greeting": "Hello! I am Nacre's built-in offline responder. Tell me something to remember, or ask me "
+    "about your notes; `/help` lists the commands.",
+    "thanks": "You are welcome.",
+    "farewell": "Goodbye. What you asked me to remember stays in your notes.",
+    "about": ABOUT,
+    "forget": "I cannot take anything out of your notes: I only add to them. They are Markdown files in your "
     "workspace, `MEMORY.md` and the daily logs in `memory/`; delete the line there, and it is gone from my "
-    "search too."
-)
-THANKS = "You are welcome."
-SMALL_TALK = {"greeting": GREETING, "thanks": THANKS, "farewell": FAREWELL, "about": ABOUT, "forget": FORGET}
+    "search too.",
+}
 CANNOT_SEE_IMAGES = f"I cannot look at images. {ABOUT}"
 NOT_UNDERSTOOD = (
     "I read that, but there is nothing in it that I can look up, and I did not store it. "
@@ -88,21 +79,18 @@ SEARCH_DISABLED = "The search in the notes is not available: {problem}"
 SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
 
 
-_OWN_TEXTS = (
-    *(ABOUT, NOT_UNDERSTOOD, NOT_UNDERSTOOD_HERE, GREETING, FAREWELL, FORGET, NOT_KEPT_HERE, WROTE_DOWN),
-    *(ALREADY_WRITTEN, NOT_WRITTEN, NOTHING_TO_KEEP, FOUND, SAID),
-)
-_NO_ANSWERS = (
+_QUOTING = (WROTE_DOWN, ALREADY_WRITTEN, FOUND, SAID)
+_LEAVING_OPEN = (
     *(NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_IN_YOUR_WORDS, NOT_UNDERSTOOD),
     *(SEARCH_FAILED, SEARCH_DISABLED),
 )
 
 
-def is_own_text(text: str) -> bool:
-    """Whether an answer in a transcript is of this responder, so that it says nothing new."""
-    return any(own.partition("{")[0][:40] in text for own in _OWN_TEXTS)
+def is_quoting(text: str) -> bool:
+    """Whether an answer in a transcript is this responder's repeating what was said or written before."""
+    return any(own.partition("{")[0][:40] in text for own in _QUOTING)
 
 
 def leaves_open(text: str) -> bool:
-    """Whether an answer in a transcript is of this responder and left the question open."""
-    return any(own.partition("{")[0][:40] in text for own in _NO_ANSWERS)
+    """Whether an answer in a transcript is this responder's and left the question open."""
+    return any(own.partition("{")[0][:40] in text for own in _LEAVING_OPEN)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta, overhead_tokens
-from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, ToolCall, Usage
+from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, Usage
 from nacre.sessions.contracts.serialise import call_text
 from nacre.sessions.view.tokens import estimate_message_tokens
 
@@ -68,8 +69,7 @@ class OfflineModel:
 
     def _message(self, request: ModelRequest, answer: Answer, text: str, now_ms: int) -> AssistantMessage:
         calls = tuple(
-            ToolCall(id=f"call_{self._new_id()}_{place}", name=call.tool_name, arguments=call.arguments)
-            for place, call in enumerate(answer.calls)
+            replace(call, id=f"call_{self._new_id()}_{place}") for place, call in enumerate(answer.calls)
         )
         stop_reason: StopReason = "toolUse" if calls else "length" if text != answer.text else "stop"
         written = "\n".join([*filter(None, [text]), *map(call_text, calls)])

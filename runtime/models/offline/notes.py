@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
-from nacre.runtime.models.offline.answers import is_own_text, leaves_open
+from nacre.runtime.models.offline.answers import is_quoting, leaves_open
 from nacre.runtime.models.offline.intent import SENTENCE_CHARS, is_question, kind_of, without_request
 from nacre.runtime.models.offline.reading import Said
 from nacre.runtime.models.offline.sentences import clipped, folded, unmarked
@@ -62,7 +62,7 @@ def notes_of(said: Sequence[Said], known: Known) -> list[Item]:
     """
     notes: dict[str, Item] = {}
     for order, part in enumerate(said):
-        if part.speaker == "user" or (part.speaker == "assistant" and not is_own_text(part.text)):
+        if part.speaker == "user" or (part.speaker == "assistant" and not is_quoting(part.text)):
             for sentence in part.sentences:
                 kind, text = _kind(sentence, part, said[order + 1 :]), without_request(sentence)
                 if kind and folded(text) not in notes and not known.has(text) and not known.has(sentence):

@@ -13,12 +13,13 @@ from datetime import date
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.models.offline import answers, recall
-from nacre.runtime.models.offline.answers import Answer, Call
+from nacre.runtime.models.offline.answers import Answer
 from nacre.runtime.models.offline.intent import Intent, is_question, read_intent
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import DAILY_LOG, Reading, own_words, read_request, todays_log
 from nacre.runtime.models.offline.sentences import clipped, sentences
 from nacre.runtime.models.offline.summary import flush_notes, slug_of, summary_of
+from nacre.sessions.contracts.messages import ToolCall
 
 APPEND, SEARCH, GET = "append", "memory_search", "memory_get"
 MAX_CONFIRMED_CHARS = 300
@@ -48,7 +49,7 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
     is_private = not _NOT_PRIVATE.search(request.system.changing)
     intent = _intent(reading)
     if calls := _calls(reading, intent, log, tools if is_private else tools - {APPEND}):
-        return Answer(calls=tuple(calls))
+        return Answer(calls=calls)
     parts = [*_about_keeping(reading, intent), *_about_question(reading, intent)]
     return Answer(text="\n\n".join(parts) or _otherwise(reading, intent, is_private=is_private))
 
@@ -67,23 +68,23 @@ def _earlier(reading: Reading) -> list[str]:
     return [own_words(part.text).strip() for part in said]
 
 
-def _calls(reading: Reading, intent: Intent, log: str, tools: set[str]) -> list[Call]:
-    calls: list[Call] = []
+def _calls(reading: Reading, intent: Intent, log: str, tools: set[str]) -> list[ToolCall]:
+    calls: list[ToolCall] = []
     searched = reading.finished_call(SEARCH)
     if intent.to_keep and APPEND in tools and not reading.finished_call(APPEND):
         calls.append(_append(log, _bullet(intent.to_keep)))
     if intent.question and SEARCH in tools and not searched:
         query = recall.search_query(intent.question, _earlier(reading))
-        calls.append(Call(tool_name=SEARCH, arguments={"query": query}))
+        calls.append(ToolCall(id="", name=SEARCH, arguments={"query": query}))
     if intent.question and searched and GET in tools and not reading.finished_call(GET):
         for hit in recall.to_read_whole(recall.hits_in(searched.text)):
             lines = {"path": hit.path, "from": hit.first, "lines": hit.last - hit.first + 1}
-            calls.append(Call(tool_name=GET, arguments=lines))
+            calls.append(ToolCall(id="", name=GET, arguments=lines))
     return calls
 
 
-def _append(path: str, text: str) -> Call:
-    return Call(tool_name=APPEND, arguments={"path": path, "text": text})
+def _append(path: str, text: str) -> ToolCall:
+    return ToolCall(id="", name=APPEND, arguments={"path": path, "text": text})
 
 
 def _about_keeping(reading: Reading, intent: Intent) -> list[str]:

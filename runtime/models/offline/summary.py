@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 
 from nacre.memory.text.stop_words import stop_words_for
 from nacre.runtime.contracts.model import ModelRequest
-from nacre.runtime.models.offline.answers import is_own_text
+from nacre.runtime.models.offline.answers import is_quoting
 from nacre.runtime.models.offline.intent import is_question, read_intent
 from nacre.runtime.models.offline.notes import (
     Item,
@@ -28,7 +28,6 @@ from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said, finished_calls, read_labelled, read_request
 from nacre.runtime.models.offline.recall import finder_for
 from nacre.runtime.models.offline.sentences import clipped, plain
-from nacre.sessions.compaction.identifiers import identifiers
 from nacre.sessions.contracts.messages import message_text
 
 SUMMARY_TOKENS = 1_500
@@ -58,7 +57,6 @@ _PLACES = {
 FLUSH_HEADING = "Notes before compaction"
 MOST_NOTES_PER_GROUP = 12
 MOST_GOALS = 8
-MOST_IDENTIFIERS = 24
 MOST_ITEMS_PER_SECTION = 40
 MAX_LAST_ASK_CHARS = 600
 MAX_ASK_CHARS = 200
@@ -72,7 +70,6 @@ _FOCUS = re.compile(r"^Additional focus[^:\n]*:[ \t]*([^\n]+)", re.MULTILINE)
 _EARLIER = 1_000_000
 """Added to the places in a conversation to stand before all of it."""
 
-_IDENTIFIERS = "Exact identifiers: "
 _CALL = re.compile(r"(?:^|; )(append|write|edit)\((?:.{0,40}?)path=\"([^\"\n]{1,200})\"", re.DOTALL)
 _QUOTED_LINE = re.compile(r"^> (?!—)(.+)$", re.MULTILINE)
 _SLUG_USER = re.compile(r"^User: (.*?)(?=^(?:User|Assistant): |\Z)", re.DOTALL | re.MULTILINE)
@@ -146,7 +143,6 @@ def _of_history(said: Sequence[Said], previous: str, focus: str) -> dict[Section
         # Words of the focus first; sorting keeps the order of what has as many.
         both.sort(key=lambda item: -len(finder.look(plain(item.text)).terms))
         candidates[section] = both[:MOST_ITEMS_PER_SECTION]
-    candidates[CONTEXT] = [*_identifier_line(said, previous), *candidates[CONTEXT]]
     return candidates
 
 
@@ -156,7 +152,7 @@ def _of_turn_prefix(said: Sequence[Said]) -> dict[Section, list[Item]]:
     return {
         ORIGINAL_REQUEST: [Item(text=clipped(text, MAX_LAST_ASK_CHARS), order=0) for text in asked],
         EARLY_PROGRESS: [*_done(said), *steps][:MOST_ITEMS_PER_SECTION],
-        SUFFIX_CONTEXT: [*_identifier_line(said, ""), *notes_of(said, Known(asked))],
+        SUFFIX_CONTEXT: notes_of(said, Known(asked)),
     }
 
 
@@ -183,24 +179,16 @@ def _done(said: Sequence[Said]) -> list[Item]:
         elif question and is_answered([part]) and (gist := _gist(part)):
             told = [f"Asked “{clipped(question, MAX_ASK_CHARS)}”, answered: {gist}"]
             question = ""
-        done = [*(Item(text=text, order=order) for text in told), *done]
-    return done
+        done.extend(Item(text=text, order=order) for text in told)
+    return sorted(done, key=lambda item: -item.order)
 
 
 def _gist(part: Said) -> str:
     """The first sentence of an answer, or the first quotation when this responder wrote it."""
     if part.speaker != "assistant":
         return ""
-    said = _QUOTED_LINE.findall(part.text) if is_own_text(part.text) else part.sentences
+    said = _QUOTED_LINE.findall(part.text) if is_quoting(part.text) else part.sentences
     return clipped(next(iter(said), ""), MAX_STEP_CHARS)
-
-
-def _identifier_line(said: Sequence[Said], previous: str) -> list[Item]:
-    """One line with the exact identifiers, those of the earlier summary first."""
-    earlier = [line for line in previous.splitlines() if _IDENTIFIERS in line]
-    found = identifiers([*earlier, *(part.text for part in said)], most=MOST_IDENTIFIERS)
-    line = _IDENTIFIERS + ", ".join(f"`{name}`" for name in found)
-    return [Item(text=line, order=len(said))] if found else []
 
 
 def _earlier(summary: str) -> dict[Section, list[Item]]:
@@ -209,8 +197,7 @@ def _earlier(summary: str) -> dict[Section, list[Item]]:
     found: dict[Section, list[Item]] = {section: [] for section in SECTIONS}
     for title, lines in read_outline(summary).items():
         section = sections.get(title, CONTEXT)
-        kept = [line for line in lines if not line.startswith(_IDENTIFIERS)]
-        items = [Item(text=line, order=at - _EARLIER) for at, line in enumerate(kept)]
+        items = [Item(text=line, order=at - _EARLIER) for at, line in enumerate(lines)]
         # Of goals the newest stand first; everywhere else they stand last.
         found[section] += items if section is GOAL else reversed(items)
     return found
