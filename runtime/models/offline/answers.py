@@ -63,12 +63,9 @@ NOTHING_TO_KEEP = (
 )
 
 FOUND = "I found this in the notes:"
+FOUND_NEAR = "No note uses your words. The search put this first:"
 SAID = "This was said in this conversation:"
 QUOTES_ONLY = "These are quotes, word for word; I did not check or interpret them."
-NOT_IN_YOUR_WORDS = (
-    "The search found notes, but no line in them has your words. "
-    "This conversation holds nothing about that either."
-)
 NOTHING_FOUND = "I searched the notes and this conversation and found nothing about that."
 NOTHING_FOUND_HERE = (
     "I looked through this conversation and found nothing about that; notes cannot be searched in this chat."
@@ -79,9 +76,9 @@ SEARCH_DISABLED = "The search in the notes is not available: {problem}"
 SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
 
 
-_QUOTING = (WROTE_DOWN, ALREADY_WRITTEN, FOUND, SAID)
+_QUOTING = (WROTE_DOWN, ALREADY_WRITTEN, FOUND, FOUND_NEAR, SAID)
 _LEAVING_OPEN = (
-    *(NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_IN_YOUR_WORDS, NOT_UNDERSTOOD),
+    *(NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, FOUND_NEAR, NOT_UNDERSTOOD),
     *(SEARCH_FAILED, SEARCH_DISABLED),
 )
 

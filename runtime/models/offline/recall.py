@@ -119,12 +119,16 @@ def with_read(hits: Sequence[Hit], read: Sequence[str]) -> list[Hit]:
 
 
 def best_passages(hits: Sequence[Hit], finder: Finder) -> list[Passage]:
-    """The up to three passages that have most of the wanted words, best first."""
+    """The up to three passages that have most of the wanted words, best first.
+
+    When none has any, the first one stands alone, with `matched` 0: the search may know it by its meaning.
+    """
     passages: dict[str, Passage] = {}
     for passage in (passage for hit in hits for passage in _passages_of(hit, finder)):
         passages.setdefault(folded(passage.text), passage)
     ranked = sorted(passages.values(), key=lambda passage: -passage.matched)
-    return [passage for passage in ranked if passage.matched * 2 > ranked[0].matched][:MOST_QUOTES]
+    fitting = [passage for passage in ranked if passage.matched * 2 > ranked[0].matched]
+    return fitting[:MOST_QUOTES] or ranked[:1]
 
 
 def quoted(text: str, place: str = "") -> str:
@@ -169,7 +173,7 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
         terms = evidence.lines.get(at, frozenset())
         if _HEADING.match(line):
             above = terms
-        elif not _NOT_QUOTABLE.match(line) and (terms or above or not finder.terms):
+        elif not _NOT_QUOTABLE.match(line):
             first, last = (hit.first + at, 0) if hit.first and hit.is_whole else (hit.first, hit.last)
             place = squeezed(hit.path).replace("`", "") + (f"#L{first}" if first else "")
             found.append(

@@ -108,30 +108,28 @@ def _about_question(reading: Reading, intent: Intent) -> list[str]:
         return []
     finder, searched = recall.finder_for(intent.question), reading.finished_call(SEARCH)
     result = searched.text if searched and not searched.failed else ""
-    told, hits = recall.told_in(result), recall.hits_in(result)
+    told = recall.told_in(result)
     read = [done.text for done in reading.finished if done.call.name == GET and not done.failed]
-    passages = recall.best_passages(recall.with_read(hits, read), finder)
-    here = recall.said_before(reading.said, finder, Known(passage.text for passage in passages))
+    passages = recall.best_passages(recall.with_read(recall.hits_in(result), read), finder)
+    is_near = bool(passages and not passages[0].matched)
+    known = Known(() if is_near else (passage.text for passage in passages))
+    here = recall.said_before(reading.said, finder, known)
     parts: list[str] = []
     if searched and searched.failed:
         parts.append(answers.SEARCH_FAILED.format(problem=searched.problem))
     elif told.get("disabled"):
         parts.append(answers.SEARCH_DISABLED.format(problem=told.get("error")))
     nothing = answers.NOTHING_SAID_HERE if parts else answers.NOTHING_FOUND
-    if passages:
+    if passages and not (is_near and here):
         cites = told.get("citations") != "off"
-        parts += [
-            answers.FOUND,
-            *(recall.quoted(part.text, part.place if cites else "") for part in passages),
-        ]
+        parts.append(answers.FOUND_NEAR if is_near else answers.FOUND)
+        parts += [recall.quoted(part.text, part.place if cites else "") for part in passages]
     if here:
         parts += [answers.SAID, *map(recall.quoted, here)]
     if passages or here:
         parts.append(answers.QUOTES_ONLY)
-    elif searched:
-        parts.append(answers.NOT_IN_YOUR_WORDS if hits else nothing)
     else:
-        parts.append(answers.NOTHING_FOUND_HERE)
+        parts.append(nothing if searched else answers.NOTHING_FOUND_HERE)
     degraded = told.get("degraded")
     return [*parts, answers.SEARCH_DEGRADED.format(problem=degraded)] if degraded else parts
 
