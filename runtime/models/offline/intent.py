@@ -12,15 +12,9 @@ from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import own_words
 from nacre.runtime.models.offline.sentences import folded, plain, sentences
 
-SENTENCE_CHARS = 600
-"""What is longer is no sentence; its beginning says what kind it is."""
-
-MOST_WORDS_WITHOUT_MARK = 14
-"""A longer sentence that begins like a question and has no question mark is a statement."""
-
-MOST_CHARS_OF_PLAIN_FACTS = 1_500
-"""Longer messages are pasted text more often than facts; they are kept when that is asked for."""
-
+SENTENCE_CHARS = 600  # what is longer is no sentence; its beginning says what kind it is
+MOST_WORDS_WITHOUT_MARK = 14  # a longer sentence without a question mark is a statement
+MOST_CHARS_OF_PLAIN_FACTS = 1_500  # longer messages are pasted more often than facts
 MOST_CHARS_OF_SMALL_TALK = 60
 
 KINDS = ("decision", "preference", "rule", "open", "request", "fact", "date")

@@ -18,7 +18,7 @@ from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
 from nacre.memory.text.stop_words import stop_words_for
 from nacre.runtime.models.offline.intent import is_question, without_request
-from nacre.runtime.models.offline.notes import NOTHING, Known
+from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said
 from nacre.runtime.models.offline.sentences import clipped, folded, plain, sentences, squeezed, unmarked
@@ -157,7 +157,7 @@ def _statements(contribution: Said) -> list[str]:
     if contribution.speaker == "other":
         # What is quoted comes from notes, which the search has looked through.
         found = sentences(contribution.text)
-        return [part for part in found if not part.startswith(("<", ">")) and part != NOTHING]
+        return [part for part in found if not part.startswith(("<", ">")) and part != "(none)"]
     spoken = contribution.sentences if contribution.speaker == "user" else ()
     return [part for part in spoken if not is_question(part)]
 

@@ -6,32 +6,35 @@ All by extraction: sentences that were said, sorted under headings.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 
+from nacre.memory.text.evidence import fold
 from nacre.memory.text.stop_words import stop_words_for
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.offline.answers import is_quoting
 from nacre.runtime.models.offline.intent import is_question, read_intent
-from nacre.runtime.models.offline.notes import (
-    Item,
-    Known,
-    Section,
-    is_answered,
-    notes_of,
-    outline,
-    read_outline,
-)
+from nacre.runtime.models.offline.notes import MAX_NOTE_CHARS, Item, Known, is_answered, notes_of
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said, finished_calls, read_labelled, read_request
 from nacre.runtime.models.offline.recall import finder_for
-from nacre.runtime.models.offline.sentences import clipped, plain
+from nacre.runtime.models.offline.sentences import clipped, folded, plain, unmarked
 from nacre.sessions.contracts.messages import message_text
 
 SUMMARY_TOKENS = 1_500
 """The longest summary, whatever more the request allows: summaries of summaries must not grow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One heading; `under` is a heading above it without own lines, `{}` in `marker` a line's number."""
+
+    title: str
+    marker: str = "- "
+    under: str = ""
+
 
 GOAL, CONSTRAINTS = Section(title="Goal"), Section(title="Constraints & Preferences")
 DONE = Section(title="Done", marker="- [x] ", under="Progress")
@@ -62,7 +65,6 @@ MAX_LAST_ASK_CHARS = 600
 MAX_ASK_CHARS = 200
 MAX_STEP_CHARS = 240
 MOST_SLUG_WORDS = 2
-MAX_SLUG_WORD_CHARS = 14
 
 _CONVERSATION = re.compile(r"<conversation>(.*)</conversation>", re.DOTALL)
 _PREVIOUS = re.compile(r"<previous-summary>(.*?)</previous-summary>", re.DOTALL)
@@ -70,6 +72,8 @@ _FOCUS = re.compile(r"^Additional focus[^:\n]*:[ \t]*([^\n]+)", re.MULTILINE)
 _EARLIER = 1_000_000
 """Added to the places in a conversation to stand before all of it."""
 
+_HEADING = re.compile(r"\n#{1,6} +")
+_NO_ITEM = re.compile(r"\W*(?:none|nothing|n/a)?\W*|---.*|\*\*Turn Context.*", re.IGNORECASE)
 _CALL = re.compile(r"(?:^|; )(append|write|edit)\((?:.{0,40}?)path=\"([^\"\n]{1,200})\"", re.DOTALL)
 _QUOTED_LINE = re.compile(r"^> (?!—)(.+)$", re.MULTILINE)
 _SLUG_USER = re.compile(r"^User: (.*?)(?=^(?:User|Assistant): |\Z)", re.DOTALL | re.MULTILINE)
@@ -89,8 +93,7 @@ def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> 
     else:
         focus = _FOCUS.search(instructions)
         candidates = _of_history(said, previous[1] if previous else "", focus[1] if focus else "")
-    allowed_tokens = SUMMARY_TOKENS if request.max_output_tokens is None else request.max_output_tokens
-    return outline(candidates, most_tokens=min(SUMMARY_TOKENS, allowed_tokens), count_tokens=count_tokens)
+    return _outline(candidates, request, count_tokens, "(none)")
 
 
 def flush_notes(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> str:
@@ -107,26 +110,18 @@ def flush_notes(request: ModelRequest, *, count_tokens: Callable[[str], int]) ->
         Section(title=title, under=FLUSH_HEADING): [note for note in notes if _PLACES[note.kind][1] == title]
         for title in dict.fromkeys(title for _, title in _PLACES.values())
     }
-    text = outline(
-        {section: notes[:MOST_NOTES_PER_GROUP] for section, notes in groups.items()},
-        most_tokens=request.max_output_tokens or SUMMARY_TOKENS,
-        count_tokens=count_tokens,
-        nothing="",
-    )
+    groups = {section: notes[:MOST_NOTES_PER_GROUP] for section, notes in groups.items()}
+    text = _outline(groups, request, count_tokens, "")
     return f"{text}\n" if text else ""
 
 
 def slug_of(request: ModelRequest) -> str:
-    """One or two words that the person used most, in the order they came, joined by `-`.
-
-    A script that has no plain letters gives no name, and neither does small talk of stop words alone.
-    """
+    """One or two words that the person used most, joined by `-`; none when they have no plain letters."""
     prompt = message_text(request.messages[-1]) if request.messages else ""
-    said = "\n".join(_SLUG_USER.findall(prompt.rpartition("</conversation>")[0]))
-    spoken = [word.casefold() for word in re.findall(r"[^\W\d_]+", said)]
-    nothing, asking = stop_words_for(spoken), PHRASES["asking"]
-    telling = (word for word in spoken if word not in nothing and not asking.fullmatch(word))
-    counted = Counter(name for word in telling if (name := _plain_letters(word)))
+    said = fold("\n".join(_SLUG_USER.findall(prompt.rpartition("</conversation>")[0])))
+    words = re.findall(r"(?<!\w)[a-z]{3,14}(?!\w)", said)
+    nothing, asking = stop_words_for(words), PHRASES["asking"]
+    counted = Counter(word for word in words if word not in nothing and not asking.fullmatch(word))
     # Of words that were said equally often the longer one says more.
     most = sorted(counted, key=lambda word: (-counted[word], -len(word)))[:MOST_SLUG_WORDS]
     return "-".join(word for word in counted if word in most)
@@ -195,15 +190,55 @@ def _earlier(summary: str) -> dict[Section, list[Item]]:
     """The items of an earlier summary under today's headings, the newest first."""
     sections = {section.title: section for section in SECTIONS} | _AS_USUAL
     found: dict[Section, list[Item]] = {section: [] for section in SECTIONS}
-    for title, lines in read_outline(summary).items():
-        section = sections.get(title, CONTEXT)
-        items = [Item(text=line, order=at - _EARLIER) for at, line in enumerate(lines)]
+    for block in _HEADING.split(f"\n{summary}"):
+        title, *lines = block.split("\n")
+        section = sections.get(title.strip("*: "), CONTEXT)
+        texts = [text for line in lines if not _NO_ITEM.fullmatch(text := unmarked(line))]
+        items = [
+            Item(text=clipped(text, MAX_NOTE_CHARS), order=at - _EARLIER) for at, text in enumerate(texts)
+        ]
         # Of goals the newest stand first; everywhere else they stand last.
         found[section] += items if section is GOAL else reversed(items)
     return found
 
 
-def _plain_letters(word: str) -> str:
-    """The word in plain letters, or nothing when it has none, is very short, or could not be a name."""
-    letters = "".join(char for char in unicodedata.normalize("NFKD", word) if not unicodedata.combining(char))
-    return letters if letters.isascii() and 3 <= len(letters) <= MAX_SLUG_WORD_CHARS else ""
+def _outline(
+    candidates: Mapping[Section, Sequence[Item]],
+    request: ModelRequest,
+    count: Callable[[str], int],
+    empty: str,
+) -> str:
+    """The headings with as many candidates as fit, taken from each section in turn, each statement once.
+
+    Candidates come most important first and are written in their order. The first section, which says what
+    was asked, may repeat others. A heading without lines has `empty` under it, or is left out without that.
+    """
+    allowed_tokens = SUMMARY_TOKENS if request.max_output_tokens is None else request.max_output_tokens
+    most_tokens = min(SUMMARY_TOKENS, allowed_tokens)
+    chosen: list[tuple[Section, Item]] = []
+    seen = set[tuple[bool, str]]()
+    left_tokens = most_tokens - count(_written(candidates, chosen, empty))
+    first = next(iter(candidates))
+    in_turn = zip_longest(*([(section, item) for item in items] for section, items in candidates.items()))
+    for section, item in filter(None, chain.from_iterable(in_turn)):
+        statement = (section is first, folded(item.text))
+        tokens = count(f"{section.marker}{item.text}\n") + 1
+        if tokens <= left_tokens and statement not in seen:
+            seen.add(statement)
+            chosen.append((section, item))
+            left_tokens -= tokens
+    while chosen and count(_written(candidates, chosen, empty)) > most_tokens:
+        chosen.pop()
+    return _written(candidates, chosen, empty)
+
+
+def _written(sections: Iterable[Section], chosen: Sequence[tuple[Section, Item]], empty: str) -> str:
+    parts: list[str] = []
+    for section in sections:
+        items = sorted((item for of, item in chosen if of is section), key=lambda item: item.order)
+        lines = [section.marker.format(number) + item.text for number, item in enumerate(items, start=1)]
+        above = f"## {section.under}" if section.under else ""
+        if lines or empty:
+            parts += [above] if above and above not in parts else []
+            parts.append("\n".join([f"{'###' if above else '##'} {section.title}", *(lines or [empty])]))
+    return "\n\n".join(parts)
