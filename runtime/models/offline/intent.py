@@ -61,18 +61,13 @@ def read_intent(message: str) -> Intent:
         return Intent(to_keep=kept, asked_to_keep=True, question=question)
     if PHRASES["forget"].search(plain(own[:SENTENCE_CHARS])):
         return Intent(small_talk="forget")
-    facts = [part for part in said if part not in questions and _is_kept_unasked(part)]
-    return Intent(
-        to_keep="\n".join(facts) if len(own) <= MOST_CHARS_OF_PLAIN_FACTS else "", question=question
-    )
+    typed = said if len(own) <= MOST_CHARS_OF_PLAIN_FACTS else ()
+    facts = (part for part in typed if part not in questions and _is_kept_unasked(part))
+    return Intent(to_keep="\n".join(facts), question=question)
 
 
 def kind_of(sentence: str) -> str:
-    """The first of `KINDS` whose patterns fit the sentence, empty when none does.
-
-    >>> kind_of("We decided to use Postgres."), kind_of("Nice weather.")
-    ('decision', '')
-    """
+    """The first of `KINDS` whose patterns fit the sentence, empty when none does."""
     start = plain(sentence[:SENTENCE_CHARS])
     return next((kind for kind in KINDS if PHRASES[kind].search(start)), "")
 
@@ -83,13 +78,11 @@ def is_question(sentence: str) -> bool:
         return False
     text = plain(sentence)
     begun = _polite_chars(text)
-    if _QUESTION_MARK.search(text) or PHRASES["marked"].search(text):
+    asks = any(PHRASES["look_up"].match(text, start) for start in (0, begun))
+    if asks or _QUESTION_MARK.search(text) or PHRASES["marked"].search(text):
         return True
-    if any(PHRASES["look_up"].match(text, start) for start in (0, begun)):
-        return True
-    is_statement = text.endswith((".", "!")) or re.search("[,;:]", text)
-    short = len(text.split()) <= MOST_WORDS_WITHOUT_MARK
-    return bool(short and not is_statement and PHRASES["question"].match(text, begun))
+    is_statement = len(text.split()) > MOST_WORDS_WITHOUT_MARK or re.search("[,;:]|[.!]$", text)
+    return bool(not is_statement and PHRASES["question"].match(text, begun))
 
 
 def without_request(sentence: str) -> str:
@@ -120,20 +113,17 @@ def _asked_to_keep(message: str, said: list[str]) -> str | None:
         text = plain(sentence)
         start, tail = _start_to_keep(sentence), PHRASES["keep_tail"].search(text[:SENTENCE_CHARS])
         if start is not None:
-            kept = sentence[start:] + _until_question(message.partition(sentence)[2])
-            kept = kept.strip().rstrip("?\uff1f") if _QUESTION_MARK.search(text) else kept.strip()
+            following = message.partition(sentence)[2]
+            asked = next(filter(is_question, sentences(own_words(following))), "")
+            following = following.partition(asked)[0].rstrip(" \t\n-*") if asked else following
+            kept = (sentence[start:] + following).strip()
+            kept = kept.rstrip("?\uff1f") if _QUESTION_MARK.search(text) else kept
         elif tail and not _QUESTION_MARK.search(text):
             kept = sentence[: tail.start()].rstrip(" 、,\uff0c")
         else:
             continue
         return kept or " ".join(part for part in said[:at] if not is_question(part))
     return None
-
-
-def _until_question(text: str) -> str:
-    """The text up to its first sentence that asks something outside of code and quotations."""
-    question = next((part for part in sentences(own_words(text)) if is_question(part)), "")
-    return text.partition(question)[0].rstrip(" \t\n-*") if question else text
 
 
 def _start_to_keep(sentence: str) -> int | None:

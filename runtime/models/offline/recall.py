@@ -21,14 +21,10 @@ from nacre.runtime.models.offline.intent import is_question, without_request
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.sentences import clipped, folded, plain, sentences, squeezed, unmarked
+from nacre.runtime.models.offline.sentences import clipped, folded, plain, sentences, unmarked
 
-MOST_QUOTES = 3
-MOST_QUOTES_FROM_CONVERSATION = 2
-MAX_QUOTE_CHARS = 320
-MAX_QUERY_CHARS = 300
-MOST_LINES = 2
-MOST_READ = 3
+MOST_QUOTES, MOST_QUOTES_FROM_CONVERSATION, MOST_LINES, MOST_READ = 3, 2, 2, 3
+MAX_QUOTE_CHARS, MAX_QUERY_CHARS = 320, 300
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _NOT_QUOTABLE = re.compile(
@@ -74,11 +70,9 @@ def finder_for(question: str) -> Finder:
 
 def search_query(question: str, earlier: Sequence[str]) -> str:
     """What to search for: the question itself, with the message before when it says nothing on its own."""
-    query = squeezed(question)
-    is_about_something = finder_for(query).terms or any(day in plain(query) for day in DAY_WORDS)
-    if not is_about_something and earlier:
-        query = f"{squeezed(earlier[-1])} {query}"
-    return query[:MAX_QUERY_CHARS]
+    says_something = finder_for(question).terms or any(day in plain(question) for day in DAY_WORDS)
+    parts = [question] if says_something else [*earlier[-1:], question]
+    return clipped(" ".join(parts), MAX_QUERY_CHARS)
 
 
 def told_in(result: str) -> Mapping[str, Any]:
@@ -175,7 +169,7 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
             above = terms
         elif not _NOT_QUOTABLE.match(line):
             first, last = (hit.first + at, 0) if hit.first and hit.is_whole else (hit.first, hit.last)
-            place = squeezed(hit.path).replace("`", "") + (f"#L{first}" if first else "")
+            place = " ".join(hit.path.split()).replace("`", "") + (f"#L{first}" if first else "")
             found.append(
                 Passage(
                     text=clipped(unmarked(line.removeprefix(">")), MAX_QUOTE_CHARS),

@@ -33,11 +33,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text in order, trimmed, without list markers; line ends always end one.
-
-    >>> sentences("I met Dr. Rossi. 我喜欢茶。真的吗?")
-    ['I met Dr. Rossi.', '我喜欢茶。', '真的吗?']
-    """
+    """The sentences of a text in order, trimmed, without list markers; line ends always end one."""
     ends = [0, *(end.end() for end in _END.finditer(text) if end["goes_on"] is None), len(text)]
     return [sentence for start, end in pairwise(ends) if (sentence := unmarked(text[start:end]))]
 
@@ -47,14 +43,9 @@ def unmarked(line: str) -> str:
     return _BULLET.sub("", line.strip()).strip()
 
 
-def squeezed(text: str) -> str:
-    """The text on one line, runs of white space as one space."""
-    return " ".join(text.split())
-
-
 def clipped(text: str, max_chars: int) -> str:
     """The text on one line, ending in `…` at a word's end when it is longer than `max_chars`."""
-    text = squeezed(text)
+    text = " ".join(text.split())
     if len(text) <= max_chars:
         return text
     cut = text.rfind(" ", max_chars // 2, max_chars)
@@ -62,11 +53,7 @@ def clipped(text: str, max_chars: int) -> str:
 
 
 def folded(text: str) -> str:
-    """Letters and digits only, in compatibility form and lower case: equal for equal statements.
-
-    >>> folded("- We use  **Postgres**.") == folded("we use postgres")
-    True
-    """
+    """Letters and digits only, in compatibility form and lower case: equal for equal statements."""
     return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 

@@ -58,20 +58,13 @@ _PLACES = {
 """Where notes of a kind stand: in a summary, and in the notes of a flush."""
 
 FLUSH_HEADING = "Notes before compaction"
-MOST_NOTES_PER_GROUP = 12
-MOST_GOALS = 8
-MOST_ITEMS_PER_SECTION = 40
-MAX_LAST_ASK_CHARS = 600
-MAX_ASK_CHARS = 200
-MAX_STEP_CHARS = 240
-MOST_SLUG_WORDS = 2
+MOST_NOTES_PER_GROUP, MOST_GOALS, MOST_ITEMS_PER_SECTION, MOST_SLUG_WORDS = 12, 8, 40, 2
+MAX_LAST_ASK_CHARS, MAX_ASK_CHARS, MAX_STEP_CHARS = 600, 200, 240
 
 _CONVERSATION = re.compile(r"<conversation>(.*)</conversation>", re.DOTALL)
 _PREVIOUS = re.compile(r"<previous-summary>(.*?)</previous-summary>", re.DOTALL)
 _FOCUS = re.compile(r"^Additional focus[^:\n]*:[ \t]*([^\n]+)", re.MULTILINE)
-_EARLIER = 1_000_000
-"""Added to the places in a conversation to stand before all of it."""
-
+_EARLIER = 1_000_000  # what was said before has places before those of a conversation
 _HEADING = re.compile(r"\n#{1,6} +")
 _NO_ITEM = re.compile(r"\W*(?:none|nothing|n/a)?\W*|---.*|\*\*Turn Context.*", re.IGNORECASE)
 _CALL = re.compile(r"(?:^|; )(append|write|edit)\((?:.{0,40}?)path=\"([^\"\n]{1,200})\"", re.DOTALL)
