@@ -1,7 +1,4 @@
-"""What the offline responder answers with: calls or text, and every sentence that it says of its own.
-
-`{}` in a sentence stands for what is filled in. No decisions.
-"""
+"""What the offline responder answers with: calls or text, and every sentence that it says of its own."""
 
 from __future__ import annotations
 
@@ -77,10 +74,8 @@ SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
 
 
 _QUOTING = (WROTE_DOWN, ALREADY_WRITTEN, FOUND, FOUND_NEAR, SAID)
-_LEAVING_OPEN = (
-    *(NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, FOUND_NEAR, NOT_UNDERSTOOD),
-    *(SEARCH_FAILED, SEARCH_DISABLED),
-)
+_NOTHING = (NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_UNDERSTOOD)
+_LEAVING_OPEN = (*_NOTHING, FOUND_NEAR, SEARCH_FAILED, SEARCH_DISABLED)
 
 
 def is_quoting(text: str) -> bool:

@@ -25,7 +25,7 @@ _SMALL_TALK = {
     kind: re.compile(rf"\W*(?:(?:{PHRASES[kind].pattern})(?![a-z0-9])\W*)+")
     for kind in ("greeting", "thanks", "farewell")
 }
-_POLITE = re.compile(rf"(?:{PHRASES['polite'].pattern}){{0,4}}")
+_POLITE = re.compile(rf"^(?:{PHRASES['polite'].pattern}){{1,4}}")
 _QUESTION_MARK = re.compile(r"[?]+[\s\"'”»)\]」』*_]*$")
 _GAP = r"[\s:,;、。.!\-–—]*"
 _TO_KEEP = re.compile(
@@ -36,11 +36,9 @@ _TO_KEEP = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Intent:
-    """What one message wants.
+    """What one message wants: to store `to_keep`, to look up `question`, or a kind of `small_talk`.
 
-    `to_keep` is the text to store, in its writer's words: asked for, or a plain lasting fact. When it is
-    asked for and empty, it was said before ("remember that"). `question` is the text to look up.
-    Without either, `small_talk` may name a kind of its own.
+    What is asked to be kept and is empty was said before ("remember that").
     """
 
     to_keep: str = ""
@@ -77,7 +75,7 @@ def is_question(sentence: str) -> bool:
     if len(sentence) > SENTENCE_CHARS or not folded(sentence) or _start_to_keep(sentence) is not None:
         return False
     text = plain(sentence)
-    begun = _polite_chars(text)
+    begun = len(text) - len(_POLITE.sub("", text))
     asks = any(PHRASES["look_up"].match(text, start) for start in (0, begun))
     if asks or _QUESTION_MARK.search(text) or PHRASES["marked"].search(text):
         return True
@@ -132,7 +130,7 @@ def _start_to_keep(sentence: str) -> int | None:
     "Can you remember my dentist?" and "你记得…吗" are questions.
     """
     text = plain(sentence)
-    begun = _polite_chars(text)
+    begun = len(text) - len(_POLITE.sub("", text))
     lead = PHRASES["keep"].match(text, begun)
     if PHRASES["marked"].search(text):
         return None
@@ -141,8 +139,3 @@ def _start_to_keep(sentence: str) -> int | None:
     to_keep = _TO_KEEP.match(text, lead.end()) if lead else None
     asks = _QUESTION_MARK.search(text) and not re.search("please|bitte", text[:begun])
     return to_keep.end() if to_keep and (to_keep["that"] or not asks) else None
-
-
-def _polite_chars(text: str) -> int:
-    polite = _POLITE.match(text)
-    return polite.end() if polite else 0

@@ -28,15 +28,14 @@ class Item:
 
 
 class Known:
-    """What is written down already, to be asked whether a sentence is in it; ignores case and marks."""
+    """What is written down already, whatever its case and marks."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._text = " \n ".join(f" {folded(text)} " for text in texts)
 
     def has(self, sentence: str) -> bool:
-        """Whether the whole sentence stands there."""
-        key = folded(sentence)
-        return not key or f" {key} " in self._text
+        """Whether the whole sentence stands there; one without words always does."""
+        return not folded(sentence) or f" {folded(sentence)} " in self._text
 
 
 def notes_of(said: Sequence[Said], known: Known) -> list[Item]:
@@ -58,12 +57,10 @@ def is_answered(later: Sequence[Said]) -> bool:
 
 
 def _kind(sentence: str, contribution: Said, later: Sequence[Said]) -> str:
-    asks, kind = is_question(sentence), kind_of(sentence)
+    asks, kind, is_told = is_question(sentence), kind_of(sentence), without_request(sentence) != sentence
     if contribution.speaker == "assistant":
         return kind if kind == "decision" and not asks else ""
-    is_told = without_request(sentence) != sentence
     if asks or (kind == "request" and not is_told):
         return "" if is_answered(later) else "open"
-    if kind in ("", "request"):
-        return "fact" if is_told or identifiers([sentence[:SENTENCE_CHARS]], most=1) else ""
-    return kind
+    is_fact = is_told or identifiers([sentence[:SENTENCE_CHARS]], most=1)
+    return kind if kind not in ("", "request") else "fact" if is_fact else ""

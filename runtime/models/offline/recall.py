@@ -147,13 +147,12 @@ def said_before(said: Sequence[Said], finder: Finder, known: Known) -> list[str]
     return list(best)[:MOST_QUOTES_FROM_CONVERSATION]
 
 
-def _statements(contribution: Said) -> list[str]:
-    if contribution.speaker == "other":
-        # What is quoted comes from notes, which the search has looked through.
-        found = sentences(contribution.text)
-        return [part for part in found if not part.startswith(("<", ">")) and part != "(none)"]
-    spoken = contribution.sentences if contribution.speaker == "user" else ()
-    return [part for part in spoken if not is_question(part)]
+def _statements(part: Said) -> list[str]:
+    if part.speaker == "user":
+        return [sentence for sentence in part.sentences if not is_question(sentence)]
+    # What is quoted there comes from notes, which the search has looked through.
+    told = sentences(part.text) if part.speaker == "other" else ()
+    return [sentence for sentence in told if not sentence.startswith(("<", ">")) and sentence != "(none)"]
 
 
 def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:

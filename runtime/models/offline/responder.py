@@ -43,8 +43,8 @@ def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[
         can_write = APPEND in tools and not reading.finished_call(APPEND)
         notes = flush_notes(request, count_tokens=count_tokens) if can_write else ""
         named = DAILY_LOG.search(reading.ask)
-        call = _append(named.group() if named else log, notes)
-        return Answer(calls=(call,)) if notes else Answer(text=SILENT_TOKEN)
+        call = _call(APPEND, path=named.group() if named else log, text=notes)
+        return Answer(calls=[call]) if notes else Answer(text=SILENT_TOKEN)
     # Nobody else's chat writes into the owner's log.
     is_private = not _NOT_PRIVATE.search(request.system.changing)
     intent = _intent(reading)
@@ -72,19 +72,18 @@ def _calls(reading: Reading, intent: Intent, log: str, tools: set[str]) -> list[
     calls: list[ToolCall] = []
     searched = reading.finished_call(SEARCH)
     if intent.to_keep and APPEND in tools and not reading.finished_call(APPEND):
-        calls.append(_append(log, _bullet(intent.to_keep)))
+        calls.append(_call(APPEND, path=log, text=_bullet(intent.to_keep)))
     if intent.question and SEARCH in tools and not searched:
-        query = recall.search_query(intent.question, _earlier(reading))
-        calls.append(ToolCall(id="", name=SEARCH, arguments={"query": query}))
+        calls.append(_call(SEARCH, query=recall.search_query(intent.question, _earlier(reading))))
     if intent.question and searched and GET in tools and not reading.finished_call(GET):
         for hit in recall.to_read_whole(recall.hits_in(searched.text)):
-            lines = {"path": hit.path, "from": hit.first, "lines": hit.last - hit.first + 1}
-            calls.append(ToolCall(id="", name=GET, arguments=lines))
+            lines = {"from": hit.first, "lines": hit.last - hit.first + 1}
+            calls.append(_call(GET, path=hit.path, **lines))
     return calls
 
 
-def _append(path: str, text: str) -> ToolCall:
-    return ToolCall(id="", name=APPEND, arguments={"path": path, "text": text})
+def _call(tool_name: str, **arguments: str | int) -> ToolCall:
+    return ToolCall(id="", name=tool_name, arguments=arguments)
 
 
 def _about_keeping(reading: Reading, intent: Intent) -> list[str]:
