@@ -23,7 +23,7 @@ from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said
 from nacre.runtime.models.offline.sentences import clipped, folded, plain, sentences, unmarked
 
-MOST_QUOTES, MOST_QUOTES_FROM_CONVERSATION, MOST_LINES, MOST_READ = 3, 2, 2, 3
+MOST_QUOTES, MOST_QUOTES_FROM_CONVERSATION, MOST_LINES = 3, 2, 2
 MAX_QUOTE_CHARS, MAX_QUERY_CHARS = 320, 300
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
@@ -38,17 +38,12 @@ _RESULT_START = re.compile(r'\{\s*"path"')
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """A place that the search or `memory_get` gave; `first` and `last` are 0 where they are not known."""
+    """A place that the search gave; `first` and `last` are 0 where they are not known."""
 
     path: str
     lines: Sequence[str]
     first: int
     last: int
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether there are as many lines as it stands for; only then a line of it has a number."""
-        return self.last - self.first + 1 == len(self.lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,24 +87,13 @@ def hits_in(result: str) -> list[Hit]:
             raw, _ = json.JSONDecoder().raw_decode(result, start.start())
         except (ValueError, RecursionError):
             continue
-        path, text = raw["path"], raw.get("snippet", raw.get("text"))
+        path, text = raw["path"], raw.get("snippet")
         if isinstance(path, str) and path and isinstance(text, str):
             numbers = (raw.get("startLine"), raw.get("endLine"))
             first, last = (line if isinstance(line, int) and line > 0 else 0 for line in numbers)
             lines = _SOURCE.sub("", text).rstrip("\n").split("\n")
             found.append(Hit(path=path, lines=lines, first=first, last=last))
     return found
-
-
-def to_read_whole(hits: Sequence[Hit]) -> list[Hit]:
-    """The first few hits that are excerpts: a line of them can be counted once they are read."""
-    return [hit for hit in hits[:MOST_READ] if hit.first and hit.last and not hit.is_whole]
-
-
-def with_read(hits: Sequence[Hit], read: Sequence[str]) -> list[Hit]:
-    """The hits, with what `memory_get` answered in place of the excerpts that it completes."""
-    whole = {(hit.path, hit.first): hit for text in read for hit in hits_in(text) if any(hit.lines)}
-    return [whole.get((hit.path, hit.first), hit) for hit in hits]
 
 
 def best_passages(hits: Sequence[Hit], finder: Finder) -> list[Passage]:
@@ -161,13 +145,15 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
     A question of a day alone has no words to look for: the search found the log of that day.
     """
     found, above = list[Passage](), frozenset[int]()
+    # Only where all lines are there has each its number; a line of an excerpt is cited with the whole range.
+    is_whole = hit.first and hit.last - hit.first + 1 == len(hit.lines)
     evidence = finder.look(plain("\n".join(hit.lines)))
     for at, line in enumerate(hit.lines):
         terms = evidence.lines.get(at, frozenset())
         if _HEADING.match(line):
             above = terms
         elif not _NOT_QUOTABLE.match(line):
-            first, last = (hit.first + at, 0) if hit.first and hit.is_whole else (hit.first, hit.last)
+            first, last = (hit.first + at, 0) if is_whole else (hit.first, hit.last)
             place = " ".join(hit.path.split()).replace("`", "") + (f"#L{first}" if first else "")
             found.append(
                 Passage(

@@ -21,7 +21,7 @@ from nacre.runtime.models.offline.sentences import clipped, sentences
 from nacre.runtime.models.offline.summary import flush_notes, slug_of, summary_of
 from nacre.sessions.contracts.messages import ToolCall
 
-APPEND, SEARCH, GET = "append", "memory_search", "memory_get"
+APPEND, SEARCH = "append", "memory_search"
 MAX_CONFIRMED_CHARS = 300
 
 _NOT_PRIVATE = re.compile(r"\bChat: (?!direct\b)\S")
@@ -70,19 +70,14 @@ def _earlier(reading: Reading) -> list[str]:
 
 def _calls(reading: Reading, intent: Intent, log: str, tools: set[str]) -> list[ToolCall]:
     calls: list[ToolCall] = []
-    searched = reading.finished_call(SEARCH)
     if intent.to_keep and APPEND in tools and not reading.finished_call(APPEND):
         calls.append(_call(APPEND, path=log, text=_bullet(intent.to_keep)))
-    if intent.question and SEARCH in tools and not searched:
+    if intent.question and SEARCH in tools and not reading.finished_call(SEARCH):
         calls.append(_call(SEARCH, query=recall.search_query(intent.question, _earlier(reading))))
-    if intent.question and searched and GET in tools and not reading.finished_call(GET):
-        for hit in recall.to_read_whole(recall.hits_in(searched.text)):
-            lines = {"from": hit.first, "lines": hit.last - hit.first + 1}
-            calls.append(_call(GET, path=hit.path, **lines))
     return calls
 
 
-def _call(tool_name: str, **arguments: str | int) -> ToolCall:
+def _call(tool_name: str, **arguments: str) -> ToolCall:
     return ToolCall(id="", name=tool_name, arguments=arguments)
 
 
@@ -108,8 +103,7 @@ def _about_question(reading: Reading, intent: Intent) -> list[str]:
     finder, searched = recall.finder_for(intent.question), reading.finished_call(SEARCH)
     result = searched.text if searched and not searched.failed else ""
     told = recall.told_in(result)
-    read = [done.text for done in reading.finished if done.call.name == GET and not done.failed]
-    passages = recall.best_passages(recall.with_read(recall.hits_in(result), read), finder)
+    passages = recall.best_passages(recall.hits_in(result), finder)
     is_near = bool(passages and not passages[0].matched)
     known = Known(() if is_near else (passage.text for passage in passages))
     here = recall.said_before(reading.said, finder, known)

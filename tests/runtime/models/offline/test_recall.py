@@ -10,8 +10,6 @@ from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import Said
 from nacre.runtime.models.offline.recall import finder_for, said_before
 from tests.runtime.models.offline.requests import (
-    APPEND,
-    SEARCH,
     assistant,
     called,
     hits,
@@ -62,23 +60,11 @@ async def test_only_the_lines_that_answer_are_quoted() -> None:
     assert "milk" not in text
 
 
-async def test_a_cut_snippet_is_read_before_it_is_quoted() -> None:
-    """When a snippet is not the whole passage, its lines are read and the quotation has the exact line."""
-    lines = [f"- Entry {number}." for number in range(1, 30)] + ["- The boiler code is 77-41."]
-    got = json.dumps({"path": "MEMORY.md", "text": "\n".join(lines), "startLine": 1, "endLine": 30})
-    text = await told(
-        "What is the boiler code?",
-        {"memory_search": hits(("MEMORY.md", 1, 30, "\n".join(lines[:20]))), "memory_get": got},
-    )
-    assert "> The boiler code is 77-41.\n> — `MEMORY.md#L30`" in text
-
-
-async def test_a_cut_snippet_without_the_reading_tool_cites_its_range() -> None:
+async def test_a_cut_snippet_cites_its_range() -> None:
     """Where lines cannot be counted, the whole range is cited rather than a wrong line."""
     text = await told(
         "Who is my dentist?",
         {"memory_search": hits(("MEMORY.md", 3, 9, "My dentist is Dr. Rossi."))},
-        tools=(APPEND, SEARCH),
     )
     assert "`MEMORY.md#L3-L9`" in text
 
