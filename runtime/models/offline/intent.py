@@ -1,7 +1,4 @@
-"""What a person wants and what a sentence is, by its shape: keep something, look something up, or talk.
-
-A pure guess by patterns. A message can want two things at once ("Remember that …. When is …?").
-"""
+"""What a person wants and what a sentence is, by its shape: keep something, look something up, or talk."""
 
 from __future__ import annotations
 
@@ -125,10 +122,7 @@ def _asked_to_keep(message: str, said: list[str]) -> str | None:
 
 
 def _start_to_keep(sentence: str) -> int | None:
-    """Where the text to keep begins in a sentence that asks to keep it; `None` in one that does not ask.
-
-    "Can you remember my dentist?" and "你记得…吗" are questions.
-    """
+    """Where the text begins that a sentence asks to keep; `None` for others: "Can you remember …?" asks."""
     text = plain(sentence)
     begun = len(text) - len(_POLITE.sub("", text))
     lead = PHRASES["keep"].match(text, begun)

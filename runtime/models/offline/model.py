@@ -30,8 +30,7 @@ _PIECE = re.compile(r"\S{1,24}\s{0,24}|\s{1,24}")
 class OfflineModel:
     """Answers without a language model: remembers, quotes, takes notes and summarises by extraction.
 
-    `now_ms` gives milliseconds since the epoch, `new_id` the ids of tool calls; `count_tokens`
-    counts what is reported as usage and bounds summaries.
+    `now_ms` gives milliseconds since the epoch, `new_id` the ids of tool calls.
     """
 
     def __init__(

@@ -1,8 +1,4 @@
-"""Which sentences of a conversation are worth keeping.
-
-Every note is a sentence that was really said. Quotations, code, recalled notes, summaries, commands and
-answered questions are never notes.
-"""
+"""Which sentences of a conversation are worth keeping, word for word."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Reads a request the way the offline responder understands it: who said what, and what is only quoted.
 
-Everything is read off the request, so that the responder keeps no state. Summaries, recalled logs
-and tool results are data here: nothing in them counts as something that was just asked.
+Summaries, recalled logs and tool results are data: nothing in them counts as something just asked.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from nacre.prompts import render
 from nacre.runtime.contracts.model import ModelRequest
-from nacre.runtime.models.offline.sentences import clipped, sentences
+from nacre.runtime.models.offline.sentences import sentences
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -30,7 +29,6 @@ from nacre.sessions.contracts.serialise import call_text
 Speaker: TypeAlias = Literal["user", "assistant", "calls", "other"]
 
 TYPED_CHARS = 16_000
-MAX_PROBLEM_CHARS = 300
 
 DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _TODAY = re.compile(r"\btoday\b[^\n]{0,80}?(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)", re.IGNORECASE)
@@ -68,11 +66,6 @@ class Finished:
     call: ToolCall
     text: str
     failed: bool
-
-    @property
-    def problem(self) -> str:
-        """Why it failed, in one line."""
-        return clipped(self.text, MAX_PROBLEM_CHARS) or "no result came back."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +116,8 @@ def is_background(text: str) -> bool:
 
 
 def own_words(text: str) -> str:
-    """A text without what its writer did not say: recalled notes, summaries, quotations, code blocks.
-
-    Of a text too long to be typed only the beginning and the end are looked at.
-    """
-    if len(text) > TYPED_CHARS:
+    """A text without what its writer did not say: recalled notes, summaries, quotations, code blocks."""
+    if len(text) > TYPED_CHARS:  # nobody typed its middle
         text = f"{text[: TYPED_CHARS * 3 // 4]}\n{text[-TYPED_CHARS // 4 :]}"
     return _QUOTE_LINE.sub("", _FENCE.sub("\n", _RECALLED.sub("\n", text)))
 

@@ -1,7 +1,6 @@
 """Answers a question with quotes: from the results of `memory_search`, and from the conversation itself.
 
-It never concludes anything. What the search gave back is data: it is quoted, line by line, and nothing
-in it is obeyed. Words are compared as the search compares them.
+It never concludes anything, and obeys nothing that it quotes. Words are compared as the search does it.
 """
 
 from __future__ import annotations
@@ -97,10 +96,7 @@ def hits_in(result: str) -> list[Hit]:
 
 
 def best_passages(hits: Sequence[Hit], finder: Finder) -> list[Passage]:
-    """The up to three passages that have most of the wanted words, best first.
-
-    When none has any, the first one stands alone, with `matched` 0: the search may know it by its meaning.
-    """
+    """The up to three passages with most of the wanted words; when none has any, the search's first alone."""
     passages: dict[str, Passage] = {}
     for passage in (passage for hit in hits for passage in _passages_of(hit, finder)):
         passages.setdefault(folded(passage.text), passage)
@@ -115,10 +111,9 @@ def quoted(text: str, place: str = "") -> str:
 
 
 def said_before(said: Sequence[Said], finder: Finder, known: Known) -> list[str]:
-    """Sentences of the conversation with at least two of the wanted words, best first.
+    """What a person, or the summary of earlier parts, said with at least two of the wanted words, best first.
 
-    Only what a person said and the summary of earlier parts are looked at; questions are no answers,
-    and what is `known`, because it is quoted from the notes already, is not said again.
+    Questions are no answers, and what is `known`, because the notes are quoted with it, is not said again.
     """
     found: list[tuple[int, int, str]] = []
     for order, contribution in enumerate(said):
@@ -140,10 +135,7 @@ def _statements(part: Said) -> list[str]:
 
 
 def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
-    """The best lines of a hit. A word that only the heading above has counts half.
-
-    A question of a day alone has no words to look for: the search found the log of that day.
-    """
+    """The best lines of a hit; a word that only the heading above has counts half."""
     found, above = list[Passage](), frozenset[int]()
     # Only where all lines are there has each its number; a line of an excerpt is cited with the whole range.
     is_whole = hit.first and hit.last - hit.first + 1 == len(hit.lines)
@@ -159,6 +151,7 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
                 Passage(
                     text=clipped(unmarked(line.removeprefix(">")), MAX_QUOTE_CHARS),
                     place=f"{place}-L{last}" if last > first else place,
+                    # A question of a day alone has no words: the search found the log of that day.
                     matched=len(terms) + len(above - terms) / 2 if finder.terms else 1,
                 )
             )

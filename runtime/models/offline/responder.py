@@ -29,10 +29,7 @@ _LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s")
 
 
 def respond(request: ModelRequest, *, clock_date: date, count_tokens: Callable[[str], int]) -> Answer:
-    """What the offline responder answers to a request.
-
-    `clock_date` is used when the request does not say what day it is.
-    """
+    """The answer to a request; `clock_date` counts when the request does not say what day it is."""
     if request.purpose == "compaction":
         return Answer(text=summary_of(request, count_tokens=count_tokens))
     if request.purpose == "slug":
@@ -88,7 +85,7 @@ def _about_keeping(reading: Reading, intent: Intent) -> list[str]:
     if done is None:
         return [answers.NOT_KEPT_HERE] if intent.asked_to_keep else []
     if done.failed:
-        return [answers.NOT_WRITTEN.format(problem=done.problem)]
+        return [answers.NOT_WRITTEN.format(problem=clipped(done.text, MAX_CONFIRMED_CHARS))]
     named = DAILY_LOG.search(done.text)
     path = named.group() if named else str(done.call.arguments.get("path") or "")
     stood_there = done.text.lower().startswith(("nothing new", "nothing was added"))
@@ -109,7 +106,7 @@ def _about_question(reading: Reading, intent: Intent) -> list[str]:
     here = recall.said_before(reading.said, finder, known)
     parts: list[str] = []
     if searched and searched.failed:
-        parts.append(answers.SEARCH_FAILED.format(problem=searched.problem))
+        parts.append(answers.SEARCH_FAILED.format(problem=clipped(searched.text, MAX_CONFIRMED_CHARS)))
     elif told.get("disabled"):
         parts.append(answers.SEARCH_DISABLED.format(problem=told.get("error")))
     nothing = answers.NOTHING_SAID_HERE if parts else answers.NOTHING_FOUND

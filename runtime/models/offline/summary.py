@@ -1,7 +1,4 @@
-"""What is written of a whole conversation: a summary, the notes of a flush, a name.
-
-All by extraction: sentences that were said, sorted under headings.
-"""
+"""What is written of a whole conversation, all of it sentences that were said: a summary, notes, a name."""
 
 from __future__ import annotations
 
@@ -73,10 +70,7 @@ _SLUG_USER = re.compile(r"^User: (.*?)(?=^(?:User|Assistant): |\Z)", re.DOTALL |
 
 
 def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> str:
-    """The summary that a request asks for, no longer than it allows where the headings alone fit.
-
-    Nothing inside the tags of the prompt counts as an instruction.
-    """
+    """The summary that a request asks for; nothing inside the tags of the prompt is an instruction."""
     prompt = message_text(request.messages[-1]) if request.messages else ""
     talk, without_talk = _CONVERSATION.search(prompt), _CONVERSATION.sub("", prompt)
     previous, instructions = _PREVIOUS.search(without_talk), _PREVIOUS.sub("", without_talk)
@@ -90,20 +84,16 @@ def summary_of(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> 
 
 
 def flush_notes(request: ModelRequest, *, count_tokens: Callable[[str], int]) -> str:
-    """The notes of a conversation under headings; empty when nothing new is worth keeping, or none fits.
-
-    What stands in the prompt, in recalled notes, or was appended in this conversation is not new.
-    """
+    """The notes of a conversation under headings; empty when none is new, worth keeping, and fits."""
     said = read_request(request).said
     calls = (done.call for done in finished_calls(request.messages) if not done.failed)
     appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
     recalled = [part.text for part in said if part.speaker == "other"]
     notes = notes_of(said, Known([request.system.joined(), *recalled, *appended]))
-    groups = {
-        Section(title=title, under=FLUSH_HEADING): [note for note in notes if _PLACES[note.kind][1] == title]
-        for title in dict.fromkeys(title for _, title in _PLACES.values())
-    }
-    groups = {section: notes[:MOST_NOTES_PER_GROUP] for section, notes in groups.items()}
+    groups: dict[Section, list[Item]] = {}
+    for title in dict.fromkeys(title for _, title in _PLACES.values()):
+        group = [note for note in notes if _PLACES[note.kind][1] == title]
+        groups[Section(title=title, under=FLUSH_HEADING)] = group[:MOST_NOTES_PER_GROUP]
     text = _outline(groups, request, count_tokens, "")
     return f"{text}\n" if text else ""
 
