@@ -72,7 +72,6 @@ SEARCH_FAILED = "The search in the notes failed: {problem}"
 SEARCH_DISABLED = "The search in the notes is not available: {problem}"
 SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
 
-
 _QUOTING = (WROTE_DOWN, ALREADY_WRITTEN, FOUND, FOUND_NEAR, SAID)
 _NOTHING = (NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_UNDERSTOOD)
 _LEAVING_OPEN = (*_NOTHING, FOUND_NEAR, SEARCH_FAILED, SEARCH_DISABLED)

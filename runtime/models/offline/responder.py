@@ -102,8 +102,7 @@ def _about_question(reading: Reading, intent: Intent) -> list[str]:
     told = recall.told_in(result)
     passages = recall.best_passages(recall.hits_in(result), finder)
     is_near = bool(passages and not passages[0].matched)
-    known = Known(() if is_near else (passage.text for passage in passages))
-    here = recall.said_before(reading.said, finder, known)
+    here = recall.said_before(reading.said, finder, Known(passage.text for passage in passages))
     parts: list[str] = []
     if searched and searched.failed:
         parts.append(answers.SEARCH_FAILED.format(problem=clipped(searched.text, MAX_CONFIRMED_CHARS)))

@@ -16,7 +16,6 @@ ONE_WRITING = str.maketrans(
 )
 """Signs that mean the same, one for one: apostrophes, full-width marks, traditional Chinese."""
 
-_CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _END = re.compile(
     # a full stop that ends no sentence: behind an abbreviation or the number of a day
     r"(?P<goes_on>(?<![^\s(\"'])(?:dr|mr|mrs|ms|prof|st|sr|jr|vs|no|nr|ca|approx|bzw|z\.\s?b|d\.\s?h|e\.g|i\.e|cf|fig"
@@ -24,7 +23,7 @@ _END = re.compile(
     r"(?=\s+(?:jan|feb|mär|mar|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)))"
     r"|[。\uff01\uff1f\uff61]+[”’」』)\"')\]]*"
     r"|[.!?…]+[\"'”’»)\]*_`]*(?=\s|$)"
-    rf"|[!?]+(?=[{_CJK}])"
+    r"|[!?]+(?=[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
     r"|\n+",
     re.IGNORECASE,
 )

@@ -20,8 +20,7 @@ from nacre.runtime.models.offline.recall import finder_for
 from nacre.runtime.models.offline.sentences import clipped, folded, plain, unmarked
 from nacre.sessions.contracts.messages import message_text
 
-SUMMARY_TOKENS = 1_500
-"""The longest summary, whatever more the request allows: summaries of summaries must not grow."""
+SUMMARY_TOKENS = 1_500  # whatever more a request allows: summaries of summaries must not grow
 
 
 @dataclass(frozen=True, kw_only=True)
