@@ -29,7 +29,6 @@ from nacre.sessions.contracts.serialise import call_text
 Speaker: TypeAlias = Literal["user", "assistant", "calls", "other"]
 
 TYPED_CHARS = 16_000
-
 DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _TODAY = re.compile(r"\btoday\b[^\n]{0,80}?(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)", re.IGNORECASE)
 _RECALLED = re.compile(
@@ -41,7 +40,6 @@ _FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL 
 _QUOTE_LINE = re.compile(r"^\s{0,3}>[^\n]*$", re.MULTILINE)
 _SUMMARY_START = re.compile(r"\s*(?:[^\n<]{0,300}\n{1,3})?<summary\b", re.IGNORECASE)
 _COMMAND = re.compile(r"\s*/[a-zA-Z]|.*NO_REPLY", re.DOTALL)
-
 _LABEL = re.compile(r"^\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ", re.MULTILINE)
 _SPEAKERS: Mapping[str, Speaker] = {"User": "user", "Assistant": "assistant", "Assistant tool calls": "calls"}
 

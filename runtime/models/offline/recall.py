@@ -15,6 +15,7 @@ from nacre.memory.contracts.store import MatchQuery
 from nacre.memory.text.date_words import DAY_WORDS
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
+from nacre.memory.text.snippet import GAP
 from nacre.memory.text.stop_words import stop_words_for
 from nacre.runtime.models.offline.intent import is_question, without_request
 from nacre.runtime.models.offline.notes import Known
@@ -28,9 +29,9 @@ MAX_QUOTE_CHARS, MAX_QUERY_CHARS = 320, 300
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _NOT_QUOTABLE = re.compile(
     r"- \*\*(?:Session Key|Session ID|Ended|Source)\*\*: "
-    r"|The last (?:words|\d+ messages) of a conversation that is over\. |>?\s*$|> ?Assistant: "
+    r"|The last (?:words|\d+ messages) of a conversation that is over\. |[>…]?\s*$|> ?Assistant: "
 )
-"""What a note about an ended session says of itself, and what the assistant said in it."""
+"""What a note about an ended session says of itself, what the assistant said in it, empty lines and gaps."""
 _SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
 _RESULT_START = re.compile(r'\{\s*"path"')
 
@@ -65,8 +66,7 @@ def finder_for(question: str) -> Finder:
 def search_query(question: str, earlier: Sequence[str]) -> str:
     """What to search for: the question itself, with the message before when it says nothing on its own."""
     says_something = finder_for(question).terms or any(day in plain(question) for day in DAY_WORDS)
-    parts = [question] if says_something else [*earlier[-1:], question]
-    return clipped(" ".join(parts), MAX_QUERY_CHARS)
+    return clipped(" ".join([*(() if says_something else earlier[-1:]), question]), MAX_QUERY_CHARS)
 
 
 def told_in(result: str) -> Mapping[str, Any]:
@@ -137,8 +137,8 @@ def _statements(part: Said) -> list[str]:
 def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
     """The best lines of a hit; a word that only the heading above has counts half."""
     found, above = list[Passage](), frozenset[int]()
-    # Only where all lines are there has each its number; a line of an excerpt is cited with the whole range.
-    is_whole = hit.first and hit.last - hit.first + 1 == len(hit.lines)
+    # In an excerpt, which has gaps, the lines cannot be counted: each is cited with the whole range.
+    is_whole = hit.first and hit.last - hit.first + 1 == len(hit.lines) and GAP not in hit.lines
     evidence = finder.look(plain("\n".join(hit.lines)))
     for at, line in enumerate(hit.lines):
         terms = evidence.lines.get(at, frozenset())

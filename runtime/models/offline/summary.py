@@ -171,7 +171,7 @@ def _gist(part: Said) -> str:
 def _earlier(summary: str) -> dict[Section, list[Item]]:
     """The items of an earlier summary under today's headings, the newest first."""
     sections = {section.title: section for section in SECTIONS} | _AS_USUAL
-    found: dict[Section, list[Item]] = {section: [] for section in SECTIONS}
+    found = {section: list[Item]() for section in SECTIONS}
     for block in _HEADING.split(f"\n{summary}"):
         title, *lines = block.split("\n")
         section = sections.get(title.strip("*: "), CONTEXT)

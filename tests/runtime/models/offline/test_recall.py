@@ -69,6 +69,14 @@ async def test_a_cut_snippet_cites_its_range() -> None:
     assert "`MEMORY.md#L3-L9`" in text
 
 
+async def test_a_line_behind_a_gap_has_no_number() -> None:
+    """An excerpt with as many lines as the passage is still an excerpt, and its gaps are never quoted."""
+    excerpt = hits(("MEMORY.md", 3, 5, "Rain.\n…\nMy dentist is Dr. Rossi."))
+    assert "`MEMORY.md#L3-L5`" in await told("Who is my dentist?", {"memory_search": excerpt})
+    gaps_first = hits(("MEMORY.md", 3, 5, "…\nBella barks.\n…"))
+    assert "> Bella barks." in await told("Which pet do I have?", {"memory_search": gaps_first})
+
+
 async def test_at_most_three_passages_best_first() -> None:
     """Passages that share more words with the question come first, and there are never more than three."""
     many = [(f"memory/2026-11-0{day}.md", 1, 1, f"Note {day} about the dentist.") for day in range(1, 7)]
