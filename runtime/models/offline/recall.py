@@ -29,9 +29,9 @@ MAX_QUOTE_CHARS, MAX_QUERY_CHARS = 320, 300
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _NOT_QUOTABLE = re.compile(
     r"- \*\*(?:Session Key|Session ID|Ended|Source)\*\*: "
-    r"|The last (?:words|\d+ messages) of a conversation that is over\. |[>…]?\s*$|> ?Assistant: "
+    r"|The last (?:words|\d+ messages) of a conversation that is over\. |\W*$|> ?Assistant: "
 )
-"""What a note about an ended session says of itself, what the assistant said in it, empty lines and gaps."""
+"""What a note about an ended session says of itself, what the assistant said in it, lines without words."""
 _SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
 _RESULT_START = re.compile(r'\{\s*"path"')
 

@@ -73,7 +73,7 @@ async def test_a_line_behind_a_gap_has_no_number() -> None:
     """An excerpt with as many lines as the passage is still an excerpt, and its gaps are never quoted."""
     excerpt = hits(("MEMORY.md", 3, 5, "Rain.\n…\nMy dentist is Dr. Rossi."))
     assert "`MEMORY.md#L3-L5`" in await told("Who is my dentist?", {"memory_search": excerpt})
-    gaps_first = hits(("MEMORY.md", 3, 5, "…\nBella barks.\n…"))
+    gaps_first = hits(("MEMORY.md", 3, 5, "…\n---\nBella barks."))
     assert "> Bella barks." in await told("Which pet do I have?", {"memory_search": gaps_first})
 
 
