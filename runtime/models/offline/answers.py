@@ -1,29 +1,19 @@
-"""What the offline responder answers with: calls or text, and every sentence that it says of its own.
-
-`{}` in a sentence stands for what is filled in. No decisions.
-"""
+"""What the offline responder answers with: calls or text, and every sentence that it says of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """One tool call, without the id that it gets when it is streamed."""
-
-    tool_name: str
-    arguments: Mapping[str, Any]
+from nacre.sessions.contracts.messages import ToolCall
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Either text, or calls whose results the next step reads."""
+    """Either text, or calls whose results the next step reads; a call gets its id when it is streamed."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: Sequence[ToolCall] = ()
 
 
 CONNECT_A_MODEL = (
@@ -41,18 +31,16 @@ What I can do, without a key and without a network:
 - **Commands**: `/status`, `/compact`, `/new` and `/help` work as with any model.
 
 {CONNECT_A_MODEL}"""
-GREETING = (
-    "Hello! I am Nacre's built-in offline responder. Tell me something to remember, or ask me about your "
-    "notes; `/help` lists the commands."
-)
-FAREWELL = "Goodbye. What you asked me to remember stays in your notes."
-FORGET = (
-    "I cannot take anything out of your notes: I only add to them. They are Markdown files in your "
+SMALL_TALK = {
+    "greeting": "Hello! I am Nacre's built-in offline responder. Tell me something to remember, or ask me "
+    "about your notes; `/help` lists the commands.",
+    "thanks": "You are welcome.",
+    "farewell": "Goodbye. What you asked me to remember stays in your notes.",
+    "about": ABOUT,
+    "forget": "I cannot take anything out of your notes: I only add to them. They are Markdown files in your "
     "workspace, `MEMORY.md` and the daily logs in `memory/`; delete the line there, and it is gone from my "
-    "search too."
-)
-THANKS = "You are welcome."
-SMALL_TALK = {"greeting": GREETING, "thanks": THANKS, "farewell": FAREWELL, "about": ABOUT, "forget": FORGET}
+    "search too.",
+}
 CANNOT_SEE_IMAGES = f"I cannot look at images. {ABOUT}"
 NOT_UNDERSTOOD = (
     "I read that, but there is nothing in it that I can look up, and I did not store it. "
@@ -72,9 +60,8 @@ NOTHING_TO_KEEP = (
 )
 
 FOUND = "I found this in the notes:"
-FOUND_NEAR = "No note uses your words. This one comes closest:"
+FOUND_NEAR = "No note uses your words. The search put this first:"
 SAID = "This was said in this conversation:"
-SAID_NEAR = "The notes have nothing about that. This, said in this conversation, comes closest:"
 QUOTES_ONLY = "These are quotes, word for word; I did not check or interpret them."
 NOTHING_FOUND = "I searched the notes and this conversation and found nothing about that."
 NOTHING_FOUND_HERE = (
@@ -85,21 +72,16 @@ SEARCH_FAILED = "The search in the notes failed: {problem}"
 SEARCH_DISABLED = "The search in the notes is not available: {problem}"
 SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
 
+_QUOTING = (WROTE_DOWN, ALREADY_WRITTEN, FOUND, FOUND_NEAR, SAID)
+_NOTHING = (NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_UNDERSTOOD)
+_LEAVING_OPEN = (*_NOTHING, FOUND_NEAR, SEARCH_FAILED, SEARCH_DISABLED)
 
-def _beginnings(*texts: str) -> tuple[str, ...]:
-    return tuple(text.partition("{")[0][:40] for text in texts)
+
+def is_quoting(text: str) -> bool:
+    """Whether an answer in a transcript is this responder's repeating what was said or written before."""
+    return any(own.partition("{")[0][:40] in text for own in _QUOTING)
 
 
-SIGNS_OF_OWN_TEXT = (
-    *_beginnings(ABOUT, NOT_UNDERSTOOD, NOT_UNDERSTOOD_HERE, GREETING, FAREWELL, FORGET, NOT_KEPT_HERE),
-    *_beginnings(
-        WROTE_DOWN, ALREADY_WRITTEN, NOT_WRITTEN, NOTHING_TO_KEEP, FOUND, FOUND_NEAR, SAID, SAID_NEAR
-    ),
-)
-"""By these an answer of this responder is recognised in a transcript; it says nothing new."""
-
-SIGNS_OF_NO_ANSWER = (
-    *_beginnings(NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_UNDERSTOOD),
-    *_beginnings(FOUND_NEAR, SAID_NEAR, SEARCH_FAILED, SEARCH_DISABLED),
-)
-"""By these an answer of this responder is known to have left the question open."""
+def leaves_open(text: str) -> bool:
+    """Whether an answer in a transcript is this responder's and left the question open."""
+    return any(own.partition("{")[0][:40] in text for own in _LEAVING_OPEN)

@@ -5,23 +5,17 @@ It keeps the contract of `ChatModel` and no state: every answer is read off its 
 
 from __future__ import annotations
 
-import json
 import re
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.sessions.contracts.messages import (
-    AssistantMessage,
-    StopReason,
-    Text,
-    ToolCall,
-    Usage,
-    message_text,
-)
+from nacre.runtime.contracts.model import ModelRequest, TextDelta, overhead_tokens
+from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, Usage
 from nacre.sessions.contracts.serialise import call_text
+from nacre.sessions.view.tokens import estimate_message_tokens
 
 if TYPE_CHECKING:
     from nacre.runtime.models.offline.answers import Answer
@@ -36,8 +30,7 @@ _PIECE = re.compile(r"\S{1,24}\s{0,24}|\s{1,24}")
 class OfflineModel:
     """Answers without a language model: remembers, quotes, takes notes and summarises by extraction.
 
-    `now_ms` gives milliseconds since the epoch, `new_id` the ids of tool calls; `count_tokens`
-    counts what is reported as usage and bounds summaries.
+    `now_ms` gives milliseconds since the epoch, `new_id` the ids of tool calls.
     """
 
     def __init__(
@@ -75,8 +68,7 @@ class OfflineModel:
 
     def _message(self, request: ModelRequest, answer: Answer, text: str, now_ms: int) -> AssistantMessage:
         calls = tuple(
-            ToolCall(id=f"call_{self._new_id()}_{place}", name=call.tool_name, arguments=call.arguments)
-            for place, call in enumerate(answer.calls)
+            replace(call, id=f"call_{self._new_id()}_{place}") for place, call in enumerate(answer.calls)
         )
         stop_reason: StopReason = "toolUse" if calls else "length" if text != answer.text else "stop"
         written = "\n".join([*filter(None, [text]), *map(call_text, calls)])
@@ -86,30 +78,21 @@ class OfflineModel:
             provider=PROVIDER,
             model=MODEL,
             usage=Usage(
-                input_tokens=self._count_tokens(_request_text(request)),
+                input_tokens=self._request_tokens(request),
                 output_tokens=self._count_tokens(written),
             ),
             stop_reason=stop_reason,
             timestamp_ms=now_ms,
         )
 
+    def _request_tokens(self, request: ModelRequest) -> int:
+        messages = (estimate_message_tokens(message, self._count_tokens) for message in request.messages)
+        return overhead_tokens(request.system, request.tools, self._count_tokens) + sum(messages)
+
     def _within(self, text: str, max_output_tokens: int | None) -> str:
         """The longest beginning of the text that the output limit allows."""
         if max_output_tokens is None or self._count_tokens(text) <= max_output_tokens:
             return text
-        ends = range(len(text))
-        return text[
-            : bisect_right(ends, max_output_tokens, key=lambda end: self._count_tokens(text[:end])) - 1
-        ]
-
-
-def _request_text(request: ModelRequest) -> str:
-    parts = [request.system.joined()]
-    for tool in request.tools:
-        schema = json.dumps(dict(tool.parameters), ensure_ascii=False, default=str)
-        parts.append(f"{tool.name}\n{tool.description}\n{schema}")
-    for message in request.messages:
-        parts.append(message_text(message))
-        if isinstance(message, AssistantMessage):
-            parts.extend(map(call_text, message.tool_calls))
-    return "\n".join(parts)
+        chars = range(len(text))
+        too_long = bisect_right(chars, max_output_tokens, key=lambda end: self._count_tokens(text[:end]))
+        return text[: too_long - 1]

@@ -1,29 +1,17 @@
-"""Which sentences of a conversation are worth keeping, and as many of them as fit, under headings.
-
-Extraction by patterns: every note is a sentence that was really said. Quotations, code, recalled
-notes, summaries, commands and answered questions are never notes.
-"""
+"""Which sentences of a conversation are worth keeping, word for word."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nacre.runtime.models.offline.answers import SIGNS_OF_NO_ANSWER, SIGNS_OF_OWN_TEXT
+from nacre.runtime.models.offline.answers import is_quoting, leaves_open
 from nacre.runtime.models.offline.intent import SENTENCE_CHARS, is_question, kind_of, without_request
-from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.sentences import clipped, folded, plain, unmarked
+from nacre.runtime.models.offline.sentences import clipped, folded
 from nacre.sessions.compaction.identifiers import identifiers
 
 MAX_NOTE_CHARS = 400
-MIN_NOTE_CHARS = 4
-MAX_SENTENCES_PER_MESSAGE = 400
-NOTHING = "(none)"
-
-_HEADING = re.compile(r"^\s{0,3}#{1,6}\s+(.+?)\s*#*\s*$")
-_NO_ITEM = re.compile(r"\W*(?:none|nothing|n/a)?\W*|---.*|\*\*Turn Context.*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,142 +23,40 @@ class Item:
     kind: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """One heading; `under` is a heading above it without own lines, `{}` in `marker` a line's number."""
-
-    title: str
-    marker: str = "- "
-    under: str = ""
-
-
 class Known:
-    """What is written down already, to be asked whether a sentence is in it; ignores case and marks."""
+    """What is written down already, whatever its case and marks."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._text = " \n ".join(f" {folded(text)} " for text in texts)
 
     def has(self, sentence: str) -> bool:
-        """Whether the whole sentence stands there."""
-        key = folded(sentence)
-        return not key or f" {key} " in self._text
+        """Whether the whole sentence stands there; one without words always does."""
+        return not folded(sentence) or f" {folded(sentence)} " in self._text
 
 
 def notes_of(said: Sequence[Said], known: Known) -> list[Item]:
-    """The notes of a conversation in the order they were said, each once.
-
-    What a person said counts in every kind; of an assistant's words only decisions are taken, and
-    none of what this responder wrote itself.
-    """
+    """The notes of a conversation, newest first, each once; of an assistant's words only decisions."""
     notes: dict[str, Item] = {}
-    for order, contribution in enumerate(said):
-        if contribution.speaker not in ("user", "assistant") or is_own_text(contribution):
-            continue
-        for sentence in contribution.sentences[:MAX_SENTENCES_PER_MESSAGE]:
-            kind = _kind(sentence, contribution, said[order + 1 :]) if len(sentence) >= MIN_NOTE_CHARS else ""
-            text = without_request(sentence)
-            if kind and folded(text) not in notes and not known.has(text) and not known.has(sentence):
-                notes[folded(text)] = Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
-    return list(notes.values())
+    for order, part in enumerate(said):
+        if part.speaker == "user" or (part.speaker == "assistant" and not is_quoting(part.text)):
+            for sentence in part.sentences:
+                kind, text = _kind(sentence, part, said[order + 1 :]), without_request(sentence)
+                if kind and folded(text) not in notes and not known.has(text) and not known.has(sentence):
+                    notes[folded(text)] = Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
+    return sorted(notes.values(), key=lambda note: -note.order)
 
 
 def is_answered(later: Sequence[Said]) -> bool:
     """Whether an assistant answered before the person spoke again; "found nothing" is no answer."""
-    for contribution in later:
-        if contribution.speaker == "user":
-            return False
-        if contribution.speaker == "assistant":
-            return not any(sign in contribution.text for sign in SIGNS_OF_NO_ANSWER)
-    return False
-
-
-def is_own_text(contribution: Said) -> bool:
-    """Whether a contribution is an answer of this responder."""
-    return contribution.speaker == "assistant" and any(
-        sign in contribution.text for sign in SIGNS_OF_OWN_TEXT
-    )
-
-
-def outline(
-    candidates: Mapping[Section, Sequence[Item]],
-    *,
-    most_tokens: int,
-    count_tokens: Callable[[str], int],
-    nothing: str = NOTHING,
-) -> str:
-    """The headings with as many candidates as fit `most_tokens`, taken from each section in turn.
-
-    Candidates of a section come most important first and are written in their order. What does not fit
-    is passed over for something shorter. Each statement stands once; only the first section, which says
-    what was asked, may repeat others. `nothing` stands under a heading without lines; without it such
-    headings are left out. Longer than `most_tokens` when the bare headings are.
-    """
-    budget_tokens = most_tokens
-    while True:
-        left_tokens = budget_tokens - count_tokens(_written(dict.fromkeys(candidates, ()), nothing))
-        chosen = _chosen(candidates, left_tokens, count_tokens)
-        text = _written(chosen, nothing)
-        if count_tokens(text) <= most_tokens or not any(chosen.values()):
-            return text
-        budget_tokens = budget_tokens * 3 // 4
-
-
-def read_outline(text: str) -> dict[str, list[str]]:
-    """The lines of a summary under their headings, without markers; lines before any heading under `""`."""
-    found: dict[str, list[str]] = {}
-    title = ""
-    for line in text.splitlines():
-        heading = _HEADING.match(line)
-        words = unmarked(line)
-        if heading:
-            title = heading[1].strip("*: ")
-        elif not _NO_ITEM.fullmatch(words):
-            found.setdefault(title, []).append(clipped(words, MAX_NOTE_CHARS))
-    return found
+    answer = next((part for part in later if part.speaker in ("user", "assistant")), None)
+    return answer is not None and answer.speaker == "assistant" and not leaves_open(answer.text)
 
 
 def _kind(sentence: str, contribution: Said, later: Sequence[Said]) -> str:
-    if is_question(sentence):
-        return "ask" if contribution.speaker == "user" and not is_answered(later) else ""
-    kind = kind_of(sentence)
+    asks, kind, is_told = is_question(sentence), kind_of(sentence), without_request(sentence) != sentence
     if contribution.speaker == "assistant":
-        return kind if kind == "decision" else ""
-    if without_request(sentence) != sentence:
-        return kind or "fact"
-    if kind == "ask" and PHRASES["request"].match(plain(sentence)) and is_answered(later):
-        return ""
-    return kind or ("fact" if identifiers([sentence[:SENTENCE_CHARS]], most=1) else "")
-
-
-def _chosen(
-    candidates: Mapping[Section, Sequence[Item]], left_tokens: int, count_tokens: Callable[[str], int]
-) -> dict[Section, list[Item]]:
-    chosen: dict[Section, list[Item]] = {section: [] for section in candidates}
-    queues = {section: iter(items) for section, items in candidates.items()}
-    asked, seen = next(iter(candidates)), set[tuple[bool, str]]()
-    while queues and left_tokens > 0:
-        for section, queue in tuple(queues.items()):
-            item = next((item for item in queue if (section is asked, folded(item.text)) not in seen), None)
-            if item is None:
-                del queues[section]
-                continue
-            tokens = count_tokens(f"{section.marker}{item.text}\n") + 1
-            if tokens <= left_tokens:
-                seen.add((section is asked, folded(item.text)))
-                chosen[section].append(item)
-                left_tokens -= tokens
-    return chosen
-
-
-def _written(chosen: Mapping[Section, Sequence[Item]], nothing: str) -> str:
-    parts: list[str] = []
-    for section, items in chosen.items():
-        above = f"## {section.under}" if section.under else ""
-        if above and above not in parts and (items or nothing):
-            parts.append(above)
-        lines = [f"{'###' if above else '##'} {section.title}"]
-        for number, item in enumerate(sorted(items, key=lambda item: item.order), start=1):
-            lines.append(section.marker.format(number) + item.text)
-        if items or nothing:
-            parts.append("\n".join(lines if items else [*lines, nothing]))
-    return "\n\n".join(parts)
+        return kind if kind == "decision" and not asks else ""
+    if asks or (kind == "request" and not is_told):
+        return "" if is_answered(later) else "open"
+    is_fact = is_told or identifiers([sentence[:SENTENCE_CHARS]], most=1)
+    return kind if kind not in ("", "request") else "fact" if is_fact else ""

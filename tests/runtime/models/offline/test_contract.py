@@ -59,7 +59,7 @@ async def test_what_it_cannot_do_is_said_in_full_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["hello", "Hi there!", "Good morning", "你好\uff01", "こんにちは", "hola", "hallo"]
+    "words", ["hello", "Hi there!", "Good morning", "你好\uff01", "hola", "bonjour", "hallo"]
 )
 async def test_a_greeting_is_greeted(words: str) -> None:
     """A greeting gets a short greeting and no tool call."""

@@ -40,7 +40,7 @@ def bullets(block: str) -> Sequence[str]:
 
 
 async def test_notes_are_grouped_original_sentences() -> None:
-    """Decisions, preferences, names, dates and open asks stand under their headings, word for word."""
+    """Decisions, preferences, facts and open asks stand under their headings, word for word."""
     block = await notes(
         "We decided to ship release 2.4 from the main branch. The sky is grey.",
         assistant("Fine."),
@@ -55,8 +55,7 @@ async def test_notes_are_grouped_original_sentences() -> None:
         "## Notes before compaction\n\n"
         "### Decisions\n- We decided to ship release 2.4 from the main branch.\n\n"
         "### Preferences\n- I prefer tea.\n\n"
-        "### People and names\n- My boss is Dan Fuller.\n\n"
-        "### Dates\n- The audit takes place on 2026-12-01.\n\n"
+        "### Facts\n- My boss is Dan Fuller.\n- The audit takes place on 2026-12-01.\n\n"
         "### Open asks\n- I still need to renew my passport.\n"
     )
 
@@ -76,14 +75,18 @@ async def test_other_languages_are_sorted_too() -> None:
         "Wir haben uns für Redis entschieden.",
         "Nous avons décidé de partir.",
     ]
-    assert bullets(rest.split("### People")[0]) == [
+    preferences, facts = rest.split("### Facts")
+    assert bullets(preferences) == [
         "我喜欢绿茶。",
         "Ich mag Kaffee.",
         "Je préfère le thé.",
         "Prefiero el mar.",
     ]
-    assert "私の犬の名前はポチです\uff01" in rest
-    assert "会議は3月5日です。" in rest.split("### Dates")[1]
+    assert bullets(facts) == [
+        "私の犬の名前はポチです\uff01",
+        "会議は3月5日です。",
+        "Mi hermana se llama Ana.",
+    ]
 
 
 async def test_after_the_append_comes_silence() -> None:

@@ -8,10 +8,8 @@ import pytest
 
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.recall import said_before
+from nacre.runtime.models.offline.recall import finder_for, said_before
 from tests.runtime.models.offline.requests import (
-    APPEND,
-    SEARCH,
     assistant,
     called,
     hits,
@@ -62,25 +60,21 @@ async def test_only_the_lines_that_answer_are_quoted() -> None:
     assert "milk" not in text
 
 
-async def test_a_cut_snippet_is_read_before_it_is_quoted() -> None:
-    """When a snippet is not the whole passage, its lines are read and the quotation has the exact line."""
-    lines = [f"- Entry {number}." for number in range(1, 30)] + ["- The boiler code is 77-41."]
-    got = json.dumps({"path": "MEMORY.md", "text": "\n".join(lines), "startLine": 1, "endLine": 30})
-    text = await told(
-        "What is the boiler code?",
-        {"memory_search": hits(("MEMORY.md", 1, 30, "\n".join(lines[:20]))), "memory_get": got},
-    )
-    assert "> The boiler code is 77-41.\n> — `MEMORY.md#L30`" in text
-
-
-async def test_a_cut_snippet_without_the_reading_tool_cites_its_range() -> None:
+async def test_a_cut_snippet_cites_its_range() -> None:
     """Where lines cannot be counted, the whole range is cited rather than a wrong line."""
     text = await told(
         "Who is my dentist?",
         {"memory_search": hits(("MEMORY.md", 3, 9, "My dentist is Dr. Rossi."))},
-        tools=(APPEND, SEARCH),
     )
     assert "`MEMORY.md#L3-L9`" in text
+
+
+async def test_a_line_behind_a_gap_has_no_number() -> None:
+    """An excerpt with as many lines as the passage is still an excerpt, and its gaps are never quoted."""
+    excerpt = hits(("MEMORY.md", 3, 5, "Rain.\n…\nMy dentist is Dr. Rossi."))
+    assert "`MEMORY.md#L3-L5`" in await told("Who is my dentist?", {"memory_search": excerpt})
+    gaps_first = hits(("MEMORY.md", 3, 5, "…\n---\nBella barks."))
+    assert "> Bella barks." in await told("Which pet do I have?", {"memory_search": gaps_first})
 
 
 async def test_at_most_three_passages_best_first() -> None:
@@ -115,6 +109,24 @@ async def test_a_hit_without_the_words_is_marked_as_the_closest() -> None:
     )
     assert "No note uses your words" in text
     assert "Bella" in text
+
+
+async def test_a_line_is_found_by_the_heading_above_it() -> None:
+    """A note that names its subject in the heading only is an answer, behind one that names it itself."""
+    note = "# Health\n\n## Dentist\n\n- Elm Street 5, on Fridays."
+    found = hits(("MEMORY.md", 1, 5, note))
+    assert "> Elm Street 5, on Fridays.\n> — `MEMORY.md#L5`" in await told(
+        "Where is my dentist?", {"memory_search": found}
+    )
+    found = hits(("MEMORY.md", 1, 5, note), ROSSI)
+    assert "Elm Street" not in await told("Who is my dentist?", {"memory_search": found})
+
+
+async def test_a_question_of_a_day_alone_quotes_what_the_search_found() -> None:
+    """There are no words to look for: the search finds the log of the day."""
+    found = hits(("memory/2026-11-19.md", 1, 1, "- Painted the fence."))
+    text = await told("What did I do yesterday?", {"memory_search": found})
+    assert "> Painted the fence.\n> — `memory/2026-11-19.md#L1`" in text
 
 
 async def test_of_an_ended_session_its_owner_s_words_are_quoted() -> None:
@@ -210,4 +222,6 @@ def test_quoted_notes_are_not_taken_for_the_conversation() -> None:
     recalled = Said(speaker="other", text="> > Assistant: I wrote down where the spare key is.")
     summary = Said(speaker="other", text="The spare key is with Jo.")
 
-    assert said_before([recalled, summary], ["spare", "key"], Known([])) == ["The spare key is with Jo."]
+    assert said_before([recalled, summary], finder_for("Where is the spare key?"), Known([])) == [
+        "The spare key is with Jo."
+    ]

@@ -15,7 +15,6 @@ from tests.runtime.models.offline.requests import (
     request,
     said,
     told,
-    tool,
     user,
 )
 
@@ -111,12 +110,6 @@ async def test_the_day_comes_from_the_prompt_and_else_from_the_clock() -> None:
     (undated,) = await called("note: a", changing="")
     assert dated.arguments["path"] == "memory/2026-11-21.md"
     assert undated.arguments["path"] == "memory/2026-11-18.md"
-
-
-async def test_arguments_follow_the_schema_of_the_tool() -> None:
-    """A tool without a path, or with another name for the text, is called as it asks."""
-    (call,) = await called("note: tea", tools=(tool("append", "content"),))
-    assert dict(call.arguments) == {"content": "- tea"}
 
 
 async def test_code_and_lists_are_kept_as_they_are() -> None:
