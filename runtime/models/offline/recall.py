@@ -32,6 +32,8 @@ _NOT_QUOTABLE = re.compile(
     r"|The last (?:words|\d+ messages) of a conversation that is over\. |\W*$|> ?Assistant: "
 )
 """What a note about an ended session says of itself, what the assistant said in it, lines without words."""
+_FRAMES = ("<", ">", "BEGIN NOTES FROM ", "END NOTES FROM ")
+"""How lines begin that stand around what the runtime loaded, or quote it."""
 _SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
 _RESULT_START = re.compile(r'\{\s*"path"')
 
@@ -131,7 +133,7 @@ def _statements(part: Said) -> list[str]:
         return [sentence for sentence in part.sentences if not is_question(sentence)]
     # What is quoted there comes from notes, which the search has looked through.
     told = sentences(part.text) if part.speaker == "other" else ()
-    return [sentence for sentence in told if not sentence.startswith(("<", ">")) and sentence != "(none)"]
+    return [sentence for sentence in told if not sentence.startswith(_FRAMES) and sentence != "(none)"]
 
 
 def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:

@@ -219,7 +219,9 @@ async def test_a_question_without_a_subject_takes_the_one_before() -> None:
 
 def test_quoted_notes_are_not_taken_for_the_conversation() -> None:
     """What a session begins with is quoted from notes, which the search looks through itself."""
-    recalled = Said(speaker="other", text="> > Assistant: I wrote down where the spare key is.")
+    quoted = "> > Assistant: I wrote down where the spare key is."
+    frame = "NOTES FROM memory/2026-11-20-where-spare-key.md"
+    recalled = Said(speaker="other", text=f"BEGIN {frame}\n{quoted}\nEND {frame}")
     summary = Said(speaker="other", text="The spare key is with Jo.")
 
     assert said_before([recalled, summary], finder_for("Where is the spare key?"), Known([])) == [
