@@ -123,24 +123,25 @@ async def _rebuild(
 ) -> FileOutcome:
     """Fills a hidden index, brings over what could not be looked at, and publishes it."""
     log.info("rebuilding the memory index, because %s", reason)
-    rebuild = await store.begin_rebuild(plan.identity)
+    # Taken once: at a fallback the embedder becomes another one, whose vectors these are not.
+    identity, now = plan.identity, int(now_seconds)
+    key = embedder_key(identity)
+    rebuild = await store.begin_rebuild(identity)
     try:
         hidden = rebuild.store
         await rebuild.copy_vectors()
         outcome = await _index_changes(hidden, plan, now_seconds=now_seconds, advance=advance, force=True)
         if plan.embedder is not None:
-            await attach_known_vectors(hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds))
+            await attach_known_vectors(hidden, plan.embedder, key, now_seconds=now)
         await hidden.tidy()
         async with rebuild.alone():
             # What was written since the files were read, also by other processes, which wait now.
             await _index_changes(hidden, plan, now_seconds=now_seconds, advance=_untold)
             await _carry_over(store, hidden, outcome)
             if plan.embedder is not None:
-                await attach_known_vectors(
-                    hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds)
-                )
+                await attach_known_vectors(hidden, plan.embedder, key, now_seconds=now)
             kept = _kept_meta(await store.read(lambda index: index.meta()))
-            await hidden.write(lambda index: index.set_meta(kept | plan.identity))
+            await hidden.write(lambda index: index.set_meta(kept | identity))
             await rebuild.publish()
     except BaseException:
         await rebuild.leave()

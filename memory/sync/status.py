@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nacre.memory.contracts.embedder import handed_over
@@ -26,14 +26,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """What only the engine knows: what runs, and how the last sync of this process ended."""
+    """What only the engine knows: what runs, and how the last sync of this process ended.
+
+    `quarantined` is asked last, because the very look at a damaged index sets it aside.
+    """
 
     syncing: bool
     now_seconds: float
     embeddings_problem: str | None
     files_problem: str
     vectors_problem: str
-    quarantined: tuple[str, ...]
+    quarantined: Callable[[], Sequence[str]]
     watching: str
 
 
@@ -93,7 +96,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         embeddings_problem=moment.embeddings_problem,
         last_sync_at_seconds=float(synced_at) if synced_at else None,
         last_sync_problem=_last_problem(moment, meta, pending_vectors, handed_over(embedder)),
-        quarantined=moment.quarantined,
+        quarantined=tuple(moment.quarantined()),
         index_bytes=counts.size_bytes,
         watching=moment.watching,
     )

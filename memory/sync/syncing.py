@@ -166,7 +166,7 @@ class Syncing:
             embeddings_problem=await self._probe() if deep else None,
             files_problem=self._files_problem,
             vectors_problem=self._vector_problem,
-            quarantined=tuple(self._file.quarantined()),
+            quarantined=self._file.quarantined,
             watching=watching,
         )
         return await self.with_store(lambda store: describe(store, self._plan, moment))

@@ -57,6 +57,19 @@ async def test_a_damaged_index_is_set_aside_and_built_again(tmp_path: Path, dama
     await engine.close()
 
 
+async def test_a_status_that_finds_damage_names_the_index_that_it_set_aside(tmp_path: Path) -> None:
+    """The first answer says what happened, and not only the one after it."""
+    await _indexed(tmp_path)
+    engine = await open_engine(tmp_path)
+    path = tmp_path / INDEX
+    _overwrite(path, at=PAGE_BYTES, size=path.stat().st_size - PAGE_BYTES)
+
+    status = await engine.status()
+    await engine.close()
+
+    assert [name.partition(".corrupt-")[0] for name in status.quarantined] == ["main.sqlite"]
+
+
 async def test_damage_that_shows_while_running_is_healed(tmp_path: Path) -> None:
     """An index that breaks under an open engine is replaced by the next call that runs into it."""
     await _indexed(tmp_path, files=400)
