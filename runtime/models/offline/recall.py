@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nacre.memory.text.stop_words import JAPANESE_OR_CHINESE, stop_words_for
+from nacre.memory.text.words import JAPANESE_OR_CHINESE, stop_words_for
 from nacre.runtime.models.offline.intent import is_question, without_request
 from nacre.runtime.models.offline.notes import NOTHING, Known
 from nacre.runtime.models.offline.phrases import PHRASES

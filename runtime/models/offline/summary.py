@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, zip_longest
 
-from nacre.memory.text.stop_words import stop_words_for
+from nacre.memory.text.words import stop_words_for
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.offline.intent import is_question, kind_of, read_intent
 from nacre.runtime.models.offline.notes import (
