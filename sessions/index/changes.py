@@ -18,6 +18,7 @@ MOST_PREVIOUS = 100
 """How many former sessions a line names, so that it does not grow for ever; older transcripts say
 themselves to which key they belong."""
 
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _PROVIDER, _MODEL, _SOURCE = "providerOverride", "modelOverride", "modelOverrideSource"
 
 
@@ -82,28 +83,14 @@ def with_origin(record: SessionRecord, origin: Origin) -> SessionRecord:
 
 def with_usage(record: SessionRecord, usage: Usage) -> SessionRecord:
     """The record with what the last call counted; what was cached stands apart from what was new."""
-    return replace(
-        record,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        total_tokens=usage.context_tokens,
-        total_tokens_fresh=True,
-    )
+    counts = {name: getattr(usage, name) for name in _COUNTS}
+    return replace(record, **counts, total_tokens=usage.context_tokens, total_tokens_fresh=True)
 
 
 def without_usage(record: SessionRecord) -> SessionRecord:
     """The record without what the last call counted, once that speaks of another context."""
-    return replace(
-        record,
-        input_tokens=None,
-        output_tokens=None,
-        cache_read_tokens=None,
-        cache_write_tokens=None,
-        total_tokens=None,
-        total_tokens_fresh=False,
-    )
+    unknown: dict[str, Any] = dict.fromkeys(_COUNTS)
+    return replace(record, **unknown, total_tokens=None, total_tokens_fresh=False)
 
 
 def model_override(record: SessionRecord) -> str:
