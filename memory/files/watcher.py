@@ -13,12 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nacre.memory.files.discovery import (
-    IGNORED_FOLDERS,
-    MEMORY_FOLDER,
-    ROOT_FILES,
-    is_markdown,
-)
+from nacre.memory.files.discovery import IGNORED_FOLDERS, MEMORY_FOLDER, ROOT_FILES, is_markdown
 from nacre.memory.files.extra_paths import resolved_extra_paths
 from nacre.memory.files.mounts import remote_file_system
 

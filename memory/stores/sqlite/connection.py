@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from nacre.memory.contracts.errors import (
-    IndexBusy,
-    IndexClosed,
-    IndexDamaged,
-    IndexUnusable,
-    unusable,
-)
+from nacre.memory.contracts.errors import IndexBusy, IndexClosed, IndexDamaged, IndexUnusable, unusable
 
 if TYPE_CHECKING:
     from filelock import FileLock
