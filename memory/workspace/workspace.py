@@ -16,19 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nacre.memory.workspace.files import MAX_READ_BYTES, append_to_file, read_bytes
+from nacre.memory.workspace.files import MAX_READ_BYTES, read_bytes
 from nacre.memory.workspace.paths import PathOutsideRoot
-
-__all__ = [
-    "ContextFile",
-    "TemplateMissing",
-    "WorkspaceReport",
-    "append_to_file",
-    "daily_log_path",
-    "ensure_workspace",
-    "read_context_file",
-    "read_context_files",
-]
 
 log = logging.getLogger(__name__)
 
@@ -229,15 +218,8 @@ async def _git_init(directory: Path) -> tuple[GitState, str]:
         return "present", ""
     problem = await _git(directory, "--version", within_seconds=GIT_ANSWER_SECONDS)
     if not problem:
-        problem = await _git(
-            directory,
-            "-c",
-            "init.defaultBranch=main",
-            f"--git-dir={directory / '.git'}",
-            "init",
-            "--quiet",
-            within_seconds=GIT_INIT_SECONDS,
-        )
+        init = ("-c", "init.defaultBranch=main", f"--git-dir={directory / '.git'}", "init", "--quiet")
+        problem = await _git(directory, *init, within_seconds=GIT_INIT_SECONDS)
     if problem:
         return "unavailable", f"The workspace {directory} has no git history: {problem}."
     return "initialised", ""
