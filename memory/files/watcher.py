@@ -178,12 +178,9 @@ class Watcher:
         """Watches until the set of folders changes."""
         from watchfiles import awatch
 
-        def wanted(_: object, path: str) -> bool:
-            return is_memory_change(self._workspace, path)
-
         async for changes in awatch(
             *folders,
-            watch_filter=wanted,
+            watch_filter=lambda _, path: is_memory_change(self._workspace, path),
             debounce=_GROUP_MS,
             step=_STEP_MS,
             recursive=deep,

@@ -124,21 +124,22 @@ async def _rebuild(
     """Fills a hidden index, brings over what could not be looked at, and publishes it."""
     log.info("rebuilding the memory index, because %s", reason)
     rebuild = await store.begin_rebuild(plan.identity)
+    hidden, embedder = rebuild.store, plan.embedder
+
+    async def attach() -> None:
+        if embedder is not None:
+            await attach_known_vectors(hidden, embedder, plan.embedder_key, now_seconds=int(now_seconds))
+
     try:
-        hidden = rebuild.store
         await rebuild.copy_vectors()
         outcome = await _index_changes(hidden, plan, now_seconds=now_seconds, advance=advance, force=True)
-        if plan.embedder is not None:
-            await attach_known_vectors(hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds))
+        await attach()
         await hidden.tidy()
         async with rebuild.alone():
             # What was written since the files were read, also by other processes, which wait now.
             await _index_changes(hidden, plan, now_seconds=now_seconds, advance=_untold)
             await _carry_over(store, hidden, outcome)
-            if plan.embedder is not None:
-                await attach_known_vectors(
-                    hidden, plan.embedder, plan.embedder_key, now_seconds=int(now_seconds)
-                )
+            await attach()
             kept = _kept_meta(await store.read(lambda index: index.meta()))
             await hidden.write(lambda index: index.set_meta(kept | plan.identity))
             await rebuild.publish()

@@ -205,11 +205,10 @@ def _has_older_name(root: Path, name: str) -> bool:
 
 def _create(path: Path, text: str) -> bool:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with path.open("xb") as file:
+            file.write(text.encode("utf-8"))
     except FileExistsError:
         return False
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text.encode("utf-8"))
     return True
 
 

@@ -92,8 +92,4 @@ def _cost_usd(raw: object) -> float:
 
 
 def _first_number(raw: Mapping[str, Any], *keys: str) -> int:
-    for key in keys:
-        value = raw.get(key)
-        if value is not None:
-            return whole_number(value)
-    return 0
+    return next((whole_number(raw[key]) for key in keys if raw.get(key) is not None), 0)

@@ -58,19 +58,11 @@ class EndingFolder:
         self._worker = OrderedWorker()
 
     async def put(self, ended: EndedSession) -> None:
-        """Writes an ending down, or its new number of attempts; on disk when this returns.
-
-        Raises:
-            SessionWriteFailed: the system refused.
-        """
+        """Writes an ending down, or its new number of attempts; on disk unless it raises `SessionWriteFailed`."""
         await self._worker.run(lambda: self._put(ended))
 
     async def remove(self, ended: EndedSession) -> None:
-        """Strikes an ending off; it may be gone already.
-
-        Raises:
-            SessionWriteFailed: the system refused.
-        """
+        """Strikes an ending off; it may be gone already. Raises `SessionWriteFailed` as `put` does."""
         await self._worker.run(lambda: self._remove(self._directory / ended.name))
 
     async def has(self, ended: EndedSession) -> bool:

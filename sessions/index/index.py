@@ -133,7 +133,10 @@ class SessionIndex:
 
     def _edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
         with self._busy, locked(self.path):
-            self._sweep()
+            if not self._is_swept:
+                # Under the lock, so that nobody is writing: what writers left that were killed.
+                remove_unfinished(self.path)
+                self._is_swept = True
             raw = self._current()
             before = _Records(raw)
             after = change(before)
@@ -146,12 +149,6 @@ class SessionIndex:
             if changed:
                 replace_file(self.path, _bytes(raw), backup=self._backup)
             return after
-
-    def _sweep(self) -> None:
-        """Under the lock, so that nobody is writing: removes what writers left that were killed."""
-        if not self._is_swept:
-            remove_unfinished(self.path)
-            self._is_swept = True
 
     def _current(self) -> dict[str, Any]:
         """Under the lock: the index on disk, recovered and written when it cannot be read."""

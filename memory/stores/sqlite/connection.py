@@ -175,11 +175,7 @@ class IndexLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Waits for the lock and holds it.
-
-        Raises:
-            IndexBusy, IndexUnusable: as `acquire`.
-        """
+        """Waits for the lock and holds it. Raises as `acquire`."""
         self.acquire()
         try:
             yield
