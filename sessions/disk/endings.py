@@ -58,7 +58,7 @@ class EndingFolder:
         self._worker = OrderedWorker()
 
     async def put(self, ended: EndedSession) -> None:
-        """Writes an ending down, or its new number of attempts; on disk unless it raises `SessionWriteFailed`."""
+        """Writes an ending down, or its new number of attempts; on disk, or raises `SessionWriteFailed`."""
         await self._worker.run(lambda: self._put(ended))
 
     async def remove(self, ended: EndedSession) -> None:

@@ -51,7 +51,7 @@ class SnapshotThread:
         self._vectors = VectorReader(prepare_vectors)
 
     async def run(self, work: Callable[[Snapshot], T]) -> T:
-        """Hands `work` one moment of the index and returns what it returns. Raises as `ConnectionThread.run`."""
+        """Hands `work` one moment of the index; returns what it returns. Raises as `ConnectionThread.run`."""
 
         def call(connection: Connection) -> T:
             with one_moment(connection):
