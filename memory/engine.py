@@ -91,7 +91,7 @@ class MemoryEngine:
         )
         plan = IndexPlan(corpus=corpus, settings=settings, embedder=embedder, transcripts=transcripts)
         file = SqliteIndexFile(index_path, settings.store.vector, now)
-        return cls(plan, await Syncing.open(plan, file, now), now, owns_embedder=owns_embedder)
+        return cls(plan, Syncing(plan, file, await file.open(), now), now, owns_embedder=owns_embedder)
 
     async def search(
         self,

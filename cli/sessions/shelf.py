@@ -16,8 +16,7 @@ from nacre.sessions.disk.durable import write_new
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.journal.reading import StoredTranscript, read_transcript, transcript_bytes
 from nacre.sessions.upkeep.catalogue import StoredSession, find_session, last_words, stored_sessions
-from nacre.sessions.upkeep.removal import delete_session
-from nacre.sessions.upkeep.upkeep import UpkeepReport, keep_up
+from nacre.sessions.upkeep.upkeep import UpkeepReport, delete_session, keep_up
 
 LANE_WAIT_SECONDS = 5.0
 """How long a command waits for the end of another process's turn before it gives up."""

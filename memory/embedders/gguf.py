@@ -52,14 +52,13 @@ class ModelFile(Protocol):
 
 
 class FileOnDisk:
-    """A model file that the owner put somewhere."""
+    """`ModelFile` (its methods are described there) for one that the owner put somewhere."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return self._path.name
 
     @property
@@ -73,15 +72,9 @@ class FileOnDisk:
             return str(self._path)
 
     def ready(self) -> Path | None:
-        """The file, if it is one."""
         return self._path if self._path.is_file() else None
 
     def fetch(self, stopped: Callable[[], bool]) -> Path:  # noqa: ARG002 - nothing here takes time
-        """The file.
-
-        Raises:
-            EmbeddingFailed: it is not there.
-        """
         if (path := self.ready()) is None:
             raise EmbeddingFailed(
                 f"The embedding model {self._path} is not there. Put the GGUF file there, or change "
@@ -90,12 +83,11 @@ class FileOnDisk:
         return path
 
     def progress(self) -> str:
-        """Nothing is ever on its way."""
         return ""
 
 
 class GgufEmbedder:
-    """The `Embedder` of one GGUF file."""
+    """`Embedder` (its methods are described there) for one GGUF file. Its vectors have length 1."""
 
     def __init__(self, file: ModelFile) -> None:
         self._file = file
@@ -111,15 +103,10 @@ class GgufEmbedder:
         )
 
     def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
-        """1: nothing is known against any script."""
         return 1.0
 
     async def embed_query(self, text: str) -> Sequence[float]:
-        """The vector of a question, of length 1; a question does not wait for a download.
-
-        Raises:
-            EmbeddingFailed: the model is not here yet, or cannot be loaded.
-        """
+        """A question does not wait for a download."""
         if self._llama is None and await asyncio.to_thread(self._file.ready) is None:
             raise EmbeddingFailed(
                 self._file.progress() or f"The embedding model {self.facts.model} is not on this machine yet."
@@ -127,12 +114,7 @@ class GgufEmbedder:
         return await asyncio.to_thread(self._embed, self._instructions.query + text)
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector of length 1 for each text. A question asked meanwhile waits for one text only.
-
-        Raises:
-            TextRefused: the model makes no usable vector of a text.
-            EmbeddingFailed: the model cannot be had or loaded.
-        """
+        """A question asked meanwhile waits for one text only."""
         return [await asyncio.to_thread(self._embed, self._instructions.document + text) for text in texts]
 
     async def close(self) -> None:

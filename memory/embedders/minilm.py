@@ -20,7 +20,10 @@ _LAST_LATIN = "\u024f"
 
 
 class MiniLmEmbedder:
-    """The local `Embedder`. Loads on first use (tenths of a second), then takes milliseconds a text."""
+    """`Embedder` (its methods are described there) in this process; its vectors have length 1.
+
+    Loads on first use (tenths of a second), then takes milliseconds a text.
+    """
 
     facts = EmbedderFacts(
         provider="local",
@@ -46,11 +49,10 @@ class MiniLmEmbedder:
         return sum(char <= _LAST_LATIN for char in letters) / len(letters)
 
     async def embed_query(self, text: str) -> Sequence[float]:
-        """The vector of a question, of length 1."""
         return await asyncio.to_thread(self._embed, text)
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector of length 1 for each text. A question asked meanwhile waits for one text only."""
+        """A question asked meanwhile waits for one text only."""
         return [await asyncio.to_thread(self._embed, text) for text in texts]
 
     async def close(self) -> None:

@@ -23,7 +23,10 @@ PIECE_TOKENS = 200
 
 
 class SentenceTransformerEmbedder:
-    """The `Embedder` of a model by its name on the hub or its folder."""
+    """`Embedder` (its methods are described there) for a model by its name on the hub or its folder.
+
+    Its vectors have length 1 and are made with the model's own prompts for questions and documents.
+    """
 
     def __init__(self, model: str) -> None:
         self.facts = EmbedderFacts(
@@ -37,24 +40,12 @@ class SentenceTransformerEmbedder:
         self._loaded: SentenceTransformer | None = None
 
     def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
-        """1: nothing is known against any script."""
         return 1.0
 
     async def embed_query(self, text: str) -> Sequence[float]:
-        """The vector of a question, of length 1, with the model's own prompt for questions.
-
-        Raises:
-            EmbeddingFailed: the library or the model cannot be loaded.
-        """
         return (await asyncio.to_thread(self._embed, [text], is_query=True))[0]
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector of length 1 for each text, with the model's own prompt for documents.
-
-        Raises:
-            TextRefused: the model makes no usable vector of a text.
-            EmbeddingFailed: the library or the model cannot be loaded.
-        """
         if not texts:
             return []
         return await asyncio.to_thread(self._embed, list(texts), is_query=False)

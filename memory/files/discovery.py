@@ -66,7 +66,9 @@ class _Walk:
 
     def add(self, absolute: Path, info: os.stat_result) -> None:
         path = stored_path(self.workspace, absolute)
-        if not is_text(path):
+        try:
+            path.encode()
+        except UnicodeEncodeError:  # some systems allow such names
             self.skip(absolute, "its name is not Unicode; rename it")
             return
         # One file under two names (a case-folding file system, overlapping extra paths) is one file. On some
@@ -99,15 +101,6 @@ class _Walk:
 
     def keep(self, absolute: Path) -> None:
         self.unreadable.append(stored_path(self.workspace, absolute))
-
-
-def is_text(path: str) -> bool:
-    """Whether a path can be stored and shown: some systems allow names that are no Unicode."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def stored_path(workspace: Path, absolute: Path) -> str:

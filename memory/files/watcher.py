@@ -1,26 +1,23 @@
 """The only file that imports watchfiles: tells when a memory file may have changed. Reads no file.
 
 Watches the workspace folder itself without its sub-folders (for MEMORY.md), and `memory/` and extra folders
-with theirs. Where the system cannot watch (too many watches) or is not told (a network drive), it looks at
-intervals instead.
+with theirs. Where the system cannot watch (too many watches) or is not told, it looks at intervals instead:
+the kernel notices only changes that are made through itself, and not what another machine changes on a
+network drive, or the host in a folder of a virtual machine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nacre.memory.files.discovery import (
-    IGNORED_FOLDERS,
-    MEMORY_FOLDER,
-    ROOT_FILES,
-    is_markdown,
-)
+from nacre.memory.files.discovery import IGNORED_FOLDERS, MEMORY_FOLDER, ROOT_FILES, is_markdown
 from nacre.memory.files.extra_paths import resolved_extra_paths
-from nacre.memory.files.mounts import remote_file_system
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +27,15 @@ _POLL_MS = 2_000
 _RESTART_SECONDS = 30.0
 _LONGEST_WAIT = 4
 """Changes that never stop are still synced after this many debounce times."""
+
+MOUNTS_FILE = Path("/proc/self/mountinfo")
+"""Linux's list of what is mounted where; other systems have none, and folders count as local there."""
+
+_REMOTE_TYPES = frozenset(
+    {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "9p", "afs", "ceph", "davfs", "lustre", "glusterfs"}
+    | {"vboxsf", "vmhgfs", "virtiofs", "prl_fs", "drvfs", "fakeowner", "ncpfs", "coda", "orangefs"}
+)
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +69,30 @@ def is_memory_change(workspace: Path, path: str) -> bool:
         return changed.name in (*ROOT_FILES, MEMORY_FOLDER)
     # A folder that was moved in or deleted comes as one event with the folder's name.
     return is_markdown(changed.name) or not changed.suffix
+
+
+def remote_file_system(folder: Path) -> str:
+    """The type of the remote file system that a folder is on (`nfs4`, `fuse.sshfs`); `""` for a local one."""
+    try:
+        mounts = MOUNTS_FILE.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+    return remote_type(Path(os.path.realpath(folder)), mounts)
+
+
+def remote_type(folder: Path, mounts: str) -> str:
+    """As `remote_file_system`, for a real path and the text of `/proc/self/mountinfo` (man 5 proc)."""
+    longest, kind = -1, ""
+    for line in mounts.splitlines():
+        left, _, right = line.partition(" - ")
+        place, mounted = left.split(" ")[4:5], right.split(" ")[:1]
+        if not place or not mounted:
+            continue
+        point = Path(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), place[0]))
+        # A later mount on the same folder hides the earlier one.
+        if len(point.parts) >= longest and folder.is_relative_to(point):
+            longest, kind = len(point.parts), mounted[0]
+    return kind if kind in _REMOTE_TYPES or kind.startswith("fuse.") else ""
 
 
 class Watcher:
@@ -148,12 +178,9 @@ class Watcher:
         """Watches until the set of folders changes."""
         from watchfiles import awatch
 
-        def wanted(_: object, path: str) -> bool:
-            return is_memory_change(self._workspace, path)
-
         async for changes in awatch(
             *folders,
-            watch_filter=wanted,
+            watch_filter=lambda _, path: is_memory_change(self._workspace, path),
             debounce=_GROUP_MS,
             step=_STEP_MS,
             recursive=deep,

@@ -3,26 +3,29 @@
 The order of these is a decision: the least score is applied before decay, so that an old exact hit can sink
 but not vanish, and neither depends on how many results were asked for. Decay is off unless a setting asks for
 it, because it buries old facts (docs/recall.md): a dated note counts half after each half-life, and what is
-kept on purpose never fades.
+kept on purpose never fades. Diversity is maximal marginal relevance (Carbonell and Goldstein, 1998), with the
+Jaccard index of the texts' words, or of character pairs in scripts without spaces; off unless asked for.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
 from nacre.memory.contracts.store import Scores
-from nacre.memory.search.diversity import mmr_order
 from nacre.memory.search.fusion import Asked, Candidates, fuse, seed_scores
 
 _DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
 _EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")
+_WORDS = re.compile(r"\w+")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 
 DIVERSE_POOL = 60
 """How many of the best candidates diversity chooses from."""
@@ -150,3 +153,46 @@ def chunk_decay(place: ChunkPlace, *, now: datetime, half_life_days: float) -> f
         return 1.0
     seconds = now.timestamp() - place.changed_at_ns / 1e9
     return decay_factor(seconds / 86_400, half_life_days)
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The distinct words of `text`, lower-case; runs of an unspaced script as overlapping pairs."""
+    text = text.lower() if text.isascii() else unicodedata.normalize("NFC", text).lower()
+    words: set[str] = set()
+    for run in _UNSPACED.findall(text):
+        words.update(left + right for left, right in pairwise(run))
+    words.update(_WORDS.findall(_UNSPACED.sub(" ", text)))
+    return frozenset(words)
+
+
+def jaccard(left: frozenset[str], right: frozenset[str]) -> float:
+    """Shared words over all words, 0…1; two empty sets are alike."""
+    if not left and not right:
+        return 1.0
+    shared = len(left & right)
+    return shared / (len(left) + len(right) - shared)
+
+
+def mmr_score(relevance: float, likeness: float, lambda_: float) -> float:
+    """`λ · relevance − (1 − λ) · likeness`."""
+    return lambda_ * relevance - (1 - lambda_) * likeness
+
+
+def mmr_order(texts: Sequence[str], scores: Sequence[float], lambda_: float) -> list[int]:
+    """All positions, in the order in which MMR picks them; ties go to the higher score.
+
+    Relevance is the score itself: stretched to 0…1 first, the published example (`.92 .89 .85 .78`) would
+    keep its near-duplicate. `lambda_` is clamped; not a number counts as 0.7.
+    """
+    lambda_ = 0.7 if math.isnan(lambda_) else min(1.0, max(0.0, lambda_))
+    words = [word_set(text) for text in texts]
+    left = sorted(range(len(texts)), key=lambda at: -scores[at])
+    picked: list[int] = []
+    likeness = [0.0] * len(texts)
+    while left:
+        best = max(left, key=lambda at: (mmr_score(scores[at], likeness[at], lambda_), scores[at]))
+        left.remove(best)
+        picked.append(best)
+        for at in left:
+            likeness[at] = max(likeness[at], jaccard(words[at], words[best]))
+    return picked

@@ -127,19 +127,22 @@ async def _rebuild(
     identity, now = plan.identity, int(now_seconds)
     key = embedder_key(identity)
     rebuild = await store.begin_rebuild(identity)
+    hidden, embedder = rebuild.store, plan.embedder
+
+    async def attach() -> None:
+        if embedder is not None:
+            await attach_known_vectors(hidden, embedder, key, now_seconds=now)
+
     try:
-        hidden = rebuild.store
         await rebuild.copy_vectors()
         outcome = await _index_changes(hidden, plan, now_seconds=now_seconds, advance=advance, force=True)
-        if plan.embedder is not None:
-            await attach_known_vectors(hidden, plan.embedder, key, now_seconds=now)
+        await attach()
         await hidden.tidy()
         async with rebuild.alone():
             # What was written since the files were read, also by other processes, which wait now.
             await _index_changes(hidden, plan, now_seconds=now_seconds, advance=_untold)
             await _carry_over(store, hidden, outcome)
-            if plan.embedder is not None:
-                await attach_known_vectors(hidden, plan.embedder, key, now_seconds=now)
+            await attach()
             kept = _kept_meta(await store.read(lambda index: index.meta()))
             await hidden.write(lambda index: index.set_meta(kept | identity))
             await rebuild.publish()

@@ -61,15 +61,6 @@ class Syncing:
         self.query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
         """What embeds questions; `None` without an embedder."""
 
-    @classmethod
-    async def open(cls, plan: IndexPlan, file: IndexFile, now: Callable[[], datetime]) -> Syncing:
-        """Opens the index, or a fresh one when it is damaged.
-
-        Raises:
-            IndexUnusable, IndexBusy: it cannot be opened.
-        """
-        return cls(plan, file, await file.open(), now)
-
     @property
     def stale(self) -> bool:
         """Whether a change is known that no pass has looked at."""

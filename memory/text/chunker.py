@@ -143,7 +143,7 @@ def content_hash(text: str) -> str:
 def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[tuple[int, int, str]]:
     """First line, last line (from 0, inclusive) and text of each chunk."""
     limit = sizes.limit
-    ends = list(accumulate((_line_units(line, sizes) for line in lines), initial=0))
+    ends = list(accumulate((sizes.units(line) + 1 for line in lines), initial=0))
     start, covered, count = 0, 0, len(lines)
     while covered < count:
         if ends[covered + 1] - ends[covered] > limit + 1:
@@ -162,10 +162,6 @@ def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[t
             yield first, last, "\n".join(lines[first : last + 1])
         covered = cut
         start = _overlap_start(ends, plan.seams, (start, cut), sizes) if cut < count else cut
-
-
-def _line_units(line: str, sizes: ChunkSizes) -> int:
-    return sizes.units(line) + 1
 
 
 def _best_cut(ends: Sequence[int], seams: Sequence[int], span: tuple[int, int, int], limit: int) -> int:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.store import MatchQuery
 from nacre.memory.text.character_grams import RUN, index_grams, query_grams
-from nacre.memory.text.date_words import DAY_WORDS
-from nacre.memory.text.stop_words import stop_words_for
+from nacre.memory.text.words import DAY_WORDS, stop_words_for
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.records import Chunk

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from nacre.memory.text.date_words import DAY_WORDS, MONTHS, PERIOD_WORDS, UNITS, WEEKDAYS
+from nacre.memory.text.words import DAY_WORDS, MONTHS, PERIOD_WORDS, UNITS, WEEKDAYS
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

@@ -144,8 +144,8 @@ class VectorTable:
         if self._first == self._words:
             return _smallest(distances, count)
         places = _smallest(distances, min(inside, count * _FIRST_KEEP))
-        full = distances[places] + _differing_bits(self._rest[places], query[self._first :])
-        return places[_smallest(full, count)]
+        differing = np.bitwise_count(self._rest[places] ^ query[self._first :])
+        return places[_smallest(distances[places] + differing.sum(axis=1, dtype=np.uint16), count)]
 
     def all_but(self, chunk_ids: Sequence[int]) -> Mask:
         """A mark at every place whose vector belongs to none of these chunks."""
@@ -220,13 +220,6 @@ class VectorTable:
             if self.whole:
                 vectors = np.empty((min(size, self._most), self.dimensions), dtype=np.float32)
                 self._vectors = _grown(self._vectors, vectors, self._count)
-
-
-def _differing_bits(codes: Any, query: Any) -> Any:
-    """For each row of codes, in how many bits it differs from the query."""
-    import numpy as np
-
-    return np.bitwise_count(codes ^ query).sum(axis=1, dtype=np.uint16)
 
 
 def _grown(old: Any, new: Any, count: int) -> Any:

@@ -173,11 +173,7 @@ def _append_locked(path: Path, text: str, lock_dir: Path, skip_repeats: bool) ->
         is_new = not path.exists()
         with _binary(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "rb+") as file:
             existing = file.read().decode("utf-8", errors="replace")
-            if skip_repeats:
-                new = without_repeats(existing, text)
-                written, skipped = new.text, new.skipped
-            else:
-                written, skipped = text.strip("\r\n"), 0
+            written, skipped = without_repeats(existing, text) if skip_repeats else (text.strip("\r\n"), 0)
             if written:
                 _append(file.fileno(), (_gap(existing, written) + written + "\n").encode("utf-8"))
         if is_new:

@@ -12,14 +12,6 @@ from dataclasses import dataclass
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewText:
-    """`text` is what to append, `""` when nothing is new; `skipped` counts the parts left out."""
-
-    text: str
-    skipped: int
-
-
 @dataclass(frozen=True)
 class _Part:
     text: str
@@ -30,13 +22,9 @@ class _Part:
     def key(self) -> tuple[str, str]:
         return _normalised(self.heading), _normalised(self.text)
 
-    @property
-    def is_item(self) -> bool:
-        return is_list_item(self.text)
 
-
-def without_repeats(existing: str, text: str) -> NewText:
-    """The parts of `text` that do not stand in `existing` under the same heading.
+def without_repeats(existing: str, text: str) -> tuple[str, int]:
+    """The parts of `text` that do not stand in `existing` under the same heading, and how many do.
 
     White space does not count. A part of `text` that has no heading is a repeat wherever it stands
     in `existing`. A text without any repeat comes back as it is, without blank lines around it.
@@ -52,8 +40,8 @@ def without_repeats(existing: str, text: str) -> NewText:
     new = [part for part in parts if part.key not in known]
     skipped = len(parts) - len(new)
     if not skipped:
-        return NewText(text=text.strip("\r\n"), skipped=0)
-    return NewText(text=_joined(new, last_heading), skipped=skipped)
+        return text.strip("\r\n"), 0
+    return _joined(new, last_heading), skipped
 
 
 def is_list_item(line: str) -> bool:
@@ -101,9 +89,8 @@ def _joined(parts: list[_Part], last_heading: str) -> str:
             text += ("\n\n" if text else "") + part.heading
             heading, previous = part.heading, None
         if part.text:
-            tight = (
-                text and not part.after_blank and (previous is None or (previous.is_item and part.is_item))
-            )
+            both_items = previous is None or (is_list_item(previous.text) and is_list_item(part.text))
+            tight = text and not part.after_blank and both_items
             text += ("\n" if tight else "\n\n" if text else "") + part.text
             previous = part
     return text

@@ -16,19 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nacre.memory.workspace.files import MAX_READ_BYTES, append_to_file, read_bytes
+from nacre.memory.workspace.files import MAX_READ_BYTES, read_bytes
 from nacre.memory.workspace.paths import PathOutsideRoot
-
-__all__ = [
-    "ContextFile",
-    "TemplateMissing",
-    "WorkspaceReport",
-    "append_to_file",
-    "daily_log_path",
-    "ensure_workspace",
-    "read_context_file",
-    "read_context_files",
-]
 
 log = logging.getLogger(__name__)
 
@@ -216,11 +205,10 @@ def _has_older_name(root: Path, name: str) -> bool:
 
 def _create(path: Path, text: str) -> bool:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with path.open("xb") as file:
+            file.write(text.encode("utf-8"))
     except FileExistsError:
         return False
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text.encode("utf-8"))
     return True
 
 
@@ -229,15 +217,8 @@ async def _git_init(directory: Path) -> tuple[GitState, str]:
         return "present", ""
     problem = await _git(directory, "--version", within_seconds=GIT_ANSWER_SECONDS)
     if not problem:
-        problem = await _git(
-            directory,
-            "-c",
-            "init.defaultBranch=main",
-            f"--git-dir={directory / '.git'}",
-            "init",
-            "--quiet",
-            within_seconds=GIT_INIT_SECONDS,
-        )
+        init = ("-c", "init.defaultBranch=main", f"--git-dir={directory / '.git'}", "init", "--quiet")
+        problem = await _git(directory, *init, within_seconds=GIT_INIT_SECONDS)
     if problem:
         return "unavailable", f"The workspace {directory} has no git history: {problem}."
     return "initialised", ""

@@ -22,7 +22,7 @@ from nacre.runtime.commands.branch_points import (
 from nacre.runtime.commands.command import CommandRun, Outcome, said
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY, has_unflushed_messages
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.sessions.compaction.file_operations import file_operations
+from nacre.sessions.compaction.facts import file_operations
 from nacre.sessions.contracts.messages import Message
 from nacre.sessions.disk.whole_results import WholeResults
 from nacre.sessions.entries.entries import Entry, Label
@@ -52,7 +52,8 @@ async def rewind(run: CommandRun) -> Outcome:
     going = leaving(session.branch, _target(session, place))
     await _save_notes(run)
     left_at, flush = journal.tree.leaf_id, _flush_of(session, going)
-    files = sorted(file_operations(None, going.messages).modified)
+    _, modified = file_operations(None, going.messages)
+    files = sorted(modified)
     told = [note.strip(), render("session/branch_left_files", files=", ".join(files)) if files else ""]
     await journal.rewind(place.entry_id, summary="\n\n".join(filter(None, told)))
     await _tell_what_was_saved(journal, flush)

@@ -19,7 +19,7 @@ from nacre.sessions.contracts.messages import (
     paired_results,
 )
 from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry, RawBody
-from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.sessions.view.tokens import estimate_message_tokens, estimate_tokens
 from nacre.sessions.view.transcript import entry_item, last_compaction, last_compaction_place
 from nacre.sessions.view.transcript_view import build_transcript
 
@@ -110,8 +110,7 @@ def plan_compaction(
 
 def transcript_tokens(branch: Sequence[Entry], count_tokens: Callable[[str], int]) -> int:
     """An estimate for every message that the model would see; no usage is asked."""
-    items = build_transcript(branch)
-    return sum(estimate_message_tokens(item.message, count_tokens) for item in items)
+    return estimate_tokens(build_transcript(branch), count_tokens)
 
 
 def with_compaction(branch: Sequence[Entry], plan: CompactionPlan, summary: str) -> tuple[Entry, ...]:

@@ -7,10 +7,9 @@ messages themselves. Identifiers and files go on over compactions; the rest spea
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nacre.sessions.compaction.file_operations import file_lists, file_operations, without_file_lists
 from nacre.sessions.compaction.identifiers import identifiers
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.serialise import call_text
@@ -27,6 +26,12 @@ MOST_FAILURES = 8
 MAX_FAILURE_CHARS = 240
 """The two bounds on failures are OpenClaw's."""
 
+FILE_LIST_LIMIT = 40
+
+_READING = ("read",)
+_MODIFYING = ("write", "edit", "append")
+_FILE_LIST = re.compile(r"\s*<(read-files|modified-files)>\n(.*?)\n</\1>", re.DOTALL)
+_MORE = re.compile(r"\.\.\. and \d+ more")
 _RENEWED = re.compile(
     rf"(?:\A|\n+)(?:{re.escape(IDENTIFIERS_HEADING)}|{re.escape(FAILURES_HEADING)})\n(?:- [^\n]*(?:\n|\Z))*"
 )
@@ -52,13 +57,13 @@ def facts_of(
     The files and identifiers of the `previous` compaction are taken over; of all identifiers the
     newest 24 count.
     """
-    files = file_operations(previous, messages)
+    read, modified = file_operations(previous, messages)
     return SummaryFacts(
         open_asks=tuple(_line(ask, MAX_ASK_CHARS) for ask in open_asks[-MOST_OPEN_ASKS:]),
         identifiers=_identifiers(previous, messages),
         tool_failures=_tool_failures(messages),
-        read_files=tuple(sorted(files.read - files.modified)),
-        modified_files=tuple(sorted(files.modified)),
+        read_files=tuple(sorted(read - modified)),
+        modified_files=tuple(sorted(modified)),
     )
 
 
@@ -74,12 +79,54 @@ def with_facts(summary: str, facts: SummaryFacts) -> str:
     for heading, lines in blocks:
         if lines:
             summary += f"\n\n{heading}\n" + "\n".join(f"- {line}" for line in lines)
-    return summary + file_lists(facts.read_files, facts.modified_files)
+    return summary + _file_lists(facts.read_files, facts.modified_files)
 
 
 def without_facts(summary: str) -> str:
     """A summary without what the next compaction writes anew; asks stay, until a model settles them."""
-    return _RENEWED.sub("\n", without_file_lists(summary)).strip()
+    return _RENEWED.sub("\n", _FILE_LIST.sub("", summary).rstrip()).strip()
+
+
+def file_operations(previous: Compaction | None, messages: Sequence[Message]) -> tuple[set[str], set[str]]:
+    """The files that were read and those that were changed: of the previous compaction, and of `messages`.
+
+    The previous ones come from its details, unless an extension wrote these, and from the lists at
+    the end of its summary.
+    """
+    read, modified = set[str](), set[str]()
+    if previous is not None:
+        details = previous.details if previous.details and not previous.from_hook else {}
+        read |= _listed(details, "readFiles") | _in_summary(previous.summary, "read-files")
+        modified |= _listed(details, "modifiedFiles") | _in_summary(previous.summary, "modified-files")
+    for message in messages:
+        for call in message.tool_calls if isinstance(message, AssistantMessage) else ():
+            path = call.arguments.get("path") or call.arguments.get("file_path")
+            if isinstance(path, str) and call.name in _READING:
+                read.add(path)
+            elif isinstance(path, str) and call.name in _MODIFYING:
+                modified.add(path)
+    return read, modified
+
+
+def _file_lists(read: Sequence[str], modified: Sequence[str]) -> str:
+    """The lists as they stand at the end of a summary, at most 40 files each; empty without files."""
+    blocks = ""
+    for tag, paths in (("read-files", read), ("modified-files", modified)):
+        if paths:
+            more = [f"... and {len(paths) - FILE_LIST_LIMIT} more"] if len(paths) > FILE_LIST_LIMIT else []
+            blocks += f"\n\n<{tag}>\n" + "\n".join([*paths[:FILE_LIST_LIMIT], *more]) + f"\n</{tag}>"
+    return blocks
+
+
+def _listed(details: Mapping[str, object], key: str) -> set[str]:
+    paths = details.get(key)
+    return {path for path in paths if isinstance(path, str)} if isinstance(paths, list | tuple) else set()
+
+
+def _in_summary(summary: str, tag: str) -> set[str]:
+    lists = (found[2] for found in _FILE_LIST.finditer(summary) if found[1] == tag)
+    lines = (line for each in lists for line in each.split("\n"))
+    return {line for line in lines if line.strip() and not _MORE.fullmatch(line)}
 
 
 def _identifiers(previous: Compaction | None, messages: Sequence[Message]) -> tuple[str, ...]:

@@ -183,12 +183,9 @@ def _direct_rest(route: SessionRoute) -> str:
 
 def _group_rest(route: SessionRoute) -> str:
     word = "channel" if route.chat_kind == "channel" else "group"
-    return f"{_part(route.channel)}:{word}:{_part(route.chat_id.strip() or _group_sender(route))}"
-
-
-def _group_sender(route: SessionRoute) -> str:
-    """The sender's id where it is the group's; a person's id would give each member a group of their own."""
-    return route.sender_id if _names_group(route.sender_id) else ""
+    # The sender's id where it is the group's; a person's id would give each member a group of their own.
+    sender = route.sender_id if _names_group(route.sender_id) else ""
+    return f"{_part(route.channel)}:{word}:{_part(route.chat_id.strip() or sender)}"
 
 
 def _peer(route: SessionRoute, sender: str) -> tuple[str, bool]:

@@ -2,7 +2,7 @@
 
 Values only: nothing here reads a file or knows a provider. JSON keys and roles follow
 `user` / `assistant` / `toolResult` messages as pi writes them, so that other tools can read
-a transcript; times are milliseconds since the epoch.
+a transcript: `to_json` gives a block or message as pi stores it. Times are milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ class Text:
     text: str
 
     def to_json(self) -> dict[str, Any]:
-        """The block as pi stores it."""
         return {"type": "text", "text": self.text}
 
 
@@ -36,7 +35,6 @@ class Thinking:
     signature: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The block as pi stores it."""
         block = {"type": "thinking", "thinking": self.thinking}
         return block if self.signature is None else {**block, "thinkingSignature": self.signature}
 
@@ -49,7 +47,6 @@ class Image:
     mime_type: str
 
     def to_json(self) -> dict[str, Any]:
-        """The block as pi stores it."""
         return {"type": "image", "data": self.data, "mimeType": self.mime_type}
 
 
@@ -82,7 +79,6 @@ class UserMessage:
     timestamp_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """The message as pi stores it."""
         return {
             "role": "user",
             "content": [block.to_json() for block in self.content],
@@ -109,7 +105,6 @@ class AssistantMessage:
         return tuple(block for block in self.content if isinstance(block, ToolCall))
 
     def to_json(self) -> dict[str, Any]:
-        """The message as pi stores it."""
         message: dict[str, Any] = {
             "role": "assistant",
             "content": [block.to_json() for block in self.content],
@@ -138,7 +133,6 @@ class ToolResultMessage:
     details: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The message as pi stores it."""
         message: dict[str, Any] = {
             "role": "toolResult",
             "toolCallId": self.tool_call_id,

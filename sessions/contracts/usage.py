@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 _MOST = 2**53
@@ -28,11 +28,7 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         """Both calls together. A sum says what was paid for, not how full the window is."""
         return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
+            **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -96,8 +92,4 @@ def _cost_usd(raw: object) -> float:
 
 
 def _first_number(raw: Mapping[str, Any], *keys: str) -> int:
-    for key in keys:
-        value = raw.get(key)
-        if value is not None:
-            return whole_number(value)
-    return 0
+    return next((whole_number(raw[key]) for key in keys if raw.get(key) is not None), 0)

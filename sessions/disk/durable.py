@@ -252,7 +252,5 @@ def _keep_as(backup: Path, path: Path, sync: Sync) -> None:
 
 def _write_new(path: Path, data: bytes, flags: int, sync: Sync) -> None:
     descriptor = os.open(path, os.O_WRONLY | flags | _NO_FOLLOW, FILE_MODE)
-    try:
+    with os.fdopen(descriptor, "wb", buffering=0):
         write_all(descriptor, data, sync=sync)
-    finally:
-        os.close(descriptor)

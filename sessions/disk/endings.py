@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -58,19 +58,11 @@ class EndingFolder:
         self._worker = OrderedWorker()
 
     async def put(self, ended: EndedSession) -> None:
-        """Writes an ending down, or its new number of attempts; on disk when this returns.
-
-        Raises:
-            SessionWriteFailed: the system refused.
-        """
+        """Writes an ending down, or its new number of attempts; on disk, or raises `SessionWriteFailed`."""
         await self._worker.run(lambda: self._put(ended))
 
     async def remove(self, ended: EndedSession) -> None:
-        """Strikes an ending off; it may be gone already.
-
-        Raises:
-            SessionWriteFailed: the system refused.
-        """
+        """Strikes an ending off; it may be gone already. Raises `SessionWriteFailed` as `put` does."""
         await self._worker.run(lambda: self._remove(self._directory / ended.name))
 
     async def has(self, ended: EndedSession) -> bool:
@@ -112,17 +104,20 @@ class EndingFolder:
         return ended
 
 
+_STORED: Mapping[str, tuple[str, type]] = {
+    "key": ("key", str),
+    "session_id": ("sessionId", str),
+    "transcript": ("transcript", str),
+    "reason": ("reason", str),
+    "ended_at_ms": ("endedAt", int),
+    "channel": ("channel", str),
+    "attempts": ("attempts", int),
+}
+"""Each field's name and kind in the file, in its order."""
+
+
 def _to_json(ended: EndedSession) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "key": ended.key,
-        "sessionId": ended.session_id,
-        "transcript": ended.transcript,
-        "reason": ended.reason,
-        "endedAt": ended.ended_at_ms,
-        "channel": ended.channel,
-        "attempts": ended.attempts,
-    }
+    return {"version": 1, **{stored: getattr(ended, name) for name, (stored, _) in _STORED.items()}}
 
 
 def _from_json(data: bytes) -> EndedSession | None:
@@ -132,18 +127,8 @@ def _from_json(data: bytes) -> EndedSession | None:
         return None
     if not isinstance(raw, dict) or raw.get("version") != 1:
         return None
-    texts = [raw.get(name) for name in ("key", "sessionId", "transcript", "reason", "channel")]
-    numbers = [raw.get(name) for name in ("endedAt", "attempts")]
-    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+    if not all(type(raw.get(stored)) is kind for stored, kind in _STORED.values()):
         return None
     if raw["reason"] not in END_REASONS or not raw["sessionId"] or "/" in raw["transcript"]:
         return None
-    return EndedSession(
-        key=raw["key"],
-        session_id=raw["sessionId"],
-        transcript=raw["transcript"],
-        reason=raw["reason"],
-        ended_at_ms=raw["endedAt"],
-        channel=raw["channel"],
-        attempts=raw["attempts"],
-    )
+    return EndedSession(**{name: raw[stored] for name, (stored, _) in _STORED.items()})

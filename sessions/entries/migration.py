@@ -20,20 +20,33 @@ def migrated(lines: Iterable[Line], header: SessionHeader) -> Iterator[dict[str,
     Ids are derived from each line's place in the old file, so that migrating twice gives the same
     ones. Keys that are not known here are kept; further header lines are left out.
     """
-    chain = _Chain(header.id)
-    is_begun = False
+    ids: list[str | None] = []
+    taken: set[str] = set()
+    newest: str | None = None
     for line in lines:
         if line.value is None:
             continue
         if line.value["type"] == "session":
-            # Version 1 counts header lines as well.
-            chain.ids.append(None)
-            if not is_begun:
-                is_begun = True
+            if None not in ids:
                 yield {**line.value, "version": FORMAT_VERSION}
+            # Version 1 counts header lines as well.
+            ids.append(None)
             continue
         raw = _renamed(line.value)
-        yield chain.linked(raw, offset_bytes=line.start) if header.version < 2 else raw
+        if header.version >= 2:
+            yield raw
+            continue
+        entry_id = raw.get("id")
+        if not isinstance(entry_id, str) or not entry_id:
+            entry_id = derived_id(header.id, line.start, taken=taken)
+        raw |= {"id": entry_id, "parentId": raw.get("parentId", newest)}
+        index = raw.pop("firstKeptEntryIndex", None)
+        if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(ids):
+            raw.setdefault("firstKeptEntryId", ids[index])
+        ids.append(entry_id)
+        taken.add(entry_id)
+        newest = entry_id
+        yield raw
 
 
 def _renamed(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,27 +54,3 @@ def _renamed(raw: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(message, Mapping) and message.get("role") == "hookMessage":
         return {**raw, "message": {**message, "role": "custom"}}
     return dict(raw)
-
-
-class _Chain:
-    """Entries of version 1, one behind the other."""
-
-    def __init__(self, session_id: str) -> None:
-        self.ids: list[str | None] = []
-        self._session_id = session_id
-        self._taken: set[str] = set()
-        self._newest: str | None = None
-
-    def linked(self, raw: dict[str, Any], *, offset_bytes: int) -> dict[str, Any]:
-        """The entry with an id, the one before it as its parent, and the first kept entry by name."""
-        entry_id = raw.get("id")
-        if not isinstance(entry_id, str) or not entry_id:
-            entry_id = derived_id(self._session_id, offset_bytes, taken=self._taken)
-        linked = {**raw, "id": entry_id, "parentId": raw.get("parentId", self._newest)}
-        index = linked.pop("firstKeptEntryIndex", None)
-        if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(self.ids):
-            linked.setdefault("firstKeptEntryId", self.ids[index])
-        self.ids.append(entry_id)
-        self._taken.add(entry_id)
-        self._newest = entry_id
-        return linked

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import eq
 from typing import overload
 
 from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry, Label
@@ -26,7 +27,6 @@ class EntryRun(Sequence[Entry]):
         self._length = length
 
     def __len__(self) -> int:
-        """How many entries there were."""
         return self._length
 
     @overload
@@ -34,7 +34,6 @@ class EntryRun(Sequence[Entry]):
     @overload
     def __getitem__(self, place: slice) -> tuple[Entry, ...]: ...
     def __getitem__(self, place: int | slice) -> Entry | tuple[Entry, ...]:
-        """One entry, or a slice as a tuple."""
         if isinstance(place, slice):
             return tuple(self._grown[index] for index in range(*place.indices(self._length)))
         if not -self._length <= place < self._length:
@@ -42,24 +41,20 @@ class EntryRun(Sequence[Entry]):
         return self._grown[place if place >= 0 else self._length + place]
 
     def __iter__(self) -> Iterator[Entry]:
-        """The entries in order."""
         return islice(self._grown, self._length)
 
     def __reversed__(self) -> Iterator[Entry]:
-        """The entries, the last one first."""
         grown = self._grown
         return (grown[index] for index in range(self._length - 1, -1, -1))
 
     def __eq__(self, other: object) -> bool:
-        """Whether `other` is a sequence of equal entries."""
-        if not isinstance(other, Sequence) or len(other) != self._length:
-            return NotImplemented if not isinstance(other, Sequence) else False
-        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(other) == self._length and all(map(eq, self, other))
 
     __hash__ = None  # type: ignore[assignment]  # what compares by content is no key
 
     def __repr__(self) -> str:
-        """For people: the ids."""
         return f"EntryRun({[entry.id for entry in self]})"
 
 
@@ -79,11 +74,9 @@ class EntryTree:
         self._compactions = 0
 
     def __contains__(self, entry_id: object) -> bool:
-        """Whether there is an entry of this id."""
         return entry_id in self._by_id
 
     def __len__(self) -> int:
-        """How many entries there are, on all branches."""
         return len(self._grown)
 
     @property

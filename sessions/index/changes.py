@@ -8,7 +8,7 @@ counts, the model a fallback chose, other programs' caches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from nacre.sessions.contracts.usage import Usage
@@ -18,6 +18,7 @@ MOST_PREVIOUS = 100
 """How many former sessions a line names, so that it does not grow for ever; older transcripts say
 themselves to which key they belong."""
 
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _PROVIDER, _MODEL, _SOURCE = "providerOverride", "modelOverride", "modelOverrideSource"
 
 
@@ -33,77 +34,49 @@ class Origin:
     sender_id: str = ""
     chat_name: str = ""
 
-    @property
-    def reply_to(self) -> str:
-        """Whom a reply is addressed to: the chat, else the sender, else nobody (a terminal)."""
-        return self.chat_id.strip() or self.sender_id.strip()
-
 
 def with_origin(record: SessionRecord, origin: Origin) -> SessionRecord:
     """The record after a message from `origin`, texts trimmed, the channel in lower case.
 
     A place to which nothing can be sent later, such as a terminal, does not displace one to which it can.
     """
-    channel = origin.channel.strip().lower()
-    place = _known(
-        channel=channel,
-        to=origin.reply_to,
-        accountId=origin.account.strip(),
-        threadId=origin.thread_id.strip(),
-    )
-    latest = _known(
-        label=origin.chat_name.strip(),
-        provider=channel,
-        chatType=origin.chat_kind,
-        to=origin.reply_to,
-        accountId=origin.account.strip(),
-        threadId=origin.thread_id.strip(),
-        **{"from": origin.sender_id.strip()},
-    )
-    record = replace(record, origin=latest, chat_type=record.chat_type or origin.chat_kind)
+    origin = replace(origin, **{each.name: getattr(origin, each.name).strip() for each in fields(origin)})
+    channel = origin.channel.lower()
+    # Whom a reply is addressed to: the chat, else the sender, else nobody (a terminal).
+    reply_to = origin.chat_id or origin.sender_id
+    address = {"to": reply_to, "accountId": origin.account, "threadId": origin.thread_id}
+    latest = {"label": origin.chat_name, "provider": channel, "chatType": origin.chat_kind}
+    latest |= {**address, "from": origin.sender_id}
+    record = replace(record, origin=_known(**latest), chat_type=record.chat_type or origin.chat_kind)
     if origin.chat_kind != "direct":
         record = replace(
             record,
             channel=channel or record.channel,
-            group_id=origin.chat_id.strip() or record.group_id,
-            display_name=origin.chat_name.strip() or record.display_name,
+            group_id=origin.chat_id or record.group_id,
+            display_name=origin.chat_name or record.display_name,
         )
-    if not origin.reply_to and record.last_to:
+    if not reply_to and record.last_to:
         return record
     return replace(
         record,
-        delivery_context=place,
+        delivery_context=_known(channel=channel, **address),
         last_channel=channel or None,
-        last_to=origin.reply_to or None,
-        last_account_id=origin.account.strip() or None,
-        last_thread_id=origin.thread_id.strip() or None,
+        last_to=reply_to or None,
+        last_account_id=origin.account or None,
+        last_thread_id=origin.thread_id or None,
     )
 
 
 def with_usage(record: SessionRecord, usage: Usage) -> SessionRecord:
     """The record with what the last call counted; what was cached stands apart from what was new."""
-    return replace(
-        record,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        total_tokens=usage.context_tokens,
-        total_tokens_fresh=True,
-    )
+    counts = {name: getattr(usage, name) for name in _COUNTS}
+    return replace(record, **counts, total_tokens=usage.context_tokens, total_tokens_fresh=True)
 
 
 def without_usage(record: SessionRecord) -> SessionRecord:
     """The record without what the last call counted, once that speaks of another context."""
-    return replace(
-        record,
-        input_tokens=None,
-        output_tokens=None,
-        cache_read_tokens=None,
-        cache_write_tokens=None,
-        total_tokens=None,
-        total_tokens_fresh=False,
-    )
+    unknown: dict[str, Any] = dict.fromkeys(_COUNTS)
+    return replace(record, **unknown, total_tokens=None, total_tokens_fresh=False)
 
 
 def model_override(record: SessionRecord) -> str:

@@ -44,29 +44,17 @@ class SessionIndex:
     """
 
     def __init__(self, directory: Path, *, now: Callable[[], datetime], name: str = INDEX_NAME) -> None:
-        self._directory = directory
-        self._path = directory / name
+        self.directory = directory
+        """The folder of the index and the transcripts."""
+        self.path = directory / name
+        """The index file."""
         self._backup = directory / f"{name}.bak"
         self._now = now
         self._is_swept = False
         self._worker = OrderedWorker()
         self._busy = threading.Lock()
-        self._notices: tuple[str, ...] = ()
-
-    @property
-    def directory(self) -> Path:
-        """The folder of the index and the transcripts."""
-        return self._directory
-
-    @property
-    def path(self) -> Path:
-        """The index file."""
-        return self._path
-
-    @property
-    def notices(self) -> tuple[str, ...]:
+        self.notices: tuple[str, ...] = ()
         """Sentences about what was set aside or rebuilt since this object was made."""
-        return self._notices
 
     async def get(self, key: str) -> SessionRecord | None:
         """The record of a key. Raises `SessionWriteFailed` when the system refuses to read."""
@@ -116,21 +104,21 @@ class SessionIndex:
             SessionCorrupt: the record names a file that is not here.
         """
         name = record.session_file or f"{record.session_id}.jsonl"
-        folder = self._directory.resolve()
+        folder = self.directory.resolve()
         if "\0" not in name:
             path = Path(name) if Path(name).is_absolute() else folder / name
             plain = re.fullmatch(r"[\w%@+=,.~ -]{1,250}\.jsonl", path.name) and not path.name.startswith(".")
             if plain and (path.parent.resolve() == folder or (folder / path.name).is_file()):
-                return self._directory / path.name
+                return self.directory / path.name
         raise SessionCorrupt(
             f"The session {record.session_id!r} names the transcript {name!r}, which is not a .jsonl file in "
-            f"{self._directory}. Move the file there or remove the session from {self._path.name}."
+            f"{self.directory}. Move the file there or remove the session from {self.path.name}."
         )
 
     async def _read(self) -> Mapping[str, Any]:
         data: bytes | None = None
-        with reported("read", self._path), suppress(FileNotFoundError):
-            async with aiofiles.open(self._path, "rb") as file:
+        with reported("read", self.path), suppress(FileNotFoundError):
+            async with aiofiles.open(self.path, "rb") as file:
                 data = await file.read()
         raw = parsed_index(data) if data is not None else None
         if raw is None:
@@ -138,14 +126,17 @@ class SessionIndex:
         return raw
 
     def _recovered(self) -> Mapping[str, Any]:
-        if not self._directory.exists():
+        if not self.directory.exists():
             return {}
-        with self._busy, locked(self._path):
+        with self._busy, locked(self.path):
             return self._current()
 
     def _edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
-        with self._busy, locked(self._path):
-            self._sweep()
+        with self._busy, locked(self.path):
+            if not self._is_swept:
+                # Under the lock, so that nobody is writing: what writers left that were killed.
+                remove_unfinished(self.path)
+                self._is_swept = True
             raw = self._current()
             before = _Records(raw)
             after = change(before)
@@ -156,38 +147,27 @@ class SessionIndex:
                 else:
                     raw[key] = record_to_json(record)
             if changed:
-                self._write(raw)
+                replace_file(self.path, _bytes(raw), backup=self._backup)
             return after
-
-    def _sweep(self) -> None:
-        """Under the lock, so that nobody is writing: removes what writers left that were killed."""
-        if not self._is_swept:
-            remove_unfinished(self._path)
-            self._is_swept = True
 
     def _current(self) -> dict[str, Any]:
         """Under the lock: the index on disk, recovered and written when it cannot be read."""
-        found = read_plain(self._path)
+        found = read_plain(self.path)
         raw = parsed_index(found[0]) if found else None
         if raw is not None:
             return raw
         backup = read_plain(self._backup)
         old = parsed_index(backup[0]) if backup else None
-        if found is None and old is None and not has_transcripts(self._directory):
+        if found is None and old is None and not has_transcripts(self.directory):
             return {}
-        aside = set_aside(self._path, found[0], now=self._now) if found else None
-        scanned = scanned_records(self._directory)
+        aside = set_aside(self.path, found[0], now=self._now) if found else None
+        scanned = scanned_records(self.directory)
         rebuilt = with_scanned(old or {}, scanned)
         problem = f"could not be read and was set aside as {aside.name}" if aside else "was missing"
         source = "its backup and the transcripts" if old is not None else "the transcripts"
-        self._notices += (
-            f"{self._path.name} {problem}; {len(rebuilt)} sessions were restored from {source}.",
-        )
-        replace_file(self._path, _bytes(rebuilt))
+        self.notices += (f"{self.path.name} {problem}; {len(rebuilt)} sessions were restored from {source}.",)
+        replace_file(self.path, _bytes(rebuilt))
         return rebuilt
-
-    def _write(self, raw: Mapping[str, Any]) -> None:
-        replace_file(self._path, _bytes(raw), backup=self._backup)
 
 
 class _Records(Mapping[str, SessionRecord]):

@@ -59,7 +59,8 @@ class JournalFile:
         self._new_id = new_id
         self._sync = sync
         self._linker = EntryLinker(fresh_header.id)
-        self._size_bytes = 0
+        self.size_bytes = 0
+        """How long the file was when it was last looked at."""
         self._identity = _NEVER_READ
         self._tail = b""
         self._busy = threading.Lock()
@@ -68,11 +69,6 @@ class JournalFile:
     def tree(self) -> EntryTree:
         """The entries."""
         return self._linker.tree
-
-    @property
-    def size_bytes(self) -> int:
-        """How long the file was when it was last looked at."""
-        return self._size_bytes
 
     def load(self) -> None:
         """Reads the file, repairs what a crash left, and creates the file when there is none."""
@@ -104,7 +100,7 @@ class JournalFile:
             )
             line = to_line(entry_to_json(entry))
             self._write(line)
-            self._size_bytes += len(line)
+            self.size_bytes += len(line)
             self._tail = (self._tail + line)[-_TAIL_BYTES:]
             self._linker.add(entry)
             return entry
@@ -157,7 +153,7 @@ class JournalFile:
         known = len(self.tree)
         # Should reading fail half-way, the next look reads the file anew.
         self._identity, identity = _NEVER_READ, self._identity
-        self._take(self._linker, start_bytes=self._size_bytes)
+        self._take(self._linker, start_bytes=self.size_bytes)
         self._identity = identity
         self._remember()
         return len(self.tree) > known
@@ -224,24 +220,24 @@ class JournalFile:
 
     def _goes_on(self, size_bytes: int) -> bool:
         """Whether the file begins with what was read of it."""
-        if size_bytes < self._size_bytes:
+        if size_bytes < self.size_bytes:
             return False
-        with reading(self.path, start_bytes=self._size_bytes - len(self._tail)) as file:
+        with reading(self.path, start_bytes=self.size_bytes - len(self._tail)) as file:
             return file.read(len(self._tail)) == self._tail
 
     def _is_known(self, facts: os.stat_result) -> bool:
-        return (facts.st_dev, facts.st_ino) == self._identity and facts.st_size == self._size_bytes
+        return (facts.st_dev, facts.st_ino) == self._identity and facts.st_size == self.size_bytes
 
     def _remember(self) -> None:
         with reported("read", self.path):
             facts = self.path.lstat()
-        self._identity, self._size_bytes = (facts.st_dev, facts.st_ino), facts.st_size
+        self._identity, self.size_bytes = (facts.st_dev, facts.st_ino), facts.st_size
         with reading(self.path, start_bytes=max(0, facts.st_size - _TAIL_BYTES)) as file:
             self._tail = file.read()
 
     def _write(self, data: bytes, *, at_bytes: int | None = None) -> None:
         """Appends; if the system refuses, the file is cut back to what it was."""
-        end = self._size_bytes if at_bytes is None else at_bytes
+        end = self.size_bytes if at_bytes is None else at_bytes
         with reported("write", self.path):
             descriptor = open_plain(self.path, os.O_RDWR | os.O_APPEND)
             try:
@@ -255,10 +251,9 @@ class JournalFile:
                 os.close(descriptor)
 
     def _truncate(self, size_bytes: int) -> None:
-        with reported("cut off the torn end of", self.path):
-            descriptor = open_plain(self.path, os.O_RDWR)
-            try:
-                os.ftruncate(descriptor, size_bytes)
-                self._sync(descriptor)
-            finally:
-                os.close(descriptor)
+        with (
+            reported("cut off the torn end of", self.path),
+            os.fdopen(open_plain(self.path, os.O_RDWR), "rb+", buffering=0) as file,
+        ):
+            file.truncate(size_bytes)
+            self._sync(file.fileno())

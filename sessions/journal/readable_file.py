@@ -16,12 +16,7 @@ from typing import Any
 from nacre.sessions.contracts.errors import SessionVersionUnknown
 from nacre.sessions.disk.durable import reading, remove_unfinished, replace_file, set_aside
 from nacre.sessions.disk.lines import read_lines, split_lines, to_line
-from nacre.sessions.entries.entries import (
-    FORMAT_VERSION,
-    SessionHeader,
-    header_from_json,
-    header_to_json,
-)
+from nacre.sessions.entries.entries import FORMAT_VERSION, SessionHeader, header_from_json, header_to_json
 from nacre.sessions.entries.migration import migrated
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -151,7 +152,6 @@ def _size_bytes(path: Path | None) -> int | None:
 
 
 def _key(text: str, agent_id: str, main_key: str) -> str:
-    try:
+    with suppress(SessionKeyInvalid):
         return canonical_key(text, agent_id=agent_id, main_key=main_key)
-    except SessionKeyInvalid:
-        return ""
+    return ""

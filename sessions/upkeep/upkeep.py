@@ -1,4 +1,8 @@
-"""Does what `maintenance.py` decides: lines out of the index, transcripts aside, files off the disk. Edge."""
+"""Does what `maintenance.py` or a person decides: lines out of the index, transcripts aside, files removed.
+
+Edge. A transcript that is moved aside becomes `<name>.deleted.<time>`: no longer a transcript for anybody who
+lists the folder, and one rename away from being one again. Its whole tool results go with it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,14 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.disk.durable import reported, sync_folder
-from nacre.sessions.disk.whole_results import FOLDER_SUFFIX
+from nacre.sessions.disk.whole_results import FOLDER_SUFFIX, results_folder
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.upkeep.catalogue import StoredSession, stored_sessions
@@ -24,7 +28,6 @@ from nacre.sessions.upkeep.maintenance import (
     files_to_remove,
     lines_to_prune,
 )
-from nacre.sessions.upkeep.removal import move_aside
 
 ARCHIVE_MARKS = (".jsonl.deleted.", ".jsonl.reset.")
 
@@ -36,7 +39,7 @@ class UpkeepReport:
     pruned_keys: tuple[str, ...] = ()
     moved_aside: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    removed_bytes: int = field(default=0)
+    removed_bytes: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -86,6 +89,53 @@ async def keep_up(
         removed=tuple(file.name for file in removed),
         removed_bytes=sum(file.size_bytes for file in removed),
     )
+
+
+async def delete_session(
+    index: SessionIndex, session: StoredSession, *, now: Callable[[], datetime]
+) -> Path | None:
+    """Deletes a session: no key names it any more, and its transcript is moved aside; returns where to.
+
+    `None` when there was no transcript. The index is first, so that a kill in between leaves a session
+    that is still listed and can be deleted again. For the holder of the session's lane.
+
+    Raises:
+        SessionWriteFailed: the system refused; what was done so far stands.
+    """
+
+    def without(records: Mapping[str, SessionRecord]) -> dict[str, SessionRecord | None]:
+        changed: dict[str, SessionRecord | None] = {}
+        for key, record in records.items():
+            if record.session_id == session.session_id:
+                changed[key] = None
+            elif session.session_id in record.previous_session_ids:
+                rest = tuple(name for name in record.previous_session_ids if name != session.session_id)
+                changed[key] = replace(record, previous_session_ids=rest)
+        return changed
+
+    await index.edit(without)
+    return move_aside(session.path, now=now) if session.path is not None else None
+
+
+def move_aside(path: Path, *, now: Callable[[], datetime]) -> Path | None:
+    """Renames a transcript to `<name>.deleted.<time>`; `None` when it is gone already."""
+    stamp = now().astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
+    with reported("move aside", path):
+        aside = path.with_name(f"{path.name}.deleted.{stamp}")
+        number = 1
+        while aside.exists():
+            number += 1
+            aside = path.with_name(f"{path.name}.deleted.{stamp}-{number}")
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return None
+        path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
+        results = results_folder(path)
+        if results.is_dir():
+            results.rename(aside.with_name(aside.name.replace(path.name, results.name, 1)))
+        sync_folder(path.parent)
+    return aside
 
 
 def _transcript(index: SessionIndex, record: SessionRecord) -> Path | None:

@@ -49,6 +49,11 @@ def estimate_message_tokens(message: Message, count_tokens: Callable[[str], int]
     return tokens
 
 
+def estimate_tokens(items: Sequence[TranscriptItem], count_tokens: Callable[[str], int]) -> int:
+    """Tokens of all these messages; no usage is asked."""
+    return sum(estimate_message_tokens(item.message, count_tokens) for item in items)
+
+
 def measure_context(
     items: Sequence[TranscriptItem],
     branch: Sequence[Entry],
@@ -75,20 +80,16 @@ def measure_context(
         ):
             reported_tokens = message.usage.context_tokens if message.usage else 0
             usage_tokens = max(0, reported_tokens - saved_tokens_since(branch, items[index].entry_id))
-            trailing_tokens = _estimate(items[index + 1 :], count_tokens)
+            trailing_tokens = estimate_tokens(items[index + 1 :], count_tokens)
             return ContextMeasure(
                 tokens=usage_tokens + trailing_tokens,
                 usage_tokens=usage_tokens,
                 trailing_tokens=trailing_tokens,
             )
-    estimated = overhead_tokens + _estimate(items, count_tokens)
+    estimated = overhead_tokens + estimate_tokens(items, count_tokens)
     return ContextMeasure(tokens=estimated, usage_tokens=0, trailing_tokens=estimated)
 
 
 def _trusted(answer: AssistantMessage) -> bool:
     has_usage = answer.usage is not None and answer.usage.context_tokens > 0
     return has_usage and answer.stop_reason not in ("error", "aborted")
-
-
-def _estimate(items: Sequence[TranscriptItem], count_tokens: Callable[[str], int]) -> int:
-    return sum(estimate_message_tokens(item.message, count_tokens) for item in items)

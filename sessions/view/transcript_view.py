@@ -12,12 +12,7 @@ from itertools import islice
 
 from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
 from nacre.sessions.entries.entries import Compaction, Entry
-from nacre.sessions.view.transcript import (
-    TranscriptItem,
-    entry_item,
-    last_compaction_place,
-    summary_item,
-)
+from nacre.sessions.view.transcript import TranscriptItem, entry_item, last_compaction_place, summary_item
 
 MISSING_RESULT = "No result of this call was recorded; the run was interrupted before it was done."
 

@@ -34,7 +34,8 @@ IDS = {
 OPENERS = {
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/files/file_reader.py": "memory files, read for the index",
-    "memory/files/mounts.py": "what the system has mounted where",
+    "memory/files/watcher.py": "what the system has mounted where",
+    "memory/text/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace/workspace.py": "creates workspace files from the packaged templates",
     "memory/workspace/files.py": "workspace files: bounded reads, appends, replacements",

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from nacre.memory.contracts.errors import (
-    IndexBusy,
-    IndexClosed,
-    IndexDamaged,
-    IndexUnusable,
-    unusable,
-)
+from nacre.memory.contracts.errors import IndexBusy, IndexClosed, IndexDamaged, IndexUnusable, unusable
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -181,11 +175,7 @@ class IndexLock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Waits for the lock and holds it.
-
-        Raises:
-            IndexBusy, IndexUnusable: as `acquire`.
-        """
+        """Waits for the lock and holds it. Raises as `acquire`."""
         self.acquire()
         try:
             yield

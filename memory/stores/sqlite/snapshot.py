@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, citation
 from nacre.memory.contracts.store import (
@@ -32,7 +32,8 @@ _CHUNK_COLUMNS = """
 SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day, chunks.content_hash, text
 FROM chunks JOIN files ON files.id = chunks.file_id
 """
-_FILE_COLUMNS = "SELECT path, content_hash, size, mtime_ns, inode, read_at_ns FROM files"
+STATE_COLUMNS = ("path", "content_hash", "size", "mtime_ns", "inode", "read_at_ns")
+_FILE_COLUMNS = f"SELECT {', '.join(STATE_COLUMNS)} FROM files"
 
 _AMONG_CHUNKS = "chunks.id IN (SELECT value FROM json_each(?))"
 """Takes the ids as a JSON list: one statement for any number of them."""
@@ -50,11 +51,7 @@ class SnapshotThread:
         self._vectors = VectorReader(prepare_vectors)
 
     async def run(self, work: Callable[[Snapshot], T]) -> T:
-        """Hands `work` one moment of the index and returns what it returns.
-
-        Raises:
-            IndexClosed, IndexBusy, IndexUnusable: as `ConnectionThread.run`.
-        """
+        """Hands `work` one moment of the index; returns what it returns. Raises as `ConnectionThread.run`."""
 
         def call(connection: Connection) -> T:
             with one_moment(connection):
@@ -190,17 +187,8 @@ def stored_meta(connection: Connection) -> dict[str, str]:
     return {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM meta")}
 
 
-def _state_from_row(source: Source, row: tuple[str, str, int, int, int, int]) -> FileState:
-    path, digest, size, mtime_ns, inode, read_at_ns = row
-    return FileState(
-        source=source,
-        path=path,
-        content_hash=digest,
-        size=size,
-        mtime_ns=mtime_ns,
-        inode=inode,
-        read_at_ns=read_at_ns,
-    )
+def _state_from_row(source: Source, row: Sequence[Any]) -> FileState:
+    return FileState(source=source, **dict(zip(STATE_COLUMNS, row, strict=True)))
 
 
 def _chunk_from_row(row: tuple[int, Source, str, int, int, int, str, str | None, str, str]) -> Chunk:

@@ -9,13 +9,14 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import cast
 
 from nacre.memory.contracts.embedder import VectorsDiffer
 from nacre.memory.contracts.records import Chunk, FailedFile, Source
 from nacre.memory.contracts.store import FileState, IndexedFile, Piece, Vector
 from nacre.memory.stores.sqlite.connection import Connection
-from nacre.memory.stores.sqlite.snapshot import stored_meta
+from nacre.memory.stores.sqlite.snapshot import STATE_COLUMNS, stored_meta
 from nacre.memory.text.lexical import FTS_COLUMNS
 from nacre.memory.vectors.identity import embedder_key, stored_identity
 from nacre.memory.vectors.vector_math import code_of, is_zero, to_blob
@@ -32,8 +33,9 @@ INSERT INTO chunks (id, file_id, ordinal, start_line, end_line, heading_path, da
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _INSERT_FTS = f"INSERT INTO chunks_fts (rowid, {', '.join(FTS_COLUMNS)}) VALUES (?{', ?' * len(FTS_COLUMNS)})"
-_UPSERT_FILE = """
-INSERT INTO files (source, path, content_hash, size, mtime_ns, inode, read_at_ns) VALUES (?, ?, ?, ?, ?, ?, ?)
+_STATE_ROW = attrgetter("source", *STATE_COLUMNS)
+_UPSERT_FILE = f"""
+INSERT INTO files (source, {", ".join(STATE_COLUMNS)}) VALUES (?{", ?" * len(STATE_COLUMNS)})
 ON CONFLICT (source, path) DO UPDATE SET content_hash = excluded.content_hash, size = excluded.size,
     mtime_ns = excluded.mtime_ns, inode = excluded.inode, read_at_ns = excluded.read_at_ns
 RETURNING id
@@ -73,7 +75,7 @@ class SqliteWriter:
             ).get
             if newer:
                 continue
-            file_id = self._connection.execute(_UPSERT_FILE, _state_row(state)).get
+            file_id = self._connection.execute(_UPSERT_FILE, _STATE_ROW(state)).get
             _remove_chunks(self._connection, file_id)
             ids = range(next_id, next_id + len(file.chunks))
             next_id = ids.stop
@@ -211,18 +213,6 @@ def _remove_chunks(connection: Connection, file_id: int) -> None:
 def _believable(state: FileState) -> int:
     """How late a reading of the same file may be stored to count as later than this one."""
     return state.read_at_ns + LONGEST_PASS_NS
-
-
-def _state_row(state: FileState) -> tuple[str | int, ...]:
-    return (
-        state.source,
-        state.path,
-        state.content_hash,
-        state.size,
-        state.mtime_ns,
-        state.inode,
-        state.read_at_ns,
-    )
 
 
 def _chunk_row(chunk_id: int, file_id: int, chunk: Chunk) -> tuple[str | int | None, ...]:

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from nacre.memory.workspace.files import FileBusy
+from nacre.memory.workspace.files import FileBusy, append_to_file
 from nacre.memory.workspace.paths import PathOutsideRoot
-from nacre.memory.workspace.workspace import append_to_file
 from nacre.prompts import render
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.contracts.events import FlushEnded, FlushStatus

@@ -8,9 +8,8 @@ import pytest
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace
 from nacre.memory.contracts.settings import HybridSettings
-from nacre.memory.search.diversity import mmr_order
 from nacre.memory.search.fusion import Asked, Candidates
-from nacre.memory.search.ranking import diverse, placed, rank
+from nacre.memory.search.ranking import diverse, mmr_order, placed, rank
 
 TODAY = date(2026, 2, 10)
 NOW = datetime(2026, 2, 10, 12, tzinfo=UTC)

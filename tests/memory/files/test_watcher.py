@@ -13,8 +13,14 @@ from watchfiles import awatch
 from nacre.memory.contracts.records import SearchHit
 from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.files.mounts import MOUNTS_FILE, remote_file_system, remote_type
-from nacre.memory.files.watcher import Watcher, is_memory_change, watch_plan
+from nacre.memory.files.watcher import (
+    MOUNTS_FILE,
+    Watcher,
+    is_memory_change,
+    remote_file_system,
+    remote_type,
+    watch_plan,
+)
 from tests.memory.doubles import open_engine, workspace
 
 DEBOUNCE_MS = 150

@@ -14,7 +14,7 @@ from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.journal.reading import read_transcript, transcript_bytes
 from nacre.sessions.upkeep.catalogue import StoredSession, find_session, last_words, stored_sessions
-from nacre.sessions.upkeep.removal import delete_session, move_aside
+from nacre.sessions.upkeep.upkeep import delete_session, move_aside
 from tests.sessions.talk import answer, counted_ids, said, ticking_clock, user
 
 MAIN = "agent:main:main"
