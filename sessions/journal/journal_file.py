@@ -251,9 +251,10 @@ class JournalFile:
                 os.close(descriptor)
 
     def _truncate(self, size_bytes: int) -> None:
-        with (
-            reported("cut off the torn end of", self.path),
-            os.fdopen(open_plain(self.path, os.O_RDWR), "rb+", buffering=0) as file,
-        ):
-            file.truncate(size_bytes)
-            self._sync(file.fileno())
+        with reported("cut off the torn end of", self.path):
+            descriptor = open_plain(self.path, os.O_RDWR)
+            try:
+                os.ftruncate(descriptor, size_bytes)
+                self._sync(descriptor)
+            finally:
+                os.close(descriptor)
