@@ -12,7 +12,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt
 
 from nacre.runtime.contracts.errors import (
     BadModelReply,
@@ -90,7 +90,12 @@ async def stream_with_retries(
     except RateLimited as error:
         if _wish(error) <= MAX_DELAY_SECONDS:
             raise
-        raise _too_long(error) from error
+        raise RateLimited(
+            f"{error} That is longer than the {MAX_DELAY_SECONDS:g} seconds that a turn waits: "
+            f"ask again in {_wish(error):.0f} seconds, or use another model.",
+            detail=error.detail,
+            retry_after_seconds=error.retry_after_seconds,
+        ) from error
 
 
 async def call_with_retries(
@@ -104,18 +109,17 @@ async def call_with_retries(
     Raises:
         ModelError: the last failure; at once where asking again does not mend it or the wait is too long.
     """
-
-    async def answer() -> T:  # tenacity awaits what a function of this kind gives, and nothing else
-        return await call()
-
     attempts = AsyncRetrying(
         sleep=sleep,
         stop=stop_after_attempt(MAX_RETRIES + 1),
         wait=lambda state: _delay_seconds(state, chance),
-        retry=retry_if_exception(_passes),
+        retry=lambda state: _passes(_failure(state)),
         reraise=True,
     )
-    return await attempts(answer)
+    async for attempt in attempts:
+        with attempt:
+            return await call()
+    raise AssertionError("the last attempt gives its answer or raises")
 
 
 async def held_to_contract(
@@ -158,10 +162,10 @@ def _passes_in(state: RetryCallState, *, retries_time_outs: bool) -> bool:
     error = _failure(state)
     if isinstance(error, ModelTimedOut) and (state.attempt_number > 1 or not retries_time_outs):
         return False
-    return error is not None and _passes(error)
+    return _passes(error)
 
 
-def _passes(error: BaseException) -> bool:
+def _passes(error: BaseException | None) -> bool:
     return isinstance(error, RateLimited | ModelUnavailable) and _wish(error) <= MAX_DELAY_SECONDS
 
 
@@ -176,12 +180,3 @@ def _failure(state: RetryCallState) -> BaseException | None:
 
 def _wish(error: BaseException | None) -> float:
     return (error.retry_after_seconds or 0.0) if isinstance(error, RateLimited) else 0.0
-
-
-def _too_long(error: RateLimited) -> ModelError:
-    return RateLimited(
-        f"{error} That is longer than the {MAX_DELAY_SECONDS:g} seconds that a turn waits: "
-        f"ask again in {_wish(error):.0f} seconds, or use another model.",
-        detail=error.detail,
-        retry_after_seconds=error.retry_after_seconds,
-    )
