@@ -88,7 +88,6 @@ class ModelChain:
         return next((budget for budget in budgets if budget.window_tokens == window_tokens), budgets[0])
 
     async def aclose(self) -> None:
-        """Closes every model."""
         for candidate in self._candidates.values():
             await candidate.model.aclose()
 

@@ -49,11 +49,9 @@ class RemoteModelFile:
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return self._path.name
 
     def ready(self) -> Path | None:
-        """The file, if it is here."""
         return self._path if self._path.is_file() else None
 
     def progress(self) -> str:

@@ -168,7 +168,6 @@ def _status(causes: list[BaseException]) -> int | None:
 def _verdict(
     text: str, kinds: set[str], status: int | None, facts: CallFacts
 ) -> tuple[type[ModelError], str]:
-    """The kind of a failure, and its sentence."""
     name = facts.model_name
     if _BAD_IMAGE.search(text):
         return RequestRefused, (

@@ -84,7 +84,6 @@ class _CallIds:
         self._taken: set[str] = set()
 
     def of_call(self, call_id: str) -> str:
-        """The id of the next call."""
         again = (call_id, *(f"{call_id}_{number}" for number in range(2, len(self._taken) + 3)))
         fitting = (provider_call_id(candidate, family=self._family) for candidate in again)
         sent = next(candidate for candidate in fitting if candidate not in self._taken)

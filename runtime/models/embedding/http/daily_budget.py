@@ -42,7 +42,6 @@ class EmbeddingBudget:
             )
 
     async def spend(self, tokens: int) -> None:
-        """Counts tokens that were sent."""
         await asyncio.to_thread(self._spend, tokens)
 
     def _used(self) -> int:

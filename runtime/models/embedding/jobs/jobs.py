@@ -133,7 +133,6 @@ class HttpEmbeddingJobs:
                 yield item
 
     async def pause(self) -> None:
-        """Waits as long as the rules say between two looks at a job."""
         await self._sleep(self.rules.poll_seconds)
 
     async def cancel(self, job: str) -> None:

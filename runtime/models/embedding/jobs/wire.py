@@ -48,7 +48,6 @@ def state_of(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> JobState
 
 
 def output_file(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> str | None:
-    """The name of the file with the results."""
     if endpoint.provider != "gemini":
         return _text(answer.get("output_file_id"))
     return _gemini_file(answer)
