@@ -112,22 +112,6 @@ def is_overflow(text: str, *, kinds: Collection[str] = (), status: int | None = 
     return bool(_OVERFLOW.search(text)) or status == 413
 
 
-def silent_overflow(*, model_name: str, prompt_tokens: int, window_tokens: int) -> ContextOverflow:
-    """The error for a provider that answered although it had to cut the request to its window."""
-    return ContextOverflow(
-        f"The model {model_name!r} was sent {prompt_tokens} tokens, more than its context window of "
-        f"{window_tokens}, so it saw only a part. The conversation has to be compacted."
-    )
-
-
-def stalled(*, model_name: str, seconds: float) -> ModelTimedOut:
-    """The error for a stream that stays open and says nothing."""
-    return ModelTimedOut(
-        f"The model {model_name!r} sent nothing for {seconds:g} seconds in the middle of its answer. "
-        "Ask again."
-    )
-
-
 def key_variable(model_name: str) -> str:
     """The environment variable that holds the key for `provider/model`."""
     provider, _, model = model_name.partition("/")

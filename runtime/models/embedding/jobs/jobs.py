@@ -9,12 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nacre.memory.batch_jobs.jobs import (
-    JobRules,
-    JobState,
-    JobsUnavailable,
-    ResultsGone,
-)
+from nacre.memory.batch_jobs.jobs import JobRules, JobState, JobsUnavailable, ResultsGone
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.vectors.batches import estimated_tokens
 from nacre.runtime.contracts.errors import ModelError
@@ -66,6 +61,7 @@ class HttpEmbeddingJobs:
         self._connection = connection
         self._sleep = sleep
         self._gemini = endpoint.provider == "gemini"
+        self._root, _, self._version = endpoint.base_url.rpartition("/")
 
     async def submit(self, texts: Mapping[str, str]) -> str:
         """Hands in texts by id; the job's name.
@@ -115,7 +111,7 @@ class HttpEmbeddingJobs:
         if file_id is None:
             raise ResultsGone(f"The batch job {job} ended without a file of results.")
         url = (
-            f"{self._root()}/download/{self._version()}/{file_id}:download?alt=media"
+            f"{self._root}/download/{self._version}/{file_id}:download?alt=media"
             if self._gemini
             else f"{self._endpoint.base_url}/files/{file_id}/content"
         )
@@ -143,20 +139,14 @@ class HttpEmbeddingJobs:
 
     async def _uploaded(self, content: bytes) -> str:
         if self._gemini:
-            url = f"{self._root()}/upload/{self._version()}/files?uploadType=multipart"
+            url = f"{self._root}/upload/{self._version}/files?uploadType=multipart"
             kind = {"content-type": f"multipart/related; boundary={_BOUNDARY}"}
-            answer = await self._json(
-                "POST", url, headers=kind, content=_related(content), seconds=FILE_SECONDS
-            )
+            body: dict[str, Any] = {"headers": kind, "content": _related(content)}
+            answer = await self._json("POST", url, seconds=FILE_SECONDS, **body)
             return self._named(answer.get("file"), "name")
-        answer = await self._json(
-            "POST",
-            f"{self._endpoint.base_url}/files",
-            data={"purpose": "batch"},
-            files={"file": (_NAME, content, "application/jsonl")},
-            seconds=FILE_SECONDS,
-        )
-        return self._named(answer, "id")
+        url = f"{self._endpoint.base_url}/files"
+        body = {"data": {"purpose": "batch"}, "files": {"file": (_NAME, content, "application/jsonl")}}
+        return self._named(await self._json("POST", url, seconds=FILE_SECONDS, **body), "id")
 
     async def _job(self, job: str) -> Mapping[str, Any]:
         try:
@@ -165,9 +155,7 @@ class HttpEmbeddingJobs:
             raise EmbeddingFailed(f"The batch job {job} could not be asked after. {error}") from error
 
     def _job_url(self, job: str) -> str:
-        return (
-            f"{self._endpoint.base_url}/{job}" if self._gemini else f"{self._endpoint.base_url}/batches/{job}"
-        )
+        return f"{self._endpoint.base_url}/{'' if self._gemini else 'batches/'}{job}"
 
     async def _json(self, method: str, url: str, **request: Any) -> Mapping[str, Any]:
         request = {"seconds": REQUEST_SECONDS, **request}
@@ -180,12 +168,6 @@ class HttpEmbeddingJobs:
         if not isinstance(name, str) or not name:
             raise EmbeddingFailed(f"{self._endpoint.provider} took a batch job and gave it no name.")
         return name
-
-    def _root(self) -> str:
-        return self._endpoint.base_url.rpartition("/")[0]
-
-    def _version(self) -> str:
-        return self._endpoint.base_url.rpartition("/")[2]
 
 
 def _status(error: BaseException | None) -> int | None:

@@ -48,9 +48,7 @@ def state_of(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> JobState
 
 
 def output_file(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> str | None:
-    if endpoint.provider != "gemini":
-        return _text(answer.get("output_file_id"))
-    return _gemini_file(answer)
+    return _gemini_file(answer) if endpoint.provider == "gemini" else _text(answer.get("output_file_id"))
 
 
 def _gemini_file(answer: Mapping[str, Any]) -> str | None:
