@@ -69,8 +69,8 @@ class SessionMemory:
 
         Raises:
             OSError: the workspace is gone or the disk refused; nothing was written.
-            nacre.memory.PathOutsideRoot: the folder of notes leads out of the workspace.
-            nacre.memory.workspace.files.FileBusy: another process holds the file.
+            PathOutsideRoot: the folder of notes leads out of the workspace.
+            FileBusy: another process holds the file.
         """
         quotes = last_quotes(event.entries, self.messages) if event.is_private else ()
         if not quotes:

@@ -104,11 +104,7 @@ async def call_with_retries(
     sleep: Callable[[float], Awaitable[None]],
     chance: Callable[[], float] = random.random,
 ) -> T:
-    """What `call` gives, repeated like `stream_with_retries` for a call that answers at once.
-
-    Raises:
-        ModelError: the last failure; at once where asking again does not mend it or the wait is too long.
-    """
+    """What `call` gives, repeated like `stream_with_retries` and with its errors; it answers at once."""
     attempts = AsyncRetrying(
         sleep=sleep,
         stop=stop_after_attempt(MAX_RETRIES + 1),

@@ -64,12 +64,7 @@ class HttpEmbeddingJobs:
         self._root, _, self._version = endpoint.base_url.rpartition("/")
 
     async def submit(self, texts: Mapping[str, str]) -> str:
-        """Hands in texts by id; the job's name.
-
-        Raises:
-            JobsUnavailable: the provider has no such jobs for this model or account.
-            EmbeddingFailed: it could not be handed in, or goes beyond the day's tokens.
-        """
+        """Hands in texts by id; the job's name. `EmbeddingFailed` also beyond the day's tokens."""
         tokens = sum(map(estimated_tokens, texts.values()))
         if self._budget is not None:
             await self._budget.allow(tokens)
@@ -87,11 +82,7 @@ class HttpEmbeddingJobs:
         return self._named(job, "name" if self._gemini else "id")
 
     async def state(self, job: str) -> JobState:
-        """Where a job is; one that the provider does not know, or knows no more, has failed.
-
-        Raises:
-            EmbeddingFailed: the provider could not be asked.
-        """
+        """Where a job is; one that the provider does not know, or knows no more, has failed."""
         try:
             answer = await self._job(job)
         except EmbeddingFailed as error:
@@ -101,12 +92,7 @@ class HttpEmbeddingJobs:
         return state_of(self._endpoint, answer)
 
     async def results(self, job: str) -> AsyncIterator[tuple[str, Sequence[float] | None]]:
-        """The vectors of a job by id; `None` for a text that got none.
-
-        Raises:
-            ResultsGone: there are none to be fetched, now or later.
-            EmbeddingFailed: they could not be fetched.
-        """
+        """The vectors of a job by id; `None` for a text that got none."""
         file_id = output_file(self._endpoint, await self._job(job))
         if file_id is None:
             raise ResultsGone(f"The batch job {job} ended without a file of results.")
