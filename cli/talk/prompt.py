@@ -40,7 +40,7 @@ class Prompt:
             key_bindings=_bindings(completer := CommandCompleter(commands)),
             history=OwnerHistory(history_file),
             completer=completer,
-            complete_while_typing=Condition(self._begins_with_slash),
+            complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
             reserve_space_for_menu=len(commands),
             enable_suspend=True,
         )
@@ -58,9 +58,6 @@ class Prompt:
     def was_empty(self) -> bool:
         """Whether the line that was left last had nothing on it."""
         return not self._session.default_buffer.text
-
-    def _begins_with_slash(self) -> bool:
-        return self._session.default_buffer.text.startswith("/")
 
 
 class CommandCompleter(Completer):

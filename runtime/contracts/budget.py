@@ -128,8 +128,7 @@ def resolve_budget(
 ) -> ContextBudget:
     """The budget for a model: the owner's window wins over the model's own, else 200,000 tokens.
 
-    Reserve, soft threshold and kept tail are cut to at most half of what they come out of, so that
-    a small window still has room to talk, to flush and to keep.
+    It is cut as `ContextBudget.within` says, so that a small window has room to talk, to flush and to keep.
 
     Raises:
         ConfigError: the window is under 16,000 tokens.

@@ -62,8 +62,7 @@ async def stream_with_retries(
     def tell(state: RetryCallState) -> None:
         nonlocal problem
         problem = str(_failure(state))
-        delay_seconds = state.next_action.sleep if state.next_action is not None else 0.0
-        on_retry(state.attempt_number, delay_seconds, problem)
+        on_retry(state.attempt_number, state.upcoming_sleep, problem)
 
     attempts = AsyncRetrying(
         sleep=sleep,
