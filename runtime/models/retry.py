@@ -64,13 +64,8 @@ async def stream_with_retries(
         problem = str(_failure(state))
         on_retry(state.attempt_number, state.upcoming_sleep, problem)
 
-    attempts = AsyncRetrying(
-        sleep=sleep,
-        stop=stop_after_attempt(max_retries + 1),
-        wait=lambda state: _delay_seconds(state, chance),
-        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
-        before_sleep=tell,
-        reraise=True,
+    attempts = _attempts(max_retries, sleep, chance).copy(
+        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs), before_sleep=tell
     )
     try:
         async for attempt in attempts:
@@ -104,14 +99,7 @@ async def call_with_retries(
     chance: Callable[[], float] = random.random,
 ) -> T:
     """What `call` gives, repeated like `stream_with_retries` and with its errors; it answers at once."""
-    attempts = AsyncRetrying(
-        sleep=sleep,
-        stop=stop_after_attempt(MAX_RETRIES + 1),
-        wait=lambda state: _delay_seconds(state, chance),
-        retry=lambda state: _passes(_failure(state)),
-        reraise=True,
-    )
-    async for attempt in attempts:
+    async for attempt in _attempts(MAX_RETRIES, sleep, chance):
         with attempt:
             return await call()
     raise AssertionError("the last attempt gives its answer or raises")
@@ -151,6 +139,18 @@ async def held_to_contract(
     finally:
         if isinstance(items, AsyncGenerator):
             await items.aclose()
+
+
+def _attempts(
+    max_retries: int, sleep: Callable[[float], Awaitable[None]], chance: Callable[[], float]
+) -> AsyncRetrying:
+    return AsyncRetrying(
+        sleep=sleep,
+        stop=stop_after_attempt(max_retries + 1),
+        wait=lambda state: _delay_seconds(state, chance),
+        retry=lambda state: _passes(_failure(state)),
+        reraise=True,
+    )
 
 
 def _passes_in(state: RetryCallState, *, retries_time_outs: bool) -> bool:

@@ -44,7 +44,7 @@ def creation(endpoint: EmbeddingEndpoint, file_id: str) -> dict[str, Any]:
 
 def state_of(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> JobState:
     """Where a job is, from the provider's answer."""
-    return _gemini_state(answer) if endpoint.provider == "gemini" else _openai_state(answer)
+    return (_gemini_state if endpoint.provider == "gemini" else _openai_state)(answer)
 
 
 def output_file(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> str | None:
