@@ -37,7 +37,6 @@ class RedactingFormatter(logging.Formatter):
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as a JSON line."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         entry = {
             "at": f"{at}.{int(record.msecs):03d}Z",

@@ -40,11 +40,9 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they run; help needs their one-line texts alone."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The names, in the order of the table."""
         return list(_COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Imports the command."""
         if cmd_name not in _COMMANDS:
             return None
         command = import_module(_COMMANDS[cmd_name][0]).command
@@ -52,7 +50,6 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the table without importing what is in it."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 

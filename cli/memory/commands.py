@@ -93,27 +93,12 @@ async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> in
 @shared_options
 @on_engine
 async def search(
-    engine: MemoryEngine,
-    invocation: Invocation,
-    query: str,
-    max_results: int | None,
-    min_score: float | None,
-    after: date | None,
-    before: date | None,
-    explain: bool,
-    as_json: bool,
+    engine: MemoryEngine, invocation: Invocation, query: str, as_json: bool, **options: Any
 ) -> int:
     """Find the passages of the notes that fit QUERY best."""
     from nacre.cli.memory.text import search_json, search_lines, search_problems
 
-    report = await engine.search(
-        query,
-        max_results=max_results,
-        min_score=min_score,
-        after=after,
-        before=before,
-        explain=explain,
-    )
+    report = await engine.search(query, **options)
     if as_json:
         return print_json(search_json(report))
     invocation.warn(*search_problems(report))

@@ -41,7 +41,6 @@ def search_problems(report: SearchReport) -> list[str]:
 
 
 def search_json(report: SearchReport) -> dict[str, Any]:
-    """A search report for scripts."""
     told = {"results": [_hit_json(hit) for hit in report.hits], **camel_json(report)}
     del told["hits"]
     blank = {name: told[name] or None for name in ("model", "degraded")}
@@ -49,7 +48,6 @@ def search_json(report: SearchReport) -> dict[str, Any]:
 
 
 def index_lines(report: SyncReport) -> list[str]:
-    """What a sync did."""
     rebuilt = f", rebuilt: {report.rebuilt}" if report.rebuilt else ""
     vectors = f" · {report.embedded} vectors made, {report.reused_vectors} kept" if report.embedded else ""
     return [

@@ -68,7 +68,6 @@ class Screen:
         self._has_status = True
 
     def clear_status(self) -> None:
-        """Takes the status line back."""
         if self._has_status:
             self._has_status = False
             self._write(_CLEAR_LINE)

@@ -24,7 +24,6 @@ class WordWrap:
 
     @property
     def is_in_line(self) -> bool:
-        """Whether something stands on the last line."""
         return bool(self._column or self._word or self._spaces)
 
     def feed(self, text: str, columns: int) -> str:

@@ -77,15 +77,8 @@ async def show(shelf: SessionShelf, invocation: Invocation, name: str, last: int
     transcript = await shelf.read(session)
     if as_json:
         return print_json(show_json(session, transcript, last=last, main_key=shelf.main_key))
-    lines = show_lines(
-        session,
-        transcript,
-        last=last,
-        now=shelf.now(),
-        main_key=shelf.main_key,
-        short=invocation.short,
-    )
-    invocation.say(*lines)
+    now, main_key, short = shelf.now(), shelf.main_key, invocation.short
+    invocation.say(*show_lines(session, transcript, last=last, now=now, main_key=main_key, short=short))
     return 0
 
 
@@ -218,7 +211,7 @@ def _run(
 
     async def run() -> int:
         code = await work(shelf, invocation)
-        invocation.warn(*shelf.notices)
+        invocation.warn(*shelf.index.notices)
         return code
 
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, tzinfo
 from pathlib import Path
 
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -23,27 +22,16 @@ LANE_WAIT_SECONDS = 5.0
 
 
 class SessionShelf:
-    """The stored sessions of the agent that a config describes."""
+    """The stored sessions of the agent that a config describes. `now` tells the time in the owner's `zone`,
+    `main_key` is what the owner calls the main session.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self.zone: tzinfo = owner_zone(config.settings.agent.user_timezone or None)
-        self._now = system_clock(self.zone)
-        self.index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=self._now)
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Sentences about what was set aside or rebuilt."""
-        return self.index.notices
-
-    @property
-    def main_key(self) -> str:
-        """What the owner calls the main session."""
-        return self._config.settings.session.main_key
-
-    def now(self) -> datetime:
-        """The present moment in the owner's zone."""
-        return self._now()
+        self.main_key = config.settings.session.main_key
+        self.zone = owner_zone(config.settings.agent.user_timezone or None)
+        self.now = system_clock(self.zone)
+        self.index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=self.now)
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
         """The sessions, the latest active first. Raises `SessionError`."""
@@ -64,7 +52,7 @@ class SessionShelf:
         Raises:
             SessionNotFound: there is no file. SessionError: it cannot be read.
         """
-        return await read_transcript(self._path(session), session_id=session.session_id, now=self._now)
+        return await read_transcript(self._path(session), session_id=session.session_id, now=self.now)
 
     async def raw(self, session: StoredSession) -> bytes:
         """The same as the file has it, also of a newer format. Raises as `read`."""
@@ -91,25 +79,19 @@ class SessionShelf:
             self._config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS
         )
         async with lanes.enter(session.key, on_wait=lambda _: None):
-            return await delete_session(self.index, session, now=self._now)
+            return await delete_session(self.index, session, now=self.now)
 
     async def keep_up(self, *, dry_run: bool) -> UpkeepReport:
         """Keeps the sessions within the owner's limits. Raises `SessionWriteFailed`."""
-        settings = self._config.settings.session
-        return await keep_up(
-            self.index,
-            settings.maintenance.limits(),
-            now=self._now,
-            main_key=settings.main_key,
-            dry_run=dry_run,
-        )
+        limits = self._config.settings.session.maintenance.limits()
+        return await keep_up(self.index, limits, now=self.now, main_key=self.main_key, dry_run=dry_run)
 
     async def forget_in_memory(self) -> str:
         """Takes what is no transcript any more out of memory search; a sentence when that failed."""
         if "sessions" not in self._config.settings.agent.memory_search.sources:
             return ""
         try:
-            memory = await open_memory(self._config, self._now)
+            memory = await open_memory(self._config, self.now)
             if memory is None:
                 return ""
             try:

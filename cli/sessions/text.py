@@ -14,6 +14,7 @@ from typing import Any
 from nacre.cli.screen.json_text import camel_json
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
 from nacre.runtime.commands.wording import short_count
+from nacre.runtime.contracts.clock import stored_moment
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -58,7 +59,6 @@ def list_lines(
 
 
 def list_json(sessions: Sequence[StoredSession], index_file: Path, *, main_key: str) -> dict[str, Any]:
-    """The sessions for scripts."""
     return {
         "path": str(index_file),
         "count": len(sessions),
@@ -141,7 +141,6 @@ def deleted_line(session: StoredSession, aside: Path | None, short: Callable[[Pa
 
 
 def deleted_json(deleted: Sequence[tuple[StoredSession, Path | None]], problem: str) -> dict[str, Any]:
-    """What became of deleted sessions, for scripts."""
     return {
         "deleted": [
             {**camel_json(session, "key", "session_id"), "movedTo": None if aside is None else str(aside)}
@@ -152,7 +151,6 @@ def deleted_json(deleted: Sequence[tuple[StoredSession, Path | None]], problem: 
 
 
 def upkeep_json(report: UpkeepReport, *, dry_run: bool) -> dict[str, Any]:
-    """What left the index and the disk, or would, for scripts."""
     return {
         "dryRun": dry_run,
         "pruned": list(report.pruned_keys),
@@ -162,11 +160,8 @@ def upkeep_json(report: UpkeepReport, *, dry_run: bool) -> dict[str, Any]:
 
 def age(at_ms: int, now: datetime) -> str:
     """How long ago a moment was, in words; a day when it is far away or still to come."""
-    try:
-        moment = datetime.fromtimestamp(at_ms / 1000, now.tzinfo or UTC)
-    except (OverflowError, ValueError, OSError):
-        return "unknown"
-    if at_ms <= 0:
+    moment = stored_moment(at_ms, now.tzinfo or UTC)
+    if moment is None:
         return "unknown"
     past = now - moment
     if past < timedelta(seconds=-60) or past >= timedelta(days=30):
@@ -202,10 +197,8 @@ def _context(session: StoredSession) -> str:
 
 
 def _moment(at_ms: int | None, zone: tzinfo) -> str:
-    try:
-        return f"{datetime.fromtimestamp(at_ms / 1000, zone):%Y-%m-%d %H:%M}" if at_ms else ""
-    except (OverflowError, ValueError, OSError):
-        return ""
+    moment = stored_moment(at_ms or 0, zone)
+    return f"{moment:%Y-%m-%d %H:%M}" if moment is not None else ""
 
 
 def _messages(entries: Sequence[Entry]) -> list[Entry]:

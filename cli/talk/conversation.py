@@ -31,19 +31,15 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
     """
     screen = screen_on(sys.stdout, invocation.environment)
     with keyboard_held_back():
-        return await _converse(invocation, session_key, screen, first)
-
-
-async def _converse(invocation: Invocation, session_key: str, screen: Screen, first: str) -> int:
-    async with await Agent.open(environment=invocation.environment) as agent:
-        _greet(agent, invocation, screen)
-        meanings = {usage.split()[0]: meaning for usage, meaning in COMMANDS.items()}
-        prompt = Prompt(invocation.config.state_dir / HISTORY_FILE, meanings)
-        if first:
-            await _turn(agent, owner_says(first, session_key), screen)
-        while (text := await _next_message(prompt, screen)) is not None:
-            await _turn(agent, owner_says(text, session_key), screen)
-    return 0
+        async with await Agent.open(environment=invocation.environment) as agent:
+            _greet(agent, invocation, screen)
+            meanings = {usage.split()[0]: meaning for usage, meaning in COMMANDS.items()}
+            prompt = Prompt(invocation.config.state_dir / HISTORY_FILE, meanings)
+            text = first or await _next_message(prompt, screen)
+            while text is not None:
+                await _turn(agent, owner_says(text, session_key), screen)
+                text = await _next_message(prompt, screen)
+        return 0
 
 
 async def _next_message(prompt: Prompt, screen: Screen) -> str | None:

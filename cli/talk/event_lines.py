@@ -33,8 +33,15 @@ def event_line(event: Event) -> Line | None:
             return f"· {one_line(event.tool_name)} failed: {one_line(event.summary)}", "warning"
         case ToolEnded():
             return f"· {one_line(event.tool_name)}: {one_line(event.summary)}", "dim"
+        case FlushEnded(status="written"):
+            return f"· notes saved to {one_line(event.path)}", "dim"
+        case FlushEnded(status="nothing"):
+            return "· nothing new to note down", "dim"
+        case FlushEnded(status="fallback"):
+            path, problem = one_line(event.path), one_line(event.problem)
+            return f"· an extract was saved to {path}, without the model: {problem}", "warning"
         case FlushEnded():
-            return _flush_line(event)
+            return f"· notes could not be saved: {one_line(event.problem)}", "warning"
         case CompactionEnded(reason="manual"):
             return None  # the reply to /compact says it
         case CompactionEnded(problem=""):
@@ -49,10 +56,7 @@ def event_line(event: Event) -> Line | None:
             return "· after a long silence, a fresh session; /resume goes back to the one before", "dim"
         case ModelRetried():
             seconds = f"{event.delay_seconds:.1f}".removesuffix(".0")
-            return (
-                f"· {one_line(event.problem)} Attempt {event.attempt + 1} in {seconds} s.",
-                "warning",
-            )
+            return f"· {one_line(event.problem)} Attempt {event.attempt + 1} in {seconds} s.", "warning"
         case AnswerDiscarded():
             return f"· the answer broke off and comes anew: {one_line(event.problem)}", "warning"
         case FallbackAnswered():
@@ -75,14 +79,3 @@ def running_text(event: ToolStarted) -> str:
         if isinstance(value, str) and value.strip():
             return f'{event.tool_name} "{cut_to_cells(one_line(value), _ARGUMENT_CELLS)}"'
     return event.tool_name
-
-
-def _flush_line(event: FlushEnded) -> Line:
-    problem = one_line(event.problem)
-    if event.status == "written":
-        return f"· notes saved to {one_line(event.path)}", "dim"
-    if event.status == "nothing":
-        return "· nothing new to note down", "dim"
-    if event.status == "fallback":
-        return f"· an extract was saved to {one_line(event.path)}, without the model: {problem}", "warning"
-    return f"· notes could not be saved: {problem}", "warning"

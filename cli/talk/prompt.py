@@ -40,7 +40,7 @@ class Prompt:
             key_bindings=_bindings(completer := CommandCompleter(commands)),
             history=OwnerHistory(history_file),
             completer=completer,
-            complete_while_typing=Condition(self._begins_with_slash),
+            complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
             reserve_space_for_menu=len(commands),
             enable_suspend=True,
         )
@@ -59,9 +59,6 @@ class Prompt:
         """Whether the line that was left last had nothing on it."""
         return not self._session.default_buffer.text
 
-    def _begins_with_slash(self) -> bool:
-        return self._session.default_buffer.text.startswith("/")
-
 
 class CommandCompleter(Completer):
     """Completes a `/name` that is the whole message so far."""
@@ -69,12 +66,10 @@ class CommandCompleter(Completer):
     def __init__(self, commands: dict[str, str]) -> None:
         self._commands = commands
 
-    def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
+    def get_completions(
+        self, document: Document, _complete_event: CompleteEvent | None = None
+    ) -> list[Completion]:
         """The commands that begin with what stands before the cursor."""
-        return self.fitting(document)
-
-    def fitting(self, document: Document) -> list[Completion]:
-        """The same as a list."""
         typed = document.text_before_cursor
         return [
             Completion(name, start_position=-len(typed), display_meta=meaning)
@@ -95,7 +90,6 @@ class OwnerHistory(FileHistory):
             log.warning("the history of the prompt cannot be kept in %s: %s", file, error)
 
     def load_history_strings(self) -> Iterable[str]:
-        """The messages of earlier runs, the newest first."""
         try:
             return super().load_history_strings()
         except OSError as error:
@@ -103,7 +97,6 @@ class OwnerHistory(FileHistory):
             return []
 
     def store_string(self, string: str) -> None:
-        """Appends a message."""
         try:
             super().store_string(string)
         except OSError as error:
@@ -143,7 +136,7 @@ def _bindings(completer: CommandCompleter) -> KeyBindings:
     @bindings.add("tab", filter=has_focus(DEFAULT_BUFFER))
     def _complete(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        fitting = completer.fitting(buffer.document)
+        fitting = completer.get_completions(buffer.document)
         if len(fitting) == 1:
             # At once: the menu comes a moment later, which a fast typist does not wait for.
             buffer.apply_completion(fitting[0])

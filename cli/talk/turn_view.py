@@ -31,7 +31,6 @@ class TurnView:
         screen.status(_WAITING)
 
     def show(self, event: Event) -> None:
-        """Shows the next event."""
         if isinstance(event, TextStreamed):
             self._text(event.text)
             return

@@ -33,12 +33,10 @@ class Decision:
 
     @property
     def flushes(self) -> bool:
-        """Whether a flush comes first."""
         return self.action in ("flush", "flush_then_compact")
 
     @property
     def compacts(self) -> bool:
-        """Whether history is compacted."""
         return self.action in ("compact", "flush_then_compact")
 
 
@@ -107,14 +105,9 @@ class ContextBudget:
             return Decision(action="nothing", reason=f"compaction is switched off: {numbers}")
         if not over and tokens < self.flush_at:
             return Decision(action="nothing", reason=f"there is room: {numbers}")
-        if not self.flush_enabled:
-            return Decision(
-                action="compact" if over else "nothing", reason=f"memory flush is switched off: {numbers}"
-            )
-        if flushed_this_cycle:
-            return Decision(
-                action="compact" if over else "nothing", reason=f"this cycle was flushed already: {numbers}"
-            )
+        if flushed_this_cycle or not self.flush_enabled:
+            why = "this cycle was flushed already" if self.flush_enabled else "memory flush is switched off"
+            return Decision(action="compact" if over else "nothing", reason=f"{why}: {numbers}")
         said = said_since_compaction_tokens
         if not over and said is not None and said < self.soft_threshold_tokens // 2:
             reason = f"only {said} tokens were said since the compaction: {numbers}"
@@ -135,13 +128,16 @@ def resolve_budget(
 ) -> ContextBudget:
     """The budget for a model: the owner's window wins over the model's own, else 200,000 tokens.
 
-    Reserve, soft threshold and kept tail are cut to at most half of what they come out of, so that
-    a small window still has room to talk, to flush and to keep.
+    It is cut as `ContextBudget.within` says, so that a small window has room to talk, to flush and to keep.
 
     Raises:
         ConfigError: the window is under 16,000 tokens.
     """
-    window_tokens, source = _window(configured_window_tokens, model_window_tokens)
+    source: WindowSource = "settings"
+    window_tokens = configured_window_tokens
+    if window_tokens is None:
+        source = "fallback" if model_window_tokens is None else "model"
+        window_tokens = FALLBACK_WINDOW_TOKENS if model_window_tokens is None else model_window_tokens
     if window_tokens < SMALLEST_WINDOW_TOKENS:
         raise ConfigError(
             f"Context window too small ({window_tokens} tokens, from {source}). "
@@ -158,11 +154,3 @@ def resolve_budget(
         compaction_enabled=compaction_enabled,
     )
     return wanted.within(window_tokens)
-
-
-def _window(configured: int | None, from_model: int | None) -> tuple[int, WindowSource]:
-    if configured is not None:
-        return configured, "settings"
-    if from_model is not None:
-        return from_model, "model"
-    return FALLBACK_WINDOW_TOKENS, "fallback"

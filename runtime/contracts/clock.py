@@ -15,11 +15,7 @@ Clock: TypeAlias = Callable[[], datetime]
 
 def system_clock(zone: tzinfo) -> Clock:
     """A clock that reads the machine's time and shows it in `zone`."""
-
-    def now() -> datetime:
-        return datetime.now(zone)
-
-    return now
+    return lambda: datetime.now(zone)
 
 
 def owner_zone(setting: str | None) -> tzinfo:
@@ -36,10 +32,6 @@ def owner_zone(setting: str | None) -> tzinfo:
                 f"userTimezone is {setting!r}, which is no IANA time zone here. "
                 "Write one like 'Europe/Berlin', or leave it out to use the system's."
             ) from error
-    return _system_zone()
-
-
-def _system_zone() -> tzinfo:
     import tzlocal
 
     try:
@@ -51,3 +43,11 @@ def _system_zone() -> tzinfo:
 def epoch_ms(moment: datetime) -> int:
     """Milliseconds since the epoch."""
     return int(moment.timestamp() * 1000)
+
+
+def stored_moment(at_ms: int, zone: tzinfo | None) -> datetime | None:
+    """The moment of a stored time stamp in `zone`; `None` for 0, and for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, zone) if at_ms > 0 else None
+    except (OverflowError, ValueError, OSError):
+        return None

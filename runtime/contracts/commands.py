@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 CommandName: TypeAlias = Literal[
     "new", "reset", "resume", "compact", "rewind", "fork", "label", "status", "help", "unknown"
@@ -70,10 +70,7 @@ def parse_command(text: str, *, reset_triggers: Sequence[str] = RESET_TRIGGERS) 
             return Command(name="reset" if trigger == "/reset" else "new", rest=rest)
     match = _COMMAND.fullmatch(text)
     if match:
-        name = match[1].lower()
-        for known in _NAMES:
-            if name == known:
-                return Command(name=known, rest=match[2].strip())
+        return Command(name=cast(CommandName, match[1].lower()), rest=match[2].strip())
     if _LOOKS_LIKE_ONE.fullmatch(text):
         return Command(name="unknown", rest=text)
     return None

@@ -11,5 +11,4 @@ NewId: TypeAlias = Callable[[], str]
 
 
 def random_id() -> str:
-    """A random UUID, version 4."""
     return str(uuid4())

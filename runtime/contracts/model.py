@@ -82,20 +82,16 @@ class ChatModel(Protocol):
     @property
     def name(self) -> str:
         """`provider/model`, as status and transcripts show it."""
-        ...
 
     @property
     def context_window_tokens(self) -> int | None:
         """The window in tokens, or `None` when the model does not know its own."""
-        ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """Answers one request; see the module's docstring."""
-        ...
 
     async def aclose(self) -> None:
         """Releases connections; further calls are an error."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

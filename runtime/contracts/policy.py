@@ -37,7 +37,6 @@ class ChatPolicy:
 
     @property
     def offers_memory_tools(self) -> bool:
-        """Whether `memory_search` and `memory_get` exist in this chat."""
         return self.is_private
 
     @property

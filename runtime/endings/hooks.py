@@ -22,12 +22,10 @@ class HookEvent(Protocol):
     @property
     def type(self) -> str:
         """The kind, such as `session_end`."""
-        ...
 
     @property
     def action(self) -> str:
         """Which of the kind's actions, such as `daily`."""
-        ...
 
 
 class Hooks:

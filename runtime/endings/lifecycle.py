@@ -62,16 +62,12 @@ class Lifecycle:
     def reset_due(self, session: OpenSession) -> ResetCause | None:
         """Why the session is over before this message, or `None` while it goes on."""
         policy = self._policy(session)
-        if policy is None or not session.has_messages:
-            return None
-        return due_reset(policy, **_times(session), now=self._parts.now())
+        return None if policy is None else due_reset(policy, **_times(session), now=self._parts.now())
 
     def next_reset(self, session: OpenSession) -> NextReset | None:
         """When the session will be over if nothing is said until then."""
         policy = self._policy(session)
-        if policy is None or not session.has_messages:
-            return None
-        return next_reset(policy, **_times(session), now=self._parts.now())
+        return None if policy is None else next_reset(policy, **_times(session), now=self._parts.now())
 
     async def after_a_due_reset(self, turn: Turn) -> Turn:
         """The turn of a fresh session when the time of the present one has come; else the turn itself.
@@ -139,6 +135,8 @@ class Lifecycle:
         await asyncio.gather(*late, return_exceptions=True)
 
     def _policy(self, session: OpenSession) -> ResetPolicy | None:
+        if not session.has_messages:
+            return None
         settings = self._parts.settings.session
         kind = session_type(
             key_kind(session.key, main_key=settings.main_key),

@@ -32,5 +32,4 @@ class SessionEnded:
 
     @property
     def action(self) -> str:
-        """The reason."""
         return self.reason

@@ -20,7 +20,6 @@ from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.endings.session_end import SessionEnded
 from nacre.runtime.endings.session_note import (
-    NoteFacts,
     conversation_text,
     last_moment,
     last_quotes,
@@ -70,8 +69,8 @@ class SessionMemory:
 
         Raises:
             OSError: the workspace is gone or the disk refused; nothing was written.
-            nacre.memory.PathOutsideRoot: the folder of notes leads out of the workspace.
-            nacre.memory.workspace.files.FileBusy: another process holds the file.
+            PathOutsideRoot: the folder of notes leads out of the workspace.
+            FileBusy: another process holds the file.
         """
         quotes = last_quotes(event.entries, self.messages) if event.is_private else ()
         if not quotes:
@@ -79,18 +78,11 @@ class SessionMemory:
             return
         if not self.workspace.is_dir():
             raise FileNotFoundError(f"the workspace folder {self.workspace.name!r} is gone")
-        facts = NoteFacts(
-            session_key=event.session_key,
-            session_id=event.session_id,
-            channel=event.channel,
-            reason=event.reason,
-            ended_at=event.ended_at,
-        )
         moment = last_moment(quotes, otherwise=event.ended_at)
-        if await self._is_written(note_start(moment), note_mark(facts)):
+        if await self._is_written(note_start(moment), note_mark(event)):
             return
         slug = await self._slug(conversation_text(quotes), event)
-        data = note_text(facts, quotes, moment=moment).encode("utf-8", "replace")
+        data = note_text(event, quotes, moment=moment).encode("utf-8", "replace")
         names = [note_name(moment, slug, number=number) for number in range(1, MOST_NAMES + 1)]
         for name in names:
             if await self._written(name, data):

@@ -9,11 +9,13 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import datetime
 
 from nacre.prompts import quoted
+from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.silence import is_silent, without_token
+from nacre.runtime.endings.session_end import SessionEnded
 from nacre.runtime.recall.transcript_lines import without_secrets
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.disk.lines import timestamp_ms
@@ -37,17 +39,6 @@ class Quote:
     at_ms: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoteFacts:
-    """What a note tells besides the words. `ended_at` carries the owner's zone; `reason` why it ended."""
-
-    session_key: str
-    session_id: str
-    channel: str
-    reason: str
-    ended_at: datetime
-
-
 def last_quotes(entries: Sequence[Entry], count: int) -> tuple[Quote, ...]:
     """The last `count` things that were said on a branch; commands, tools and silence are none.
 
@@ -64,8 +55,7 @@ def conversation_text(quotes: Sequence[Quote]) -> str:
 
 def last_moment(quotes: Sequence[Quote], *, otherwise: datetime) -> datetime:
     """When the last thing was said, in the zone of `otherwise`, which stands in where that is not known."""
-    at_ms = quotes[-1].at_ms if quotes else 0
-    return _local(at_ms, otherwise.tzinfo) or otherwise
+    return stored_moment(quotes[-1].at_ms if quotes else 0, otherwise.tzinfo) or otherwise
 
 
 def slug_of(answer: str) -> str:
@@ -95,22 +85,22 @@ def note_name(moment: datetime, slug: str, *, number: int = 1) -> str:
     return f"{note_start(moment)}{slug or moment.strftime('%H%M')}{tail}.md"
 
 
-def note_mark(facts: NoteFacts) -> str:
+def note_mark(event: SessionEnded) -> str:
     """The lines by which the note of one ending is known again."""
-    ended = f"{facts.ended_at.strftime(_TIME)} ({facts.reason})"
-    return f"- **Session ID**: {facts.session_id}\n- **Ended**: {ended}"
+    ended = f"{event.ended_at.strftime(_TIME)} ({event.reason})"
+    return f"- **Session ID**: {event.session_id}\n- **Ended**: {ended}"
 
 
-def note_text(facts: NoteFacts, quotes: Sequence[Quote], *, moment: datetime) -> str:
+def note_text(event: SessionEnded, quotes: Sequence[Quote], *, moment: datetime) -> str:
     """The note as Markdown; `moment` is when the last thing was said."""
     counted = "The last words" if len(quotes) == 1 else f"The last {len(quotes)} messages"
     return "\n".join(
         [
             f"# Session: {moment.strftime(_TIME)}",
             "",
-            f"- **Session Key**: {facts.session_key}",
-            note_mark(facts),
-            f"- **Source**: {facts.channel or 'unknown'}",
+            f"- **Session Key**: {event.session_key}",
+            note_mark(event),
+            f"- **Source**: {event.channel or 'unknown'}",
             "",
             "## Conversation Summary",
             "",
@@ -134,10 +124,3 @@ def _quote(entry: Entry) -> Quote | None:
     if len(text) > MAX_MESSAGE_CHARS:
         text = f"{text[:MAX_MESSAGE_CHARS].rstrip()} […]"
     return Quote(speaker=speaker, text=text, at_ms=timestamp_ms(entry.timestamp) or entry.body.timestamp_ms)
-
-
-def _local(at_ms: int, zone: tzinfo | None) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, zone) if at_ms > 0 else None
-    except (OverflowError, ValueError, OSError):
-        return None

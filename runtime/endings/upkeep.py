@@ -46,7 +46,6 @@ class Upkeep:
         self._task = asyncio.create_task(self._run(active_keys), name="sessions-upkeep")
 
     async def close(self) -> None:
-        """Waits for what was begun."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 

@@ -98,7 +98,6 @@ def asking_order(names: Sequence[str], cooldowns: Mapping[str, Cooldown], *, now
 
 
 def to_json(cooldown: Cooldown) -> dict[str, Any]:
-    """One cool-down as it is stored."""
     return {stored: getattr(cooldown, name) for name, stored in _STORED_NAMES.items()}
 
 

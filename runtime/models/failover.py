@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -42,12 +42,6 @@ class Candidate:
 
     model: ChatModel
     budget: ContextBudget
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Attempt:
-    name: str
-    error: ModelError
 
 
 class ModelChain:
@@ -94,7 +88,6 @@ class ModelChain:
         return next((budget for budget in budgets if budget.window_tokens == window_tokens), budgets[0])
 
     async def aclose(self) -> None:
-        """Closes every model."""
         for candidate in self._candidates.values():
             await candidate.model.aclose()
 
@@ -119,14 +112,15 @@ class ModelChain:
     async def _answers(
         self, request: ModelRequest, emit: Callable[[Event], None], told: set[str]
     ) -> AsyncIterator[Answering]:
-        failed: list[_Attempt] = []
+        failed: dict[str, ModelError] = {}
         order = await self._order()
         for candidate in order:
             model = candidate.model
             asked_at_ms = epoch_ms(self._now())
             if failed:
-                await self._refuse_small_window(candidate, request, after=failed[-1])
-                yield AnswerRestarted(problem=str(failed[-1].error))
+                name, error = list(failed.items())[-1]
+                await self._refuse_small_window(candidate, request, after=name, error=error)
+                yield AnswerRestarted(problem=str(error))
             try:
                 async with aclosing(
                     self._one(model, request, emit, is_last=candidate is order[-1])
@@ -135,8 +129,9 @@ class ModelChain:
                         if isinstance(item, AssistantMessage):
                             await self._answered(model.name, request, failed, emit, told)
                         yield item
-            except ModelError as error:
-                failed.append(await self._failed(model.name, error, asked_at_ms))
+            except ModelError as problem:
+                await self._failed(model.name, problem, asked_at_ms)
+                failed[model.name] = problem
             else:
                 return
         raise _failure(failed)
@@ -155,19 +150,18 @@ class ModelChain:
             retries_time_outs=is_last,
         )
 
-    async def _failed(self, name: str, error: ModelError, asked_at_ms: int) -> _Attempt:
+    async def _failed(self, name: str, error: ModelError, asked_at_ms: int) -> None:
         if error.reason is None:
             raise error
         if len(self._candidates) > 1:
             log.warning("%s failed (%s): %s", name, error.reason, error)
             await self._cooldowns.failed(name, error, asked_at_ms=asked_at_ms)
-        return _Attempt(name=name, error=error)
 
     async def _answered(
         self,
         name: str,
         request: ModelRequest,
-        failed: Sequence[_Attempt],
+        failed: Mapping[str, ModelError],
         emit: Callable[[Event], None],
         told: set[str],
     ) -> None:
@@ -176,8 +170,7 @@ class ModelChain:
         first_name = self.first.model.name
         if request.purpose == "turn" and name not in (first_name, *told):
             told.add(name)
-            problems = (str(attempt.error) for attempt in failed if attempt.name == first_name)
-            problem = next(problems, "") or await self._why_cooling(first_name)
+            problem = str(failed.get(first_name, "")) or await self._why_cooling(first_name)
             emit(FallbackAnswered(model_name=name, first_model_name=first_name, problem=problem))
         await self._cooldowns.answered(name)
 
@@ -189,17 +182,17 @@ class ModelChain:
         return f"{name} failed ({cooldown.reason}) and is left alone for another {minutes} min."
 
     async def _refuse_small_window(
-        self, candidate: Candidate, request: ModelRequest, *, after: _Attempt
+        self, candidate: Candidate, request: ModelRequest, *, after: str, error: ModelError
     ) -> None:
         """A request kept for a large window is compacted first, before a smaller model would refuse it."""
         budget = candidate.budget
-        if budget.window_tokens >= self._candidates[after.name].budget.window_tokens:
+        if budget.window_tokens >= self._candidates[after].budget.window_tokens:
             return
         tokens = await asyncio.to_thread(_request_tokens, request, self._count_tokens)
         if tokens <= budget.compact_at:
             return
         raise ContextOverflow(
-            f"{after.error} The next model, {candidate.model.name!r}, has a window of "
+            f"{error} The next model, {candidate.model.name!r}, has a window of "
             f"{budget.window_tokens} tokens, too small for the conversation with {tokens}.",
             window_tokens=budget.window_tokens,
         )
@@ -211,12 +204,12 @@ def _request_tokens(request: ModelRequest, count_tokens: Callable[[str], int]) -
     )
 
 
-def _failure(failed: Sequence[_Attempt]) -> ModelError:
+def _failure(failed: Mapping[str, ModelError]) -> ModelError:
     """One attempt's own error, or one that names them all."""
     if len(failed) == 1:
-        return failed[0].error
-    told = " | ".join(f"{attempt.name}: {attempt.error} ({attempt.error.reason})" for attempt in failed)
+        return next(iter(failed.values()))
+    told = " | ".join(f"{name}: {error} ({error.reason})" for name, error in failed.items())
     return AllModelsFailed(
         f"All models failed ({len(failed)}): {told}",
-        detail="\n".join(attempt.error.detail for attempt in failed if attempt.error.detail),
+        detail="\n".join(error.detail for error in failed.values() if error.detail),
     )

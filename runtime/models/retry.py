@@ -12,7 +12,7 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt
 
 from nacre.runtime.contracts.errors import (
     BadModelReply,
@@ -62,16 +62,10 @@ async def stream_with_retries(
     def tell(state: RetryCallState) -> None:
         nonlocal problem
         problem = str(_failure(state))
-        delay_seconds = state.next_action.sleep if state.next_action is not None else 0.0
-        on_retry(state.attempt_number, delay_seconds, problem)
+        on_retry(state.attempt_number, state.upcoming_sleep, problem)
 
-    attempts = AsyncRetrying(
-        sleep=sleep,
-        stop=stop_after_attempt(max_retries + 1),
-        wait=lambda state: _delay_seconds(state, chance),
-        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
-        before_sleep=tell,
-        reraise=True,
+    attempts = _attempts(max_retries, sleep, chance).copy(
+        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs), before_sleep=tell
     )
     try:
         async for attempt in attempts:
@@ -90,7 +84,12 @@ async def stream_with_retries(
     except RateLimited as error:
         if _wish(error) <= MAX_DELAY_SECONDS:
             raise
-        raise _too_long(error) from error
+        raise RateLimited(
+            f"{error} That is longer than the {MAX_DELAY_SECONDS:g} seconds that a turn waits: "
+            f"ask again in {_wish(error):.0f} seconds, or use another model.",
+            detail=error.detail,
+            retry_after_seconds=error.retry_after_seconds,
+        ) from error
 
 
 async def call_with_retries(
@@ -99,23 +98,11 @@ async def call_with_retries(
     sleep: Callable[[float], Awaitable[None]],
     chance: Callable[[], float] = random.random,
 ) -> T:
-    """What `call` gives, repeated like `stream_with_retries` for a call that answers at once.
-
-    Raises:
-        ModelError: the last failure; at once where asking again does not mend it or the wait is too long.
-    """
-
-    async def answer() -> T:  # tenacity awaits what a function of this kind gives, and nothing else
-        return await call()
-
-    attempts = AsyncRetrying(
-        sleep=sleep,
-        stop=stop_after_attempt(MAX_RETRIES + 1),
-        wait=lambda state: _delay_seconds(state, chance),
-        retry=retry_if_exception(_passes),
-        reraise=True,
-    )
-    return await attempts(answer)
+    """What `call` gives, repeated like `stream_with_retries` and with its errors; it answers at once."""
+    async for attempt in _attempts(MAX_RETRIES, sleep, chance):
+        with attempt:
+            return await call()
+    raise AssertionError("the last attempt gives its answer or raises")
 
 
 async def held_to_contract(
@@ -154,14 +141,26 @@ async def held_to_contract(
             await items.aclose()
 
 
+def _attempts(
+    max_retries: int, sleep: Callable[[float], Awaitable[None]], chance: Callable[[], float]
+) -> AsyncRetrying:
+    return AsyncRetrying(
+        sleep=sleep,
+        stop=stop_after_attempt(max_retries + 1),
+        wait=lambda state: _delay_seconds(state, chance),
+        retry=lambda state: _passes(_failure(state)),
+        reraise=True,
+    )
+
+
 def _passes_in(state: RetryCallState, *, retries_time_outs: bool) -> bool:
     error = _failure(state)
     if isinstance(error, ModelTimedOut) and (state.attempt_number > 1 or not retries_time_outs):
         return False
-    return error is not None and _passes(error)
+    return _passes(error)
 
 
-def _passes(error: BaseException) -> bool:
+def _passes(error: BaseException | None) -> bool:
     return isinstance(error, RateLimited | ModelUnavailable) and _wish(error) <= MAX_DELAY_SECONDS
 
 
@@ -176,12 +175,3 @@ def _failure(state: RetryCallState) -> BaseException | None:
 
 def _wish(error: BaseException | None) -> float:
     return (error.retry_after_seconds or 0.0) if isinstance(error, RateLimited) else 0.0
-
-
-def _too_long(error: RateLimited) -> ModelError:
-    return RateLimited(
-        f"{error} That is longer than the {MAX_DELAY_SECONDS:g} seconds that a turn waits: "
-        f"ask again in {_wish(error):.0f} seconds, or use another model.",
-        detail=error.detail,
-        retry_after_seconds=error.retry_after_seconds,
-    )

@@ -118,11 +118,9 @@ class ScriptedModel:
 
     @property
     def unused_steps(self) -> tuple[ScriptedStep, ...]:
-        """The steps that nobody has asked for yet."""
         return tuple(self._steps)
 
     def add(self, *steps: ScriptedStep) -> None:
-        """Puts steps at the end of the script."""
         self._steps.extend(steps)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
@@ -213,7 +211,6 @@ class Clock:
         self._now = start
 
     def __call__(self) -> datetime:
-        """The time that it shows, with its time zone."""
         return self._now
 
     def now_ms(self) -> int:
@@ -233,7 +230,6 @@ class CountingIds:
         self._numbers = itertools.count(1)
 
     def __call__(self) -> str:
-        """The next id."""
         return f"{self._prefix}{next(self._numbers):08x}"
 
 

@@ -110,15 +110,10 @@ class _Counter:
     def __call__(self, text: str) -> int:
         if not text:
             return 0
-        starts = range(0, len(text), _SLICE_CHARS)
-        counted = starts
-        if len(text) > _MAX_COUNTED_CHARS:
-            counted = starts[:: math.ceil(len(text) / _MAX_COUNTED_CHARS)]
-        total = sum(self._slice(text[start : start + _SLICE_CHARS]) for start in counted)
-        if len(counted) == len(starts):
-            return total
-        chars = sum(min(_SLICE_CHARS, len(text) - start) for start in counted)
-        return math.ceil(total * len(text) / chars)
+        step_chars = _SLICE_CHARS * math.ceil(len(text) / _MAX_COUNTED_CHARS)
+        slices = [text[start : start + _SLICE_CHARS] for start in range(0, len(text), step_chars)]
+        total = sum(map(self._slice, slices))
+        return math.ceil(total * len(text) / sum(map(len, slices)))
 
     def _slice(self, text: str) -> int:
         count = self._count_slice

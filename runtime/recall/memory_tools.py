@@ -7,15 +7,19 @@ text}`). A search never fails a turn: what is wrong comes back as `disabled` wit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Source
+from nacre.memory.contracts.records import SearchHit, SearchReport
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
+
+if TYPE_CHECKING:
+    from nacre.memory.engine import MemoryEngine
+    from nacre.runtime.recall.unindexed import UnindexedNotes
 
 MEMORY_TOOL_NAMES = ("memory_search", "memory_get")
 
@@ -57,27 +61,8 @@ class GetArguments(ToolArguments):
     lines: Whole = Field(default=None, description="How many lines.")
 
 
-class Notes(Protocol):
-    """What the tools need of memory: the engine, or what is left without its index.
-
-    Both raise `MemoryIndexError`.
-    """
-
-    async def search(
-        self,
-        query: str,
-        /,
-        *,
-        max_results: int | None = None,
-        min_score: float | None = None,
-        after: date | None = None,
-        before: date | None = None,
-        sources: Sequence[Source] | None = None,
-    ) -> SearchReport:
-        """The places that fit `query` best."""
-
-    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
-        """Lines of a memory file."""
+Notes: TypeAlias = "MemoryEngine | UnindexedNotes"
+"""What the tools ask: memory, or what is left without its index. Both raise `MemoryIndexError`."""
 
 
 def memory_tools(notes: Notes, *, cites: bool) -> tuple[Tool, ...]:

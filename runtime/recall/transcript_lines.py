@@ -7,9 +7,10 @@ notes, no flushes, summaries or commands, nothing that was never delivered; and 
 from __future__ import annotations
 
 import re
-from datetime import date, datetime, tzinfo
+from datetime import date, tzinfo
 
 from nacre.memory.contracts.transcripts import TranscriptText
+from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.silence import without_token
 from nacre.sessions.contracts.keys import canonical_key
@@ -87,7 +88,6 @@ def _speaker(owner: SessionOwner, speaker: str, *, agent_id: str, main_key: str)
 
 
 def _said(entry: Entry, speaker: str) -> str:
-    """One message on one line, or nothing."""
     if isinstance(entry.body, UserMessage):
         text = message_text(entry.body)
         text = "" if parse_command(text) else text
@@ -101,8 +101,5 @@ def _said(entry: Entry, speaker: str) -> str:
 
 def _day(entry: Entry, zone: tzinfo) -> date | None:
     at_ms = entry.body.timestamp_ms if isinstance(entry.body, Message) else 0
-    at_ms = at_ms or timestamp_ms(entry.timestamp)
-    try:
-        return datetime.fromtimestamp(at_ms / 1000, zone).date() if at_ms > 0 else None
-    except (OverflowError, ValueError, OSError):
-        return None
+    moment = stored_moment(at_ms or timestamp_ms(entry.timestamp), zone)
+    return moment.date() if moment is not None else None

@@ -23,19 +23,11 @@ class UnindexedNotes:
         self._extra_paths = tuple(extra_paths)
 
     async def search(self, _query: str, /, **_limits: object) -> SearchReport:
-        """Finds nothing.
-
-        Raises:
-            IndexUnusable: always, with the problem.
-        """
+        """Finds nothing: raises `IndexUnusable` with the problem."""
         raise IndexUnusable(self.problem)
 
     async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
-        """Lines of a memory file, as `MemoryEngine.read`.
-
-        Raises:
-            ReadRefused: the path is not one of memory's.
-        """
+        """Lines of a memory file, as `MemoryEngine.read`."""
         return await asyncio.to_thread(
             read_excerpt, self._workspace, self._extra_paths, path, from_line=from_line, lines=lines
         )

@@ -149,7 +149,6 @@ class ContextPruningSettings(SettingsSection):
 
     @property
     def ttl_seconds(self) -> float:
-        """`ttl` in seconds."""
         match = _DURATION.fullmatch(self.ttl)
         assert match is not None, "it was validated"
         return float(match[1]) * _UNIT_SECONDS[(match[2] or "m").lower()]

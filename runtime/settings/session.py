@@ -80,7 +80,6 @@ class ResetSettings(SettingsSection):
     """Minutes of silence that end a session, in `daily` mode too, if they pass first; `idle` alone has 60."""
 
     def rule(self) -> ResetRule:
-        """The same as the sessions room takes it."""
         return ResetRule(mode=self.mode, at_hour=self.at_hour, idle_minutes=self.idle_minutes)
 
 
@@ -100,7 +99,6 @@ class ResetByType(SettingsSection):
         return values
 
     def rules(self) -> dict[SessionType, ResetRule]:
-        """The rules that the owner wrote."""
         kinds: tuple[SessionType, ...] = ("direct", "group", "thread")
         return {kind: getattr(self, kind).rule() for kind in kinds if kind in self.model_fields_set}
 
@@ -122,7 +120,6 @@ class MaintenanceSettings(SettingsSection):
     """How much is left once the limit was passed; unset is four fifths of it."""
 
     def limits(self) -> MaintenanceLimits:
-        """The same as the sessions room takes it."""
         return MaintenanceLimits(
             prune_after_ms=_ms(self.prune_after),
             most_entries=self.max_entries,

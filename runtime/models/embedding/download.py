@@ -49,11 +49,9 @@ class RemoteModelFile:
 
     @property
     def name(self) -> str:
-        """The file's name."""
         return self._path.name
 
     def ready(self) -> Path | None:
-        """The file, if it is here."""
         return self._path if self._path.is_file() else None
 
     def progress(self) -> str:
@@ -113,10 +111,8 @@ class RemoteModelFile:
             httpx.Client(timeout=STALL_SECONDS, follow_redirects=True, trust_env=trust) as client,
             client.stream("GET", self._url, headers=headers) as response,
         ):
-            all_is_here = (
-                f"bytes */{self._have_bytes}"  # whoever brought it was killed before it got its name
-            )
-            if response.headers.get("content-range") != all_is_here:
+            # with all of it here, whoever brought it was killed before it got its name
+            if response.headers.get("content-range") != f"bytes */{self._have_bytes}":
                 self._receive(response, stopped)
             # the hub tells it on its own answer, before it sends on to where the bytes are
             told = [each.headers.get("x-linked-etag", "") for each in (*response.history, response)]

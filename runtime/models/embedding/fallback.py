@@ -39,34 +39,22 @@ class FallbackEmbedder:
 
     @property
     def facts(self) -> EmbedderFacts:
-        """Those of the embedder that is asked now."""
         return self._active.facts
 
     @property
     def jobs(self) -> EmbeddingJobs | None:
-        """Its batch jobs, if it has any."""
         return jobs_of(self._active)
 
     def reads(self, text: str) -> float:
-        """The share of `text` in scripts that its model was trained on."""
         return self._active.reads(text)
 
     async def embed_query(self, text: str) -> Sequence[float]:
-        """The vector of a question.
-
-        Raises:
-            EmbeddingFailed: no vector could be had; the other embedder is not asked.
-        """
         return await self._active.embed_query(text)
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector for each text, in order.
+        """As the protocol says; after a failure of the first, the next pass over the index asks the second.
 
-        Raises:
-            TextRefused: one of the texts is not taken.
-            BudgetUsedUp: the day's tokens are; the other embedder is not asked.
-            EmbeddingFailed: no vectors could be had; if it was the first's failure, the next pass over the
-                index asks the second.
+        A text that is not taken and a day's budget that is used up are no reason to switch.
         """
         task = asyncio.current_task()
         if self._active is self._second:
@@ -85,7 +73,6 @@ class FallbackEmbedder:
             raise EmbeddingFailed(self.reason) from error
 
     async def close(self) -> None:
-        """Closes both."""
         await self._first.close()
         await self._second.close()
 

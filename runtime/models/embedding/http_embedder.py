@@ -92,15 +92,10 @@ class HttpEmbedder:
             self.jobs = HttpEmbeddingJobs(endpoint, self._connection, job_rules, budget=budget, sleep=sleep)
 
     def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
-        """1: nothing is known against any script."""
-        return 1.0
+        return 1.0  # nothing is known against any script
 
     async def embed_query(self, text: str) -> Sequence[float]:
-        """The vector of a question; asked once, within ten seconds, because somebody waits.
-
-        Raises:
-            EmbeddingFailed: no vector could be had.
-        """
+        """The vector of a question; asked once, within ten seconds, because somebody waits."""
         # every character counts as a token: a question cut short is better than one refused
         texts = [text[: self._endpoint.max_input_tokens]]
         try:
@@ -113,10 +108,7 @@ class HttpEmbedder:
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One vector for each text, in order; what fails in passing is asked again up to three times.
 
-        Raises:
-            TextRefused: a text is too long, or not allowed, or gets no usable vector.
-            EmbeddingFailed: no vectors could be had, the provider is being left alone after several failures,
-                or the day's tokens are used up.
+        `EmbeddingFailed` also while the provider is left alone after several failures.
         """
         if rest_seconds := self._circuit.resting_seconds():
             raise EmbeddingFailed(
@@ -141,7 +133,6 @@ class HttpEmbedder:
         return vectors
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._connection.close()
 
     async def _part(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -191,7 +182,7 @@ class _CircuitBreaker:
         """The last failure, as a sentence; empty after a success."""
 
     def resting_seconds(self) -> float:
-        """How long the provider is still to be left alone; 0 when it may be asked."""
+        """How long the provider is still to be left alone, or 0."""
         return max(0.0, self._rest_until - self._now_seconds())
 
     def failed(self, problem: str) -> None:
@@ -206,5 +197,4 @@ class _CircuitBreaker:
             self._rest_until = self._now_seconds() + rest_seconds
 
     def succeeded(self) -> None:
-        """It answers again: everything before is forgotten."""
         self._failures, self._rest_until, self.problem = 0, 0.0, ""

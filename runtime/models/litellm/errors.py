@@ -6,8 +6,9 @@ Looks at texts that came from the provider as an error, never at what a user or 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 
 from nacre.runtime.contracts.errors import (
     BadModelReply,
@@ -20,7 +21,6 @@ from nacre.runtime.contracts.errors import (
     RateLimited,
     RequestRefused,
 )
-from nacre.runtime.models.litellm.retry_after import retry_after_seconds
 
 MAX_DETAIL_CHARS = 2_000
 
@@ -37,7 +37,7 @@ _LOOKS_LIKE_A_KEY = re.compile(
 
 # The forms in which providers say that a request does not fit, and what only looks like it.
 _OVERFLOW = re.compile(
-    r"context_length_exceeded|context[ _]window[ _]exceeded|request_too_large|context overflow"
+    r"(?is)context_length_exceeded|context[ _]window[ _]exceeded|request_too_large|context overflow"
     r"|context length exceeded|(?:maximum|max) context length|context[_ ]length is only"
     r"|exceeds?(?: the)?(?: model(?:'s)?)? (?:maximum )?context (?:window|size|length)"
     r"|exceeds the available context size|(?:greater|larger|longer) than the context length"
@@ -47,33 +47,32 @@ _OVERFLOW = re.compile(
     r"|exceeds the (?:model's )?(?:limit|maximum) of [\d,]+ tokens|too large for model with [\d,]+ maximum"
     r"|exceeded model token limit|input length.{0,40}exceeds?.{0,40}context"
     r"|too many (?:input )?tokens in (?:the )?(?:request|prompt|input)|token limit exceeded"
-    r"|context window exceeds limit|prompt contains [\d,]+ tokens.{0,40}too large",
-    re.IGNORECASE | re.DOTALL,
+    r"|context window exceeds limit|prompt contains [\d,]+ tokens.{0,40}too large"
 )
 _NOT_OVERFLOW = re.compile(r"context window (?:is )?too small|rate limit|per minute|throttl", re.IGNORECASE)
 _NO_CREDIT = re.compile(
-    r"insufficient[_ ]quota|exceeded your current quota|credit balance is too low|payment required"
-    r"|billing (?:hard limit|details)|out of credits|insufficient (?:credits|balance|funds)",
-    re.IGNORECASE,
+    r"(?i)insufficient[_ ]quota|exceeded your current quota|credit balance is too low|payment required"
+    r"|billing (?:hard limit|details)|out of credits|insufficient (?:credits|balance|funds)"
 )
 _NO_KEY = re.compile(
-    r"(?:incorrect|invalid|missing|no|expired|unknown) (?:\w+ ){0,2}api[ _-]?key"
+    r"(?i)(?:incorrect|invalid|missing|no|expired|unknown) (?:\w+ ){0,2}api[ _-]?key"
     r"|api[_ ]key.{0,40}(?:not (?:set|found|valid|provided)|is required|must be set)"
-    r"|(?:missing|unable to locate) credentials|default credentials were not found",
-    re.IGNORECASE,
+    r"|(?:missing|unable to locate) credentials|default credentials were not found"
 )
 _BUSY = re.compile(r"overloaded|too many requests|rate[ _]limit|resource[_ ]exhausted", re.IGNORECASE)
 _NO_CONNECTION = re.compile(
-    r"connection error\.|connection refused|connection attempts failed|cannot connect to host"
+    r"(?i)connection error\.|connection refused|connection attempts failed|cannot connect to host"
     r"|connect call failed|name or service not known|nodename nor servname|getaddrinfo failed"
-    r"|temporary failure in name resolution|network is unreachable|no route to host",
-    re.IGNORECASE,
+    r"|temporary failure in name resolution|network is unreachable|no route to host"
 )
 _BAD_IMAGE = re.compile(
-    r"image(?:'s|s)? (?:dimensions?|size|width|height)\b.{0,60}(?:exceed|too (?:large|big|small)|max)"
+    r"(?i)image(?:'s|s)? (?:dimensions?|size|width|height)\b.{0,60}(?:exceed|too (?:large|big|small)|max)"
     r"|image (?:exceeds|is too (?:large|big))|(?:could not|unable to|cannot) process (?:the )?image"
-    r"|(?:invalid|unsupported) image",
-    re.IGNORECASE,
+    r"|(?:invalid|unsupported) image"
+)
+_WAIT_WORDS = re.compile(
+    r"(?i)(?:try again in|retry (?:in|after)|retryDelay\"?\s*[:=]\s*\"?)\s*"
+    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|m\b|s)?"
 )
 _NO_PROVIDER = re.compile(r"LLM Provider NOT provided", re.IGNORECASE)
 
@@ -96,72 +95,21 @@ def classify(error: BaseException, facts: CallFacts) -> ModelError:
     kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     text = "\n".join(dict.fromkeys(str(cause) for cause in causes))
     detail = redacted(text, facts.secrets)[:MAX_DETAIL_CHARS]
-    status = _status(causes)
-    name = facts.model_name
-    if _BAD_IMAGE.search(text):
-        return RequestRefused(
-            f"The provider of the model {name!r} cannot take an image of the conversation. "
-            "Send a smaller one, as PNG or JPEG; /new begins a session without it.",
-            detail=detail,
-        )
-    if is_overflow(text, kinds=kinds, status=status):
-        return ContextOverflow(
-            f"The conversation no longer fits the context window of the model {name!r}. "
-            "It has to be compacted, or continued with a model that has a larger window.",
-            detail=detail,
-        )
-    if status == 402 or "PaymentRequiredError" in kinds or _NO_CREDIT.search(text):
-        return NoCredit(
-            f"The account for the model {name!r} has no credit left. "
-            "Add credit at the provider, or choose another model.",
-            detail=detail,
-        )
-    if (
-        status in (401, 403)
-        or kinds & {"AuthenticationError", "PermissionDeniedError"}
-        or _NO_KEY.search(text)
-    ):
-        return _auth_error(facts, detail, status)
-    if status == 429 or "RateLimitError" in kinds:
-        return _rate_limited(facts, detail, retry_after_seconds(causes, text, facts.now_seconds))
-    if kinds & {"Timeout", "APITimeoutError", "TimeoutError", "TimeoutException"} or status == 408:
-        return ModelTimedOut(
-            f"The model {name!r} did not answer in time. "
-            "Ask again, or raise the request time-out in the settings.",
-            detail=detail,
-        )
-    if status is None or status >= 500 or status == 409 or "APIConnectionError" in kinds:
-        return _unavailable(facts, detail, kinds, status, text)
-    return _bad_reply(facts, detail, kinds, status, text)
+    kind, sentence = _verdict(text, kinds, _status(causes), facts)
+    if kind is not RateLimited:
+        return kind(sentence, detail=detail)
+    wait = retry_after_seconds(causes, text, facts.now_seconds)
+    when = "Wait a moment and ask again." if wait is None else f"It asks to wait {wait:g} seconds."
+    return RateLimited(f"{sentence} {when}", detail=detail, retry_after_seconds=wait)
 
 
-def is_overflow(
-    text: str, *, kinds: set[str] | frozenset[str] = frozenset(), status: int | None = None
-) -> bool:
+def is_overflow(text: str, *, kinds: Collection[str] = (), status: int | None = None) -> bool:
     """Whether a provider's error text, class names or status say that the request was too large."""
     if "ContextWindowExceededError" in kinds:
         return True
     if status in (401, 402, 403) or _NOT_OVERFLOW.search(text):
         return False
-    if _OVERFLOW.search(text):
-        return True
-    return status == 413
-
-
-def silent_overflow(*, model_name: str, prompt_tokens: int, window_tokens: int) -> ContextOverflow:
-    """The error for a provider that answered although it had to cut the request to its window."""
-    return ContextOverflow(
-        f"The model {model_name!r} was sent {prompt_tokens} tokens, more than its context window of "
-        f"{window_tokens}, so it saw only a part. The conversation has to be compacted."
-    )
-
-
-def stalled(*, model_name: str, seconds: float) -> ModelTimedOut:
-    """The error for a stream that stays open and says nothing."""
-    return ModelTimedOut(
-        f"The model {model_name!r} sent nothing for {seconds:g} seconds in the middle of its answer. "
-        "Ask again."
-    )
+    return bool(_OVERFLOW.search(text)) or status == 413
 
 
 def key_variable(model_name: str) -> str:
@@ -201,70 +149,104 @@ def _status(causes: list[BaseException]) -> int | None:
     return None
 
 
-def _auth_error(facts: CallFacts, detail: str, status: int | None) -> ModelAuthError:
+def _verdict(
+    text: str, kinds: set[str], status: int | None, facts: CallFacts
+) -> tuple[type[ModelError], str]:
+    name = facts.model_name
+    if _BAD_IMAGE.search(text):
+        return RequestRefused, (
+            f"The provider of the model {name!r} cannot take an image of the conversation. "
+            "Send a smaller one, as PNG or JPEG; /new begins a session without it."
+        )
+    if is_overflow(text, kinds=kinds, status=status):
+        return ContextOverflow, (
+            f"The conversation no longer fits the context window of the model {name!r}. "
+            "It has to be compacted, or continued with a model that has a larger window."
+        )
+    if status == 402 or "PaymentRequiredError" in kinds or _NO_CREDIT.search(text):
+        return NoCredit, (
+            f"The account for the model {name!r} has no credit left. "
+            "Add credit at the provider, or choose another model."
+        )
     said = f" (HTTP {status})" if status in (401, 403) else ""
-    return ModelAuthError(
-        f"The key for the model {facts.model_name!r} is missing or was refused{said}. "
-        f"Set the environment variable {key_variable(facts.model_name)} to a valid key.",
-        detail=detail,
-    )
+    if said or kinds & {"AuthenticationError", "PermissionDeniedError"} or _NO_KEY.search(text):
+        return ModelAuthError, (
+            f"The key for the model {name!r} is missing or was refused{said}. "
+            f"Set the environment variable {key_variable(name)} to a valid key."
+        )
+    if status == 429 or "RateLimitError" in kinds:
+        return RateLimited, f"The provider of the model {name!r} limits how often it may be asked."
+    if kinds & {"Timeout", "APITimeoutError", "TimeoutError", "TimeoutException"} or status == 408:
+        return ModelTimedOut, (
+            f"The model {name!r} did not answer in time. "
+            "Ask again, or raise the request time-out in the settings."
+        )
+    if status is None or status >= 500 or status == 409 or "APIConnectionError" in kinds:
+        return ModelUnavailable, _unavailable(text, kinds, status, facts)
+    if "ContentPolicyViolationError" in kinds:
+        return RequestRefused, (
+            f"The provider's content policy refused the request to {name!r}. Put it in other words."
+        )
+    return BadModelReply, _bad_reply(text, kinds, status, name)
 
 
-def _rate_limited(facts: CallFacts, detail: str, wait: float | None) -> RateLimited:
-    when = "Wait a moment and ask again." if wait is None else f"It asks to wait {wait:g} seconds."
-    return RateLimited(
-        f"The provider of the model {facts.model_name!r} limits how often it may be asked. {when}",
-        detail=detail,
-        retry_after_seconds=wait,
-    )
-
-
-def _unavailable(
-    facts: CallFacts, detail: str, kinds: set[str], status: int | None, text: str
-) -> ModelUnavailable:
+def _unavailable(text: str, kinds: set[str], status: int | None, facts: CallFacts) -> str:
+    name = facts.model_name
     if _NO_CONNECTION.search(text):
         where = f" at {facts.api_base}" if facts.api_base else ""
-        return ModelUnavailable(
-            f"The model {facts.model_name!r} cannot be reached{where}. "
-            "Check the network, and that the server is running and its address is right.",
-            detail=detail,
+        return (
+            f"The model {name!r} cannot be reached{where}. "
+            "Check the network, and that the server is running and its address is right."
         )
     if _BUSY.search(text):
-        return ModelUnavailable(
-            f"The provider of the model {facts.model_name!r} is overloaded. Ask again in a while.",
-            detail=detail,
-        )
-    said = (
-        f" (HTTP {status})"
-        if status is not None and status >= 500 and "APIConnectionError" not in kinds
-        else ""
-    )
-    return ModelUnavailable(
-        f"The model {facts.model_name!r} failed on the provider's side, or the line broke{said}. "
-        "Ask again in a while.",
-        detail=detail,
-    )
+        return f"The provider of the model {name!r} is overloaded. Ask again in a while."
+    is_told = status is not None and status >= 500 and "APIConnectionError" not in kinds
+    said = f" (HTTP {status})" if is_told else ""
+    return f"The model {name!r} failed on the provider's side, or the line broke{said}. Ask again in a while."
 
 
-def _bad_reply(
-    facts: CallFacts, detail: str, kinds: set[str], status: int | None, text: str
-) -> BadModelReply:
-    name = facts.model_name
-    if "ContentPolicyViolationError" in kinds:
-        return RequestRefused(
-            f"The provider's content policy refused the request to {name!r}. Put it in other words.",
-            detail=detail,
-        )
+def _bad_reply(text: str, kinds: set[str], status: int | None, name: str) -> str:
     if _NO_PROVIDER.search(text):
-        message = (
+        return (
             f"The model name {name!r} does not begin with a provider that is known. "
             "Write it as provider/model, e.g. 'openai/gpt-4o' or 'ollama/llama3'."
         )
-    elif status == 404 or "NotFoundError" in kinds:
-        message = f"The provider does not know the model {name!r}. Check its name in the settings."
-    else:
-        message = (
-            f"The provider refused the request to the model {name!r} as malformed (HTTP {status}). "
-            "The log holds its answer; another model may accept it."
-        )
-    return BadModelReply(message, detail=detail)
+    if status == 404 or "NotFoundError" in kinds:
+        return f"The provider does not know the model {name!r}. Check its name in the settings."
+    return (
+        f"The provider refused the request to the model {name!r} as malformed (HTTP {status}). "
+        "The log holds its answer; another model may accept it."
+    )
+
+
+def retry_after_seconds(causes: Sequence[BaseException], text: str, now_seconds: float) -> float | None:
+    """How long the provider asks to wait: `Retry-After` in seconds or as a date (RFC 9110), or words."""
+    for cause in causes:
+        for headers in (
+            getattr(cause, "litellm_response_headers", None),
+            getattr(getattr(cause, "response", None), "headers", None),
+            getattr(cause, "headers", None),
+        ):
+            wait = _wait_from_headers(headers, now_seconds) if isinstance(headers, Mapping) else None
+            if wait is not None:
+                return wait
+    words = _WAIT_WORDS.search(text)
+    if words is None:
+        return None
+    scale = {"ms": 0.001, "m": 60.0}.get((words["unit"] or "s").lower(), 1.0)
+    return float(words["number"]) * scale
+
+
+def _wait_from_headers(headers: Mapping[str, str], now_seconds: float) -> float | None:
+    lowered = {str(name).lower(): str(value).strip() for name, value in headers.items()}
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = lowered.get(name)
+        if value is None:
+            continue
+        if re.fullmatch(r"\d+(\.\d+)?", value):
+            return float(value) * scale
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - now_seconds)
+        except (ValueError, TypeError, OverflowError):
+            continue
+    return None

@@ -47,7 +47,10 @@ async def load_litellm() -> Any:
     Raises:
         ConfigError: litellm is not installed or cannot be imported.
     """
-    return sys.modules.get("litellm") if _is_loaded() else await asyncio.to_thread(_import_litellm)
+    module = sys.modules.get("litellm")
+    # a module that another thread is still importing is in `sys.modules` too, but half made
+    is_loaded = module is not None and not getattr(module.__spec__, "_initializing", False)
+    return module if is_loaded else await asyncio.to_thread(_import_litellm)
 
 
 def quiet_arguments(module: Any) -> dict[str, Any]:
@@ -57,7 +60,11 @@ def quiet_arguments(module: Any) -> dict[str, Any]:
     whenever a request has tools; the argument that skips it is passed only where it is known, because
     other releases would send it on to the provider.
     """
-    _silence_warnings()
+    # litellm silences what pydantic says about its classes once, on import; a filter set since (warnings as
+    # errors in a test suite, for one) would turn its habits into failed requests
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\.")
+    for message in _PYDANTIC_ABOUT_LITELLM:
+        warnings.filterwarnings("ignore", message=message, category=UserWarning, module=r"pydantic\.")
     arguments: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
     if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
         arguments["_skip_mcp_handler"] = True
@@ -121,12 +128,6 @@ async def release_clients() -> None:
         await _close(clients.pop(key))
 
 
-def _is_loaded() -> bool:
-    module = sys.modules.get("litellm")
-    # a module that another thread is still importing is in `sys.modules` too, but half made
-    return module is not None and not getattr(module.__spec__, "_initializing", False)
-
-
 def _import_litellm() -> Any:
     theirs = "litellm" in sys.modules
     if not theirs and "LITELLM_LOG" not in os.environ:
@@ -136,30 +137,18 @@ def _import_litellm() -> Any:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
-        module = importlib.import_module("litellm")
+        module: Any = importlib.import_module("litellm")
     except ImportError as error:
         raise ConfigError(
             f"litellm, which talks to model providers, cannot be imported ({error}). "
             "Install Nacre again, or choose the model 'offline'."
         ) from error
     if not theirs:
-        _tame(module)
+        module.telemetry = False
+        module.suppress_debug_info = True
+        # a history with tool calls is refused by some providers when a request (a summary) offers no tools
+        module.modify_params = True
     return module
-
-
-def _tame(module: Any) -> None:
-    module.telemetry = False
-    module.suppress_debug_info = True
-    # a history with tool calls is refused by some providers when a request (a summary) offers no tools
-    module.modify_params = True
-
-
-def _silence_warnings() -> None:
-    # litellm silences what pydantic says about its classes once, on import; a filter set since (warnings as
-    # errors in a test suite, for one) would turn its habits into failed requests
-    warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\.")
-    for message in _PYDANTIC_ABOUT_LITELLM:
-        warnings.filterwarnings("ignore", message=message, category=UserWarning, module=r"pydantic\.")
 
 
 async def _close(client: Any) -> None:

@@ -85,7 +85,6 @@ class _CallIds:
         self._taken: set[str] = set()
 
     def of_call(self, call_id: str) -> str:
-        """The id of the next call."""
         again = (call_id, *(f"{call_id}_{number}" for number in range(2, len(self._taken) + 3)))
         fitting = (provider_call_id(candidate, family=self._family) for candidate in again)
         sent = next(candidate for candidate in fitting if candidate not in self._taken)
@@ -101,25 +100,20 @@ class _CallIds:
 def _chat_messages(messages: Sequence[Message], family: Family) -> list[dict[str, Any]]:
     ids = _CallIds(family)
     translated: list[dict[str, Any]] = []
-    images: list[
-        tuple[str, Image]
-    ] = []  # of tool results: that role takes text only, so they go into the user message that follows
+    # of tool results: that role takes text only, so they go into the user message that follows
+    images: list[tuple[str, Image]] = []
     for message in messages:
         if isinstance(message, ToolResultMessage):
             translated.append(_tool_result(message, ids))
             images += [(message.tool_name, block) for block in message.content if isinstance(block, Image)]
-        elif isinstance(message, UserMessage):
-            shown = _result_images(images) if images else []
+            continue
+        shown, images = _result_images(images), []
+        if isinstance(message, UserMessage):
             translated.append({"role": "user", "content": _user_content(message, shown)})
-            images = []
         else:
-            if images:
-                translated.append({"role": "user", "content": _result_images(images)})
-                images = []
+            translated += [{"role": "user", "content": shown}] if shown else []
             translated += _assistant(message, ids)
-    if images:
-        translated.append({"role": "user", "content": _result_images(images)})
-    return translated
+    return translated + ([{"role": "user", "content": _result_images(images)}] if images else [])
 
 
 def _user_content(message: UserMessage, shown: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
@@ -167,6 +161,8 @@ def _tool_result(message: ToolResultMessage, ids: _CallIds) -> dict[str, Any]:
 
 
 def _result_images(images: Sequence[tuple[str, Image]]) -> list[dict[str, Any]]:
+    if not images:
+        return []
     names = sendable(", ".join(dict.fromkeys(name for name, _ in images)))
     note = {"type": "text", "text": f"The image(s) that the tool {names} returned:"}
     return [note, *(_image(image) for _, image in images)]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from nacre.runtime.contracts.errors import ConfigError, ModelError
+from nacre.runtime.contracts.errors import ConfigError, ContextOverflow, ModelError, ModelTimedOut
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.models.litellm import errors as litellm_errors, loading as litellm_loading
 from nacre.runtime.models.litellm.messages import completion_arguments
@@ -58,11 +59,7 @@ class LiteLLMModel:
         return self._configured_window_tokens or self._mapped_window_tokens()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
-        """Answers one request; see `nacre.runtime.contracts.model` for the contract.
-
-        Raises:
-            ModelError: one of its kinds; `ModelError` itself after `aclose`.
-        """
+        """Answers one request; raises `ModelError` itself after `aclose`."""
         if self._closed:
             raise ModelError(f"The model {self.name!r} was closed; open the agent again to use it.")
         assembly = ReplyAssembly(model_name=self.name)
@@ -125,7 +122,10 @@ class LiteLLMModel:
             async with asyncio.timeout(seconds):
                 return await anext(wrapper, None)
         except TimeoutError as error:
-            raise litellm_errors.stalled(model_name=self.name, seconds=seconds) from error
+            raise ModelTimedOut(
+                f"The model {self.name!r} sent nothing for {seconds:g} seconds in the middle of its answer. "
+                "Ask again."
+            ) from error
 
     def _key(self) -> str | None:
         if self._api_key is not None or self._api_base is None or not self.name.startswith("openai/"):
@@ -148,8 +148,9 @@ class LiteLLMModel:
             return
         prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         if prompt_tokens > window_tokens:
-            raise litellm_errors.silent_overflow(
-                model_name=self.name, prompt_tokens=prompt_tokens, window_tokens=window_tokens
+            raise ContextOverflow(
+                f"The model {self.name!r} was sent {prompt_tokens} tokens, more than its context window of "
+                f"{window_tokens}, so it saw only a part. The conversation has to be compacted."
             )
 
     def _price_map_entry(self) -> Mapping[str, Any]:
@@ -178,11 +179,7 @@ def _has_finish_reason(wrapper: Any) -> bool:
 
 
 async def _close(wrapper: Any) -> None:
-    close = getattr(wrapper, "aclose", None)
-    if close is None:
-        return
-    try:
+    # the answer is complete or already failed; a broken socket adds nothing
+    with suppress(Exception):
         async with asyncio.timeout(_CLOSE_SECONDS):
-            await close()
-    except Exception:  # noqa: BLE001 - the answer is complete or already failed; a broken socket adds nothing
-        return
+            await wrapper.aclose()

@@ -16,17 +16,8 @@ from nacre.runtime.contracts.errors import BadModelReply, ModelUnavailable
 from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, Thinking, ToolCall, Usage
 
 _LENGTH_REASONS = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
-_REFUSAL_REASONS = frozenset(
-    {
-        "content_filter",
-        "content_filtered",
-        "refusal",
-        "safety",
-        "recitation",
-        "prohibited_content",
-        "blocklist",
-    }
-)
+_FILTER_REASONS = frozenset({"content_filter", "content_filtered", "prohibited_content", "blocklist"})
+_REFUSAL_REASONS = _FILTER_REASONS | {"refusal", "safety", "recitation"}
 
 
 @dataclass(kw_only=True)
@@ -181,9 +172,8 @@ def _tool_call(parts: _CallParts) -> ToolCall:
     text = "".join(parts.arguments)
     name = parts.name or "unknown"
     arguments = _json_object(text) if text.strip() else {}
-    if arguments is None:
-        return ToolCall(id=parts.id, name=name, invalid_arguments=text)
-    return ToolCall(id=parts.id, name=name, arguments=arguments)
+    call = ToolCall(id=parts.id, name=name, arguments=arguments or {})
+    return call if arguments is not None else replace(call, invalid_arguments=text)
 
 
 def _with_unique_ids(calls: list[ToolCall], *, seed: str) -> list[ToolCall]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
@@ -45,13 +46,7 @@ class EmbeddingConnection:
         self._client: httpx.AsyncClient | None = None
 
     async def send(
-        self,
-        method: str,
-        url: str,
-        *,
-        seconds: float,
-        headers: Mapping[str, str] | None = None,
-        **body: Any,
+        self, method: str, url: str, *, seconds: float, headers: Mapping[str, str] | None = None, **body: Any
     ) -> bytes:
         """The body of a successful answer within `seconds`. `body` is httpx's: `json`, `content`, `files` …
 
@@ -92,7 +87,6 @@ class EmbeddingConnection:
         return answer
 
     async def close(self) -> None:
-        """Closes the connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
@@ -100,7 +94,7 @@ class EmbeddingConnection:
     async def _connected(self) -> httpx.AsyncClient:
         if self._client is not None:
             return self._client
-        httpx = await asyncio.to_thread(_import_httpx)
+        httpx = await asyncio.to_thread(import_module, "httpx")
         # Whoever else waited for the import may have made it by now: of two, one would never be closed.
         if self._client is None:
             # No redirects: a key is for the address that the owner named. A proxy has no way to this machine.
@@ -158,7 +152,6 @@ class EmbeddingConnection:
         return (self._key() or "", password, *self._endpoint.secrets)
 
     def _advice(self) -> str:
-        """Where the key that was refused comes from."""
         endpoint = self._endpoint
         if any(map(is_secret_header, endpoint.headers)):
             return "Check the key in memorySearch.remote.headers."
@@ -170,9 +163,3 @@ class EmbeddingConnection:
         if self._key():
             return f"Check the key in the environment: {' or '.join(endpoint.key_variables)}."
         return "It was sent no key: set memorySearch.remote.apiKey."
-
-
-def _import_httpx() -> Any:
-    import httpx
-
-    return httpx

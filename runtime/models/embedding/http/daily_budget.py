@@ -33,7 +33,11 @@ class EmbeddingBudget:
         Raises:
             BudgetUsedUp: they would go beyond the day's budget.
         """
-        used_tokens = await asyncio.to_thread(self._used)
+        try:
+            used_tokens = await asyncio.to_thread(self._counted)
+        except SessionError as error:
+            log.warning("the count of embedded tokens cannot be read: %s", error)
+            used_tokens = 0
         if used_tokens + tokens > self._daily_tokens:
             raise BudgetUsedUp(
                 f"The budget of {self._daily_tokens:,} tokens a day for embeddings is used up "
@@ -42,15 +46,7 @@ class EmbeddingBudget:
             )
 
     async def spend(self, tokens: int) -> None:
-        """Counts tokens that were sent."""
         await asyncio.to_thread(self._spend, tokens)
-
-    def _used(self) -> int:
-        try:
-            return self._counted()
-        except SessionError as error:
-            log.warning("the count of embedded tokens cannot be read: %s", error)
-            return 0
 
     def _spend(self, tokens: int) -> None:
         try:

@@ -6,7 +6,7 @@ import hashlib
 import ipaddress
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote, urlsplit
 
 from nacre.memory.contracts.settings import MemorySearchSettings, RemoteSettings
@@ -58,53 +58,43 @@ class EmbeddingEndpoint:
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provider:
-    """A provider's own address, its usual model, and the variables of the environment that hold its key.
-
-    `settings_name` is what `models.providers` may call it beside its own name.
-    """
-
-    base_url: str
-    model: str
-    key_variables: tuple[str, ...]
-    settings_name: str = ""
-    needs_key: bool = True
-    compact: bool = False
-
-
-PROVIDERS: Mapping[str, Provider] = {
-    "openai": Provider(
-        base_url="https://api.openai.com/v1",
+_USUAL = (
+    EmbeddingEndpoint(
+        provider="openai",
         model="text-embedding-3-small",
+        base_url="https://api.openai.com/v1",
         key_variables=("OPENAI_API_KEY",),
         compact=True,
     ),
-    "gemini": Provider(
-        base_url="https://generativelanguage.googleapis.com/v1beta",
+    EmbeddingEndpoint(
+        provider="gemini",
         model="gemini-embedding-001",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
         key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        settings_name="google",
     ),
-    "voyage": Provider(
-        base_url="https://api.voyageai.com/v1",
+    EmbeddingEndpoint(
+        provider="voyage",
         model="voyage-4-large",
+        base_url="https://api.voyageai.com/v1",
         key_variables=("VOYAGE_API_KEY",),
         compact=True,
     ),
-    "mistral": Provider(
-        base_url="https://api.mistral.ai/v1",
+    EmbeddingEndpoint(
+        provider="mistral",
         model="mistral-embed",
+        base_url="https://api.mistral.ai/v1",
         key_variables=("MISTRAL_API_KEY",),
     ),
-    "ollama": Provider(
-        base_url="http://127.0.0.1:11434/v1",
+    EmbeddingEndpoint(
+        provider="ollama",
         model="nomic-embed-text",
+        base_url="http://127.0.0.1:11434/v1",
         key_variables=("OLLAMA_API_KEY",),
         needs_key=False,
     ),
-}
-_OWN_SERVER = Provider(base_url="", model="", key_variables=(), needs_key=False)
+)
+PROVIDERS: Mapping[str, EmbeddingEndpoint] = {endpoint.provider: endpoint for endpoint in _USUAL}
+"""Each provider's own address, its usual model, and the variables that hold its key."""
 
 INPUT_TOKENS: Mapping[str, int] = {
     "gemini-embedding": 2_048,
@@ -128,8 +118,8 @@ def endpoint_for(
     Raises:
         ConfigError: there is no address, or no model.
     """
-    known = PROVIDERS.get(name, _OWN_SERVER)
-    names = (known.settings_name or name, name)
+    known = PROVIDERS.get(name) or EmbeddingEndpoint(provider=name, model="", base_url="", needs_key=False)
+    names = ("google", name) if name == "gemini" else (name,)
     shared = next((providers[key] for key in names if key in providers), ProviderSettings())
     remote = settings.remote or RemoteSettings()
     own_url = (remote.base_url or "").strip() or shared.base_url.strip()
@@ -148,12 +138,11 @@ def endpoint_for(
     written_key = (remote.api_key or "").strip()
     # the name of the variable in place of the key means the variable
     key = "" if written_key in known.key_variables else written_key
-    return EmbeddingEndpoint(
-        provider=name,
+    return replace(
+        known,
         model=model,
         base_url=_base_url(name, own_url or known.base_url),
         api_key=key or (None if written_key else shared.api_key.strip()) or None,
-        key_variables=known.key_variables,
         needs_key=known.needs_key and not own_url and not any(map(is_secret_header, headers)),
         headers=headers,
         max_input_tokens=_input_tokens(model),

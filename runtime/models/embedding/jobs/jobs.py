@@ -9,12 +9,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nacre.memory.batch_jobs.jobs import (
-    JobRules,
-    JobState,
-    JobsUnavailable,
-    ResultsGone,
-)
+from nacre.memory.batch_jobs.jobs import JobRules, JobState, JobsUnavailable, ResultsGone
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.vectors.batches import estimated_tokens
 from nacre.runtime.contracts.errors import ModelError
@@ -66,14 +61,10 @@ class HttpEmbeddingJobs:
         self._connection = connection
         self._sleep = sleep
         self._gemini = endpoint.provider == "gemini"
+        self._root, _, self._version = endpoint.base_url.rpartition("/")
 
     async def submit(self, texts: Mapping[str, str]) -> str:
-        """Hands in texts by id; the job's name.
-
-        Raises:
-            JobsUnavailable: the provider has no such jobs for this model or account.
-            EmbeddingFailed: it could not be handed in, or goes beyond the day's tokens.
-        """
+        """Hands in texts by id; the job's name. `EmbeddingFailed` also beyond the day's tokens."""
         tokens = sum(map(estimated_tokens, texts.values()))
         if self._budget is not None:
             await self._budget.allow(tokens)
@@ -91,11 +82,7 @@ class HttpEmbeddingJobs:
         return self._named(job, "name" if self._gemini else "id")
 
     async def state(self, job: str) -> JobState:
-        """Where a job is; one that the provider does not know, or knows no more, has failed.
-
-        Raises:
-            EmbeddingFailed: the provider could not be asked.
-        """
+        """Where a job is; one that the provider does not know, or knows no more, has failed."""
         try:
             answer = await self._job(job)
         except EmbeddingFailed as error:
@@ -105,17 +92,12 @@ class HttpEmbeddingJobs:
         return state_of(self._endpoint, answer)
 
     async def results(self, job: str) -> AsyncIterator[tuple[str, Sequence[float] | None]]:
-        """The vectors of a job by id; `None` for a text that got none.
-
-        Raises:
-            ResultsGone: there are none to be fetched, now or later.
-            EmbeddingFailed: they could not be fetched.
-        """
+        """The vectors of a job by id; `None` for a text that got none."""
         file_id = output_file(self._endpoint, await self._job(job))
         if file_id is None:
             raise ResultsGone(f"The batch job {job} ended without a file of results.")
         url = (
-            f"{self._root()}/download/{self._version()}/{file_id}:download?alt=media"
+            f"{self._root}/download/{self._version}/{file_id}:download?alt=media"
             if self._gemini
             else f"{self._endpoint.base_url}/files/{file_id}/content"
         )
@@ -133,7 +115,6 @@ class HttpEmbeddingJobs:
                 yield item
 
     async def pause(self) -> None:
-        """Waits as long as the rules say between two looks at a job."""
         await self._sleep(self.rules.poll_seconds)
 
     async def cancel(self, job: str) -> None:
@@ -144,20 +125,14 @@ class HttpEmbeddingJobs:
 
     async def _uploaded(self, content: bytes) -> str:
         if self._gemini:
-            url = f"{self._root()}/upload/{self._version()}/files?uploadType=multipart"
+            url = f"{self._root}/upload/{self._version}/files?uploadType=multipart"
             kind = {"content-type": f"multipart/related; boundary={_BOUNDARY}"}
-            answer = await self._json(
-                "POST", url, headers=kind, content=_related(content), seconds=FILE_SECONDS
-            )
+            body: dict[str, Any] = {"headers": kind, "content": _related(content)}
+            answer = await self._json("POST", url, seconds=FILE_SECONDS, **body)
             return self._named(answer.get("file"), "name")
-        answer = await self._json(
-            "POST",
-            f"{self._endpoint.base_url}/files",
-            data={"purpose": "batch"},
-            files={"file": (_NAME, content, "application/jsonl")},
-            seconds=FILE_SECONDS,
-        )
-        return self._named(answer, "id")
+        url = f"{self._endpoint.base_url}/files"
+        body = {"data": {"purpose": "batch"}, "files": {"file": (_NAME, content, "application/jsonl")}}
+        return self._named(await self._json("POST", url, seconds=FILE_SECONDS, **body), "id")
 
     async def _job(self, job: str) -> Mapping[str, Any]:
         try:
@@ -166,9 +141,7 @@ class HttpEmbeddingJobs:
             raise EmbeddingFailed(f"The batch job {job} could not be asked after. {error}") from error
 
     def _job_url(self, job: str) -> str:
-        return (
-            f"{self._endpoint.base_url}/{job}" if self._gemini else f"{self._endpoint.base_url}/batches/{job}"
-        )
+        return f"{self._endpoint.base_url}/{'' if self._gemini else 'batches/'}{job}"
 
     async def _json(self, method: str, url: str, **request: Any) -> Mapping[str, Any]:
         request = {"seconds": REQUEST_SECONDS, **request}
@@ -181,12 +154,6 @@ class HttpEmbeddingJobs:
         if not isinstance(name, str) or not name:
             raise EmbeddingFailed(f"{self._endpoint.provider} took a batch job and gave it no name.")
         return name
-
-    def _root(self) -> str:
-        return self._endpoint.base_url.rpartition("/")[0]
-
-    def _version(self) -> str:
-        return self._endpoint.base_url.rpartition("/")[2]
 
 
 def _status(error: BaseException | None) -> int | None:

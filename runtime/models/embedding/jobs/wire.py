@@ -44,14 +44,11 @@ def creation(endpoint: EmbeddingEndpoint, file_id: str) -> dict[str, Any]:
 
 def state_of(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> JobState:
     """Where a job is, from the provider's answer."""
-    return _gemini_state(answer) if endpoint.provider == "gemini" else _openai_state(answer)
+    return (_gemini_state if endpoint.provider == "gemini" else _openai_state)(answer)
 
 
 def output_file(endpoint: EmbeddingEndpoint, answer: Mapping[str, Any]) -> str | None:
-    """The name of the file with the results."""
-    if endpoint.provider != "gemini":
-        return _text(answer.get("output_file_id"))
-    return _gemini_file(answer)
+    return _gemini_file(answer) if endpoint.provider == "gemini" else _text(answer.get("output_file_id"))
 
 
 def _gemini_file(answer: Mapping[str, Any]) -> str | None:

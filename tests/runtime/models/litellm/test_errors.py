@@ -20,9 +20,15 @@ from nacre.runtime.contracts.errors import (
     RequestRefused,
 )
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
-from nacre.runtime.models.litellm.errors import CallFacts, classify, is_overflow, key_variable, redacted
+from nacre.runtime.models.litellm.errors import (
+    CallFacts,
+    classify,
+    is_overflow,
+    key_variable,
+    redacted,
+    retry_after_seconds,
+)
 from nacre.runtime.models.litellm.model import LiteLLMModel
-from nacre.runtime.models.litellm.retry_after import retry_after_seconds
 from nacre.runtime.models.scripted import Clock
 from nacre.sessions.contracts.messages import user_message
 from tests.servers import provider_wire as wire
