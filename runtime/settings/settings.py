@@ -8,54 +8,18 @@ that an owner can bring a settings file along. Inside `memorySearch` an unknown 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
 from nacre.runtime.settings.channels import ChannelSettings
+from nacre.runtime.settings.hooks import HooksSettings
+from nacre.runtime.settings.memory import MemorySettings
 from nacre.runtime.settings.models import ModelsSettings
 from nacre.runtime.settings.section import SettingsSection
 from nacre.runtime.settings.session import SessionSettings
-
-
-class MemorySettings(SettingsSection):
-    """`memory`: what the model is shown of a search; `agents.defaults.memorySearch` says how it searches."""
-
-    citations: Literal["auto", "on", "off"] = "auto"
-    """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
-
-
-class SessionMemorySettings(SettingsSection):
-    """`hooks.internal.entries.session-memory`: the last words of a session that is over, as a note."""
-
-    enabled: bool = True
-    """Whether such notes are written."""
-    messages: Annotated[int, Field(ge=1, le=1_000)] = 15
-    """How many messages of the conversation a note keeps."""
-
-
-class HookEntries(SettingsSection):
-    """`hooks.internal.entries`."""
-
-    session_memory: SessionMemorySettings = Field(
-        default_factory=SessionMemorySettings.model_construct, alias="session-memory"
-    )
-
-
-class InternalHooks(SettingsSection):
-    """`hooks.internal`: what Nacre itself does when something happens."""
-
-    enabled: bool = True
-    """`false` switches off everything below."""
-    entries: HookEntries = Field(default_factory=HookEntries.model_construct)
-
-
-class HooksSettings(SettingsSection):
-    """`hooks`."""
-
-    internal: InternalHooks = Field(default_factory=InternalHooks.model_construct)
 
 
 class Settings(SettingsSection):

@@ -74,6 +74,7 @@ LIBRARIES = {
         "runtime/settings/config.py",
         "runtime/tools/files.py",
         "runtime/turn/window/flush.py",
+        "runtime/settings/hooks.py",
         "runtime/settings/models.py",
         "runtime/recall/memory_tools.py",
         "runtime/settings/section.py",
