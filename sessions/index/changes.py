@@ -34,6 +34,11 @@ class Origin:
     sender_id: str = ""
     chat_name: str = ""
 
+    @property
+    def reply_to(self) -> str:
+        """Whom a reply is addressed to: the chat, else the sender, else nobody (a terminal)."""
+        return self.chat_id.strip() or self.sender_id.strip()
+
 
 def with_origin(record: SessionRecord, origin: Origin) -> SessionRecord:
     """The record after a message from `origin`, texts trimmed, the channel in lower case.
@@ -42,9 +47,7 @@ def with_origin(record: SessionRecord, origin: Origin) -> SessionRecord:
     """
     origin = replace(origin, **{each.name: getattr(origin, each.name).strip() for each in fields(origin)})
     channel = origin.channel.lower()
-    # Whom a reply is addressed to: the chat, else the sender, else nobody (a terminal).
-    reply_to = origin.chat_id or origin.sender_id
-    address = {"to": reply_to, "accountId": origin.account, "threadId": origin.thread_id}
+    address = {"to": origin.reply_to, "accountId": origin.account, "threadId": origin.thread_id}
     latest = {"label": origin.chat_name, "provider": channel, "chatType": origin.chat_kind}
     latest |= {**address, "from": origin.sender_id}
     record = replace(record, origin=_known(**latest), chat_type=record.chat_type or origin.chat_kind)
@@ -55,13 +58,13 @@ def with_origin(record: SessionRecord, origin: Origin) -> SessionRecord:
             group_id=origin.chat_id or record.group_id,
             display_name=origin.chat_name or record.display_name,
         )
-    if not reply_to and record.last_to:
+    if not origin.reply_to and record.last_to:
         return record
     return replace(
         record,
         delivery_context=_known(channel=channel, **address),
         last_channel=channel or None,
-        last_to=reply_to or None,
+        last_to=origin.reply_to or None,
         last_account_id=origin.account or None,
         last_thread_id=origin.thread_id or None,
     )
