@@ -90,6 +90,7 @@ LIBRARIES = {
     "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/contracts/clock.py",),
     "watchfiles": ("memory/files/watcher.py",),
+    "wcwidth": ("cli/screen/plain.py",),
 }
 LONG: dict[str, str] = {}
 """Files and functions over their budget, with the reason."""

@@ -39,7 +39,9 @@ def test_one_line_joins_white_space() -> None:
     assert one_line(" a\n\n b\x1b ") == "a b␛"
 
 
-@pytest.mark.parametrize(("text", "cells"), [("abc", 3), ("船名", 4), ("e\u0301", 1), ("", 0)])
+@pytest.mark.parametrize(
+    ("text", "cells"), [("abc", 3), ("船名", 4), ("e\u0301", 1), ("", 0), ("❤️", 2), ("👩‍🌾", 2)]
+)
 def test_wide_characters_take_two_columns(text: str, cells: int) -> None:
     """Columns are counted, not characters."""
     assert cell_width(text) == cells
