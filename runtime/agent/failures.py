@@ -19,19 +19,15 @@ def failure_of(error: Exception) -> AgentError:
     """
     if isinstance(error, AgentError):
         return error
+    trace: Exception | None = None
     if isinstance(error, SessionError | MemoryIndexError | PathOutsideRoot):
         text = str(error)
     elif isinstance(error, OSError):
         text = f"The turn broke off: {error}. Check the disk and the folder's permissions, then try again."
     else:
         text = f"The turn broke off on an unexpected {type(error).__name__}: {error}. Please report it."
-    is_known = isinstance(error, SessionError | MemoryIndexError | PathOutsideRoot | OSError)
-    log.log(
-        logging.WARNING if is_known else logging.ERROR,
-        "a turn broke off: %s",
-        error,
-        exc_info=None if is_known else error,
-    )
+        trace = error
+    log.log(logging.ERROR if trace else logging.WARNING, "a turn broke off: %s", error, exc_info=trace)
     broken = TurnBroken(text)
     broken.__cause__ = error
     return broken

@@ -50,7 +50,7 @@ async def rewind(run: CommandRun) -> Outcome:
         return run.said("This is where the conversation is; nothing was changed.")
     journal = session.journal
     going = leaving(session.branch, _target(session, place))
-    await _save_notes(run)
+    await run.turn.save_notes()
     left_at, flush = journal.tree.leaf_id, _flush_of(session, going)
     _, modified = file_operations(None, going.messages)
     files = sorted(modified)
@@ -74,7 +74,7 @@ async def fork(run: CommandRun) -> Outcome:
         return run.said(_preview(session, word, parts.now()))
     new_session_id = parts.new_id()
     if not here:
-        await _save_notes(run)
+        await run.turn.save_notes()
     flush = _flush_of(session, leaving(session.branch, _target(session, place)))
     at_ms = session.now_ms()
 
@@ -116,11 +116,6 @@ async def label(run: CommandRun) -> Outcome:
     await journal.append(Label(target_id=place_id, label=name))
     moved = " It named another place before." if before_id is not None else ""
     return run.said(f"🏷 This place is called {name}; /rewind {name} comes back to it.{moved}")
-
-
-async def _save_notes(run: CommandRun) -> None:
-    """The flush of what was said since the last one, before anything leaves the view."""
-    await (await run.turn.window()).flush_before_leaving()
 
 
 def _target(session: OpenSession, place: Place) -> Sequence[Entry]:

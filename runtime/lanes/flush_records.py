@@ -1,7 +1,4 @@
-"""What a session's entries say about its flushes: whether this cycle had its own, and what came after it.
-
-The functions are pure; `FlushRecords` applies them to an open session and writes new records.
-"""
+"""What a session's entries say about its flushes: whether this cycle had its own, and what came after it."""
 
 from __future__ import annotations
 
@@ -27,12 +24,22 @@ class FlushRecords:
     @property
     def last(self) -> Entry | None:
         """The newest attempt to flush, whatever came of it."""
-        return last_flush(self._journal.branch())
+        return next((entry for entry in reversed(self._journal.branch()) if _is_flush(entry)), None)
 
     @property
     def is_spent(self) -> bool:
-        """Whether this cycle has had its flush, or nothing was said since the last one."""
-        return flush_is_spent(self._journal.branch())
+        """Whether this cycle has had its flush, or nothing was said since the last one.
+
+        A compaction begins a new cycle, but what it kept was flushed with what it took away.
+        """
+        if not self.has_unflushed_messages:
+            return True
+        for entry in reversed(self._journal.branch()):
+            if _is_flush(entry) and not _is_forced(entry):
+                return True
+            if isinstance(entry.body, Compaction):
+                return False
+        return False
 
     @property
     def has_unflushed_messages(self) -> bool:
@@ -40,8 +47,17 @@ class FlushRecords:
         return has_unflushed_messages(self._journal.branch())
 
     def unflushed_bytes(self, *, most: int) -> int:
-        """How much text was said after the latest flush, counted up to `most`."""
-        return unflushed_bytes(self._journal.branch(), most=most)
+        """How much text stands in the messages since the latest flush, as UTF-8; images do not count.
+
+        From `most` on nothing more is counted, so that a long session without flushes costs no more.
+        """
+        size = 0
+        for entry in reversed(self._journal.branch()):
+            if _is_flush(entry) or size >= most:
+                break
+            if isinstance(entry.body, Message):
+                size += len(message_text(entry.body).encode("utf-8", "surrogatepass"))
+        return size
 
     async def keep_message(self, message: Message) -> None:
         """Keeps a message of a flush turn for the record; the model does not see it again."""
@@ -57,53 +73,18 @@ class FlushRecords:
         await self._line.flushed(cycle=cycle)
 
 
-def is_flush(entry: Entry) -> bool:
-    """Whether an entry records an attempt to flush."""
-    return entry.custom_data(FLUSH_ENTRY) is not None
-
-
-def last_flush(branch: Sequence[Entry]) -> Entry | None:
-    """The newest attempt to flush, whatever came of it."""
-    return next((entry for entry in reversed(branch) if is_flush(entry)), None)
-
-
 def has_unflushed_messages(branch: Sequence[Entry]) -> bool:
-    """Whether anything was said after the latest flush."""
+    """Whether anything was said on a branch after its latest flush."""
     for entry in reversed(branch):
-        if is_flush(entry):
+        if _is_flush(entry):
             return False
         if isinstance(entry.body, Message):
             return True
     return False
 
 
-def flush_is_spent(branch: Sequence[Entry]) -> bool:
-    """Whether this cycle has had its flush, or nothing was said since the last one.
-
-    A compaction begins a new cycle, but what it kept was flushed with what it took away.
-    """
-    if not has_unflushed_messages(branch):
-        return True
-    for entry in reversed(branch):
-        if is_flush(entry) and not _is_forced(entry):
-            return True
-        if isinstance(entry.body, Compaction):
-            return False
-    return False
-
-
-def unflushed_bytes(branch: Sequence[Entry], *, most: int) -> int:
-    """How much text stands in the messages since the latest flush, as UTF-8; images do not count.
-
-    From `most` on nothing more is counted, so that a long session without flushes costs no more.
-    """
-    size = 0
-    for entry in reversed(branch):
-        if is_flush(entry) or size >= most:
-            break
-        if isinstance(entry.body, Message):
-            size += len(message_text(entry.body).encode("utf-8", "surrogatepass"))
-    return size
+def _is_flush(entry: Entry) -> bool:
+    return entry.custom_data(FLUSH_ENTRY) is not None
 
 
 def _is_forced(entry: Entry) -> bool:

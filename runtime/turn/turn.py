@@ -64,11 +64,9 @@ class Turn:
 
     def with_models(self, models: ModelChain) -> Turn:
         """The same, with other models."""
-        return (
-            self
-            if models is self.parts.models
-            else Turn(self.session, replace(self.parts, models=models), self.emit)
-        )
+        if models is self.parts.models:
+            return self
+        return Turn(self.session, replace(self.parts, models=models), self.emit)
 
     async def write_down(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Puts a person's words, and what came with them, on disk."""
@@ -118,7 +116,7 @@ class Turn:
 
     async def save_notes(self) -> None:
         """The flush before the session is left, if anything was said in it since the last one."""
-        if self.session.has_messages and self.session.flushes.has_unflushed_messages:
+        if self.session.flushes.has_unflushed_messages:
             await (await self.window()).flush_before_leaving()
 
     async def window(self) -> Window:
