@@ -33,6 +33,7 @@ class TurnParts:
     there in its place. `tools` are the bot author's, `instructions` what they add to the system prompt.
     """
 
+    agent_id: str
     settings: Settings
     models: ModelChain
     window: WindowParts
