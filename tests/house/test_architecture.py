@@ -51,7 +51,7 @@ OPENERS = {
     "sessions/index/recovery.py": "what is set aside",
 }
 LIBRARIES = {
-    "aiofiles": ("memory/workspace/files.py", "sessions/index/index.py"),
+    "aiofiles": ("sessions/index/index.py",),
     "apsw": ("memory/stores/sqlite/connection.py",),
     "click": ("cli/**/*.py",),
     "filelock": (
