@@ -39,6 +39,7 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.disk.endings import EndingFolder
 from nacre.sessions.index.index import SessionIndex
@@ -122,7 +123,13 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         memory=memory,
         unindexed=unindexed,
         tools=given.tools,
-        instructions=given.instructions,
+        prompts=SystemPrompts(
+            config.workspace,
+            settings.agent,
+            now=now,
+            count_tokens=count_tokens,
+            instructions=given.instructions,
+        ),
         now=now,
         new_id=world.new_id,
         count_tokens=count_tokens,

@@ -46,19 +46,19 @@ OPENERS = {
     "runtime/models/embedding/download.py": "model files on their way here",
     "runtime/models/litellm/loading.py": "litellm's packaged price map",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
+    "sessions/disk/kernel_lock.py": "lock files",
     "sessions/index/index.py": "sessions.json",
     "sessions/index/recovery.py": "what is set aside",
 }
 LIBRARIES = {
-    "aiofiles": ("memory/workspace/files.py", "sessions/index/index.py"),
+    "aiofiles": ("sessions/index/index.py",),
     "apsw": ("memory/stores/sqlite/connection.py",),
     "click": ("cli/**/*.py",),
     "filelock": (
         "memory/stores/sqlite/connection.py",
         "memory/workspace/files.py",
-        "runtime/lanes/lanes.py",
         "runtime/models/embedding/download.py",
-        "sessions/disk/durable.py",
+        "sessions/disk/kernel_lock.py",
     ),
     "httpx": ("runtime/models/embedding/download.py", "runtime/models/embedding/http/connection.py"),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
