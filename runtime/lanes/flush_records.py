@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nacre.runtime.contracts.events import FlushStatus
 from nacre.runtime.lanes.index_line import IndexLine
-from nacre.sessions.contracts.messages import Message, message_text
+from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.journal.journal import Journal
 
@@ -45,6 +45,36 @@ class FlushRecords:
     def has_unflushed_messages(self) -> bool:
         """Whether anything was said after the latest flush."""
         return has_unflushed_messages(self._journal.branch())
+
+    def unflushed_messages(self) -> list[Message]:
+        """What people and the assistant said after the latest flush, in order."""
+        said: list[Message] = []
+        for entry in reversed(self._journal.branch()):
+            if _is_flush(entry):
+                break
+            if isinstance(entry.body, UserMessage | AssistantMessage):
+                said.append(entry.body)
+        return said[::-1]
+
+    def has_unflushed_before(self, entry_id: str) -> bool:
+        """Whether anything was said between the latest flush and the entry `entry_id`."""
+        is_before = False
+        for entry in reversed(self._journal.branch()):
+            if _is_flush(entry):
+                return False
+            if is_before and isinstance(entry.body, UserMessage | AssistantMessage):
+                return True
+            is_before = is_before or entry.id == entry_id
+        return False
+
+    def unflushed_turns(self, *, most: int) -> int:
+        """How many messages of people stand after the latest flush, at most `most`."""
+        turns = 0
+        for entry in reversed(self._journal.branch()):
+            if _is_flush(entry) or turns >= most:
+                break
+            turns += isinstance(entry.body, UserMessage)
+        return turns
 
     def unflushed_bytes(self, *, most: int) -> int:
         """How much text stands in the messages since the latest flush, as UTF-8; images do not count.

@@ -10,17 +10,17 @@ from nacre.sessions.view.transcript import TranscriptItem, newest_turns
 
 
 class ModelView:
-    """The view of one journal. `history_turns` is how many turns are sent; `None` is all."""
+    """The view of one journal. `history_turns` is how many turns are sent; `None`, zero and less are all."""
 
     def __init__(self, journal: Journal, *, history_turns: int | None) -> None:
+        self.history_turns = history_turns
         self._journal = journal
-        self._history_turns = history_turns
         self._pruned = PrunedView()
 
     def unpruned(self) -> Sequence[TranscriptItem]:
         """What the branch says: its newest turns, or all of it."""
         is_compacted = self._journal.tree.compaction_count > 0
-        return newest_turns(self._journal.transcript(), self._history_turns, is_compacted=is_compacted)
+        return newest_turns(self._journal.transcript(), self.history_turns, is_compacted=is_compacted)
 
     def transcript(self) -> Sequence[TranscriptItem]:
         """What a model is sent of that."""

@@ -73,7 +73,7 @@ LIBRARIES = {
         "runtime/settings/channels.py",
         "runtime/settings/config.py",
         "runtime/tools/files.py",
-        "runtime/turn/window/flush.py",
+        "runtime/turn/window/notes_file.py",
         "runtime/settings/hooks.py",
         "runtime/settings/models.py",
         "runtime/recall/memory_tools.py",
