@@ -1,8 +1,14 @@
 """What the engine needs from a database. The contract that every backend's test suite runs against.
 
 A chunk's id is an opaque integer, a query is the pieces that `lexical.match_query` found, a vector a sequence
-of floats. A `Store` hands out one moment of the index to read from, or one transaction to write in: plain
-methods, on a thread of the store, so that any amount of work costs one hand-over between threads.
+of floats: each store puts them into its own query language. A `Store` hands out one moment of the index to
+read from, or one transaction to write in: plain methods, on a thread of the store, so that any amount of work
+costs one hand-over between threads.
+
+What a store must do with text, so that `text/lexical.py` and ranking mean the same everywhere: fold case and
+accents; take letters, digits, the marks that belong to them (Mn, Mc) and private-use characters (Co) as parts
+of words and everything else as their borders; stem English by Porter's rules; score by BM25 with the usual
+k₁ = 1.2 and b = 0.75, a field's matches counted `FIELD_WEIGHTS` times.
 """
 
 from __future__ import annotations
@@ -11,11 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import date
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount
 
 Vector: TypeAlias = Sequence[float]
+Field: TypeAlias = Literal["text", "title", "parts"]
 T = TypeVar("T")
 
 Scores: TypeAlias = Mapping[int, float]
@@ -35,13 +42,26 @@ class FileState:
     read_at_ns: int
 
 
+class WordFields(NamedTuple):
+    """The texts under which a chunk can be found by words: what it says, what it is called, extra tokens."""
+
+    text: str
+    title: str
+    parts: str
+
+
+FIELDS: tuple[Field, ...] = get_args(Field)
+FIELD_WEIGHTS: Mapping[Field, float] = {"text": 1.0, "title": 1.0, "parts": 0.5}
+"""How much a word in each field counts."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class IndexedFile:
-    """A file with its chunks and, for each chunk, the texts of its lexical row."""
+    """A file with its chunks and, for each chunk, the texts under which words find it."""
 
     state: FileState
     chunks: Sequence[Chunk]
-    fields: Sequence[tuple[str, ...]]
+    fields: Sequence[WordFields]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +83,32 @@ class Scope:
             and (self.after is None or chunk.date >= self.after)
             and (self.before is None or chunk.date <= self.before)
         )
+
+
+class Atom(NamedTuple):
+    """Words that stand one after the other, in `field` or, with `None`, in any.
+
+    A store cuts `words` as it cut the fields. With `prefix`, the last one may go on.
+    """
+
+    words: str
+    field: Field | None = None
+    prefix: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchQuery:
+    """What is asked by words: `atoms`, of which any is enough, and the pieces that later stages weigh.
+
+    `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the
+    characters that stand alone; `phrases` what the asker put in quotes; `identifiers` what looks like a name
+    of code, a hash or an issue number, as typed.
+    """
+
+    atoms: tuple[Atom, ...] = ()
+    terms: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +134,7 @@ class StoreCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class VectorEngine:
-    """What compares vectors (`sqlite-vec 0.1.9`, `numpy`); `problem` is why it is not the preferred one."""
+    """What compares vectors, as its makers call it; `problem` is why it is not the preferred one."""
 
     name: str
     problem: str = ""
@@ -131,7 +177,11 @@ class Snapshot(Protocol):
         """How many numbers the vectors of the chunks have; `None` while there is none."""
 
     def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
-        """−bm25 of the best chunks by words, best first."""
+        """The BM25 of the best chunks in which any of the query's atoms stands, best first.
+
+        What an atom costs is bounded: where the atoms together are in many chunks, the store may let the
+        rarest choose the chunks, and weigh the others in those alone.
+        """
 
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
         """The cosine of the best chunks' best piece, best first; vectors of other lengths are passed over."""
@@ -258,8 +308,16 @@ class Store(Protocol):
         """Waits for running calls and lets go of the files."""
 
 
-class IndexFile(Protocol):
-    """The place of an index on disk. What is damaged there is set aside, since the notes are the truth."""
+class IndexPlace(Protocol):
+    """Where an index is kept. What is damaged there is set aside, since the notes are the truth."""
+
+    @property
+    def name(self) -> str:
+        """The place as its owner knows it, without a password."""
+
+    @property
+    def analysis(self) -> str:
+        """How words are cut, folded and stemmed there; when it changes, they are made again."""
 
     async def open(self) -> Store:
         """The index, or a fresh one in the place of a damaged one.
@@ -278,20 +336,3 @@ class IndexFile(Protocol):
 
     def quarantined(self) -> Sequence[str]:
         """The names of damaged predecessors, oldest first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatchQuery:
-    """A query, ready for `… MATCH ?`, and the pieces that later stages weigh.
-
-    `terms` are lower-case words without stop words and, for scripts without spaces, their
-    bigrams and the characters that stand alone; `phrases` what the asker put in quotes;
-    `identifiers` what looks like a name of code, a hash or an issue number, as typed; `atoms` the
-    expression's parts, of which any is enough.
-    """
-
-    expression: str
-    terms: tuple[str, ...]
-    phrases: tuple[str, ...]
-    identifiers: tuple[str, ...]
-    atoms: tuple[str, ...] = ()
