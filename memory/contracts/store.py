@@ -1,14 +1,9 @@
 """What the engine needs from a database. The contract that every backend's test suite runs against.
 
 A chunk's id is an opaque integer, a query is the pieces that `lexical.match_query` found, a vector a sequence
-of floats: each store puts them into its own query language. A `Store` hands out one moment of the index to
-read from, or one transaction to write in: plain methods, on a thread of the store, so that any amount of work
-costs one hand-over between threads.
-
-What a store must do with text, so that `text/lexical.py` and ranking mean the same everywhere: fold case and
-accents; take letters, digits, the marks that belong to them (Mn, Mc) and private-use characters (Co) as parts
-of words and everything else as their borders; stem English by Porter's rules; score by BM25 with the usual
-k₁ = 1.2 and b = 0.75, a field's matches counted `FIELD_WEIGHTS` times.
+of floats: each store puts them into its own query language, and `words` says how it cuts text. A `Store`
+hands out one moment of the index to read from, or one transaction to write in: plain methods, on a thread of
+the store, so that any amount of work costs one hand-over between threads.
 """
 
 from __future__ import annotations
@@ -17,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
+from typing import Protocol, TypeAlias, TypeVar
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount
+from nacre.memory.contracts.words import MatchQuery, WordFields
 
 Vector: TypeAlias = Sequence[float]
-Field: TypeAlias = Literal["text", "title", "parts"]
 T = TypeVar("T")
 
 Scores: TypeAlias = Mapping[int, float]
@@ -40,19 +35,6 @@ class FileState:
     mtime_ns: int
     inode: int
     read_at_ns: int
-
-
-class WordFields(NamedTuple):
-    """The texts under which a chunk can be found by words: what it says, what it is called, extra tokens."""
-
-    text: str
-    title: str
-    parts: str
-
-
-FIELDS: tuple[Field, ...] = get_args(Field)
-FIELD_WEIGHTS: Mapping[Field, float] = {"text": 1.0, "title": 1.0, "parts": 0.5}
-"""How much a word in each field counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,32 +65,6 @@ class Scope:
             and (self.after is None or chunk.date >= self.after)
             and (self.before is None or chunk.date <= self.before)
         )
-
-
-class Atom(NamedTuple):
-    """Words that stand one after the other, in `field` or, with `None`, in any.
-
-    A store cuts `words` as it cut the fields. With `prefix`, the last one may go on.
-    """
-
-    words: str
-    field: Field | None = None
-    prefix: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatchQuery:
-    """What is asked by words: `atoms`, of which any is enough, and the pieces that later stages weigh.
-
-    `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the
-    characters that stand alone; `phrases` what the asker put in quotes; `identifiers` what looks like a name
-    of code, a hash or an issue number, as typed.
-    """
-
-    atoms: tuple[Atom, ...] = ()
-    terms: tuple[str, ...] = ()
-    phrases: tuple[str, ...] = ()
-    identifiers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What the full-text index stores for a chunk, and what it is asked for a query.
 
-Both sides live here because they must agree: words as a store cuts them (`contracts/store.py` says how),
+Both sides live here because they must agree: words as a store cuts them (`contracts/words.py` says how),
 parts of identifiers, character n-grams for scripts without spaces. Pure text in, text out.
 
 A store folds case and accents and stems English; this file adds what it cannot do. Whole identifiers are
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from nacre.memory.contracts.store import Atom, MatchQuery, WordFields
+from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
 from nacre.memory.text.character_grams import RUN, index_grams, query_grams
 from nacre.memory.text.words import DAY_WORDS, stop_words_for
 

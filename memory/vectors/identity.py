@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.store import FIELDS
+from nacre.memory.contracts.words import FIELDS
 from nacre.memory.text.chunker import ChunkSizes
 from nacre.memory.text.lexical import LEXICAL_VERSION
 

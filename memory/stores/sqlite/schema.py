@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nacre.memory.contracts.errors import IndexUnusable
-from nacre.memory.contracts.store import FIELDS
+from nacre.memory.contracts.words import FIELDS
 from nacre.memory.stores.sqlite.connection import Connection, transaction
 
 # Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.

@@ -11,7 +11,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from nacre.memory.contracts.store import FIELD_WEIGHTS, FIELDS, Atom, MatchQuery, Scope
+from nacre.memory.contracts.store import Scope
+from nacre.memory.contracts.words import FIELD_WEIGHTS, FIELDS, Atom, MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection
 from nacre.memory.stores.sqlite.scope import narrowed
 

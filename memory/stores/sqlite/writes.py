@@ -14,7 +14,8 @@ from typing import cast
 
 from nacre.memory.contracts.embedder import VectorsDiffer
 from nacre.memory.contracts.records import Chunk, FailedFile, Source
-from nacre.memory.contracts.store import FIELDS, FileState, IndexedFile, Piece, Vector
+from nacre.memory.contracts.store import FileState, IndexedFile, Piece, Vector
+from nacre.memory.contracts.words import FIELDS
 from nacre.memory.stores.sqlite.connection import Connection
 from nacre.memory.stores.sqlite.snapshot import STATE_COLUMNS, stored_meta
 from nacre.memory.vectors.identity import embedder_key, stored_identity

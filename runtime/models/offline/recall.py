@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nacre.memory.contracts.store import MatchQuery
+from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
 from nacre.memory.text.snippet import GAP
