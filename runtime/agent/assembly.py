@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nacre.memory.contracts.errors import IndexUnusable, MemoryIndexError
-from nacre.memory.engine import MemoryEngine
+from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
 from nacre.runtime.agent.open_models import open_models, side_model
@@ -30,13 +29,17 @@ from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
-from nacre.runtime.recall.open_memory import open_memory, unindexed_notes
-from nacre.runtime.recall.unindexed import UnindexedNotes
+from nacre.runtime.recall.memory_core import memory_core
+from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
+from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
+from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.disk.endings import EndingFolder
 from nacre.sessions.index.index import SessionIndex
@@ -48,11 +51,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What a bot author hands in besides the settings; without a model the settings decide."""
+    """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
 
     model: ChatModel | None = None
     tools: tuple[FunctionTool[..., Any], ...] = ()
-    instructions: str = ""
+    prompt_parts: tuple[PromptPart, ...] = ()
+    memory: MemoryPlugin | None = None
 
 
 async def assemble(
@@ -84,9 +88,15 @@ async def _assembled(
     chosen = open_models(
         config, model, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
     )
-    memory, unindexed = await _memory(config, now)
-    if memory is not None and watch:
-        await memory.start_watching()
+    memory = _memory(config, given, now, watch=watch)
+    home = MemoryHome(
+        agent_id=AGENT_ID,
+        workspace=config.workspace,
+        state_dir=config.state_dir,
+        engine_id=memory.name,
+        now=now,
+    )
+    await memory.start(home)
     turn = TurnParts(
         settings=settings,
         models=chosen.default,
@@ -99,9 +109,8 @@ async def _assembled(
             history_turns=lambda route: _history_turns(route, settings),
         ),
         memory=memory,
-        unindexed=unindexed,
         tools=given.tools,
-        instructions=given.instructions,
+        prompt_parts=PromptParts(given.prompt_parts),
         now=now,
         new_id=new_id,
         count_tokens=count_tokens,
@@ -119,7 +128,7 @@ async def _assembled(
         notices=(
             *config.notices,
             *_notices(workspace),
-            *_memory_notices(unindexed),
+            *memory.notices,
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
@@ -129,7 +138,7 @@ async def _assembled(
 def _window_parts(
     config: Config,
     offline: ChatModel,
-    memory: MemoryEngine | None,
+    memory: MemorySlot,
     now: Clock,
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
@@ -152,8 +161,7 @@ def _window_parts(
 async def disassemble(parts: AgentParts) -> None:
     """Releases what `assemble` opened."""
     try:
-        if parts.turn.memory is not None:
-            await parts.turn.memory.close()
+        await parts.turn.memory.close()
     finally:
         turn = parts.turn
         for model in (turn.models, turn.window.summary_model, turn.window.flush_model):
@@ -162,20 +170,23 @@ async def disassemble(parts: AgentParts) -> None:
         await parts.chosen.aclose()
 
 
-async def _memory(config: Config, now: Clock) -> tuple[MemoryEngine | None, UnindexedNotes | None]:
-    """The engine, or what is left of memory when its index cannot be opened: people can talk without it."""
-    try:
-        return await open_memory(config, now), None
-    except IndexUnusable as error:
-        log.warning("memory search is not available: %s", error)
-        return None, unindexed_notes(config, str(error))
+def _memory(config: Config, given: Given, now: Clock, *, watch: bool) -> MemorySlot:
+    """The slot with the engine that the author handed in, or that the settings name; not yet started."""
+    chosen = config.settings.plugins.slots.memory
+    if given.memory is not None:
+        return MemorySlot(given.memory, name=chosen if chosen != MEMORY_CORE else type(given.memory).__name__)
+    if chosen == MEMORY_CORE:
+        core = memory_core(config, now, watch=watch)
+        return MemorySlot(core, name=chosen, why_empty="memory search is switched off")
+    if chosen == NO_MEMORY:
+        return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
+    return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
 
 
-def _on_notes(memory: MemoryEngine | None, path: str) -> None:
+def _on_notes(memory: MemorySlot, path: str) -> None:
     """A tool wrote a file: the index has something to read."""
     log.info("%s was written", path)
-    if memory is not None:
-        memory.mark_dirty()
+    memory.notes_changed()
 
 
 def _history_turns(route: Route, settings: Settings) -> int | None:
@@ -183,12 +194,6 @@ def _history_turns(route: Route, settings: Settings) -> int | None:
     return history_turns(
         route.key, channel=origin.channel, sender_id=origin.sender_id, channels=settings.channels
     )
-
-
-def _memory_notices(unindexed: UnindexedNotes | None) -> tuple[str, ...]:
-    if unindexed is None:
-        return ()
-    return (f"Memory cannot be searched until the next start. {unindexed.problem}",)
 
 
 def _hooks(turn: TurnParts) -> Hooks:

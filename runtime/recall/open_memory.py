@@ -31,11 +31,21 @@ async def open_memory(
         ConfigError: the settings ask for an embedder that there cannot be.
         MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
     """
-    settings = config.settings.agent.memory_search
-    if not settings.enabled:
+    if not config.settings.agent.memory_search.enabled:
         return None
-    embedder = embedder_for(
-        settings,
+    return await open_engine(config, now, embedder_of(config, now, local=local))
+
+
+def embedder_of(
+    config: Config, now: Clock, *, local: Callable[[], Embedder] = MiniLmEmbedder
+) -> Embedder | None:
+    """The embedder that the settings ask for, if they ask for one.
+
+    Raises:
+        ConfigError: there cannot be such an embedder.
+    """
+    return embedder_for(
+        config.settings.agent.memory_search,
         config.settings.models.providers,
         now_seconds=lambda: now().timestamp(),
         home=config.home,
@@ -43,6 +53,15 @@ async def open_memory(
         budget=_budget(config, now),
         local=local,
     )
+
+
+async def open_engine(config: Config, now: Clock, embedder: Embedder | None) -> MemoryEngine:
+    """The engine over this agent's notes, which owns `embedder` from now on.
+
+    Raises:
+        MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
+    """
+    settings = config.settings.agent.memory_search
     # while a question is being embedded in a process of its own
     from nacre.memory.engine import MemoryEngine
 

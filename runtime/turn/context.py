@@ -20,7 +20,6 @@ from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_token
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
-from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.tools.files import file_tools
 from nacre.runtime.tools.function import ToolChat
@@ -39,11 +38,14 @@ class TurnContext:
     """What every request of one turn carries besides the transcript: tools and system prompt.
 
     Each piece is made when it is first asked for, so that a `/status` reads no file, and then stays the same
-    for the turn. `asked` is the model that is asked first, with its window.
+    for the turn. `asked` is the model that is asked first, with its window; `words` are what the person said.
     """
 
-    def __init__(self, session: OpenSession, parts: TurnParts, asked: Candidate, emit: Emit) -> None:
+    def __init__(
+        self, session: OpenSession, parts: TurnParts, asked: Candidate, emit: Emit, *, words: str = ""
+    ) -> None:
         self._session = session
+        self._words = words
         self._parts = parts
         self._asked = asked
         self._emit = emit
@@ -51,6 +53,18 @@ class TurnContext:
         self._limits = result_limits(asked.budget)
         self._system: SystemPrompt | None = None
         self._overhead_tokens: int | None = None
+
+    @cached_property
+    def chat(self) -> ToolChat:
+        """The chat of this turn, as tools, prompt parts and the memory engine see it."""
+        session = self._session
+        return ToolChat(
+            session_key=session.key,
+            session_id=session.session_id,
+            channel=session.route.origin.channel,
+            policy=session.policy,
+            workspace=self._parts.workspace,
+        )
 
     @cached_property
     def toolbox(self) -> Toolbox:
@@ -75,22 +89,28 @@ class TurnContext:
     async def system(self) -> SystemPrompt:
         """The system prompt; what was cut of it is told once."""
         if self._system is None:
-            parts, policy = self._parts, self._session.policy
+            parts, chat = self._parts, self.chat
+            now_part = changing_part(
+                now=parts.now(),
+                channel=chat.channel,
+                chat_kind=chat.policy.chat_kind,
+                model_name=self._asked.model.name,
+            )
+            cycle = self._session.compaction_count
             self._system, notices = await system_prompt(
                 workspace=parts.workspace,
-                policy=policy,
+                policy=chat.policy,
                 settings=parts.settings.agent,
                 tools=self.specs,
-                cites=parts.cites(policy),
-                instructions=parts.instructions,
-                changing=changing_part(
-                    now=parts.now(),
-                    channel=self._session.route.origin.channel,
-                    chat_kind=policy.chat_kind,
-                    model_name=self._asked.model.name,
+                memory=parts.memory.instructions(chat),
+                sections=await parts.prompt_parts.stable(chat, cycle=cycle, tell=self._tell),
+                changing=_joined(
+                    now_part,
+                    *await parts.prompt_parts.changing(chat, tell=self._tell),
+                    await parts.memory.recall(chat, self._words, self._tell),
                 ),
             )
-            parts.told.once(self._session.session_id, notices, self._emit)
+            self._tell(notices)
         return self._system
 
     async def overhead_tokens(self) -> int:
@@ -102,35 +122,35 @@ class TurnContext:
         return self._overhead_tokens
 
     def _tools(self) -> tuple[Tool, ...]:
-        parts, session, policy = self._parts, self._session, self._session.policy
-        workspace = parts.workspace
-        chat = ToolChat(
-            session_key=session.key,
-            session_id=session.session_id,
-            channel=session.route.origin.channel,
-            policy=policy,
-            workspace=workspace,
-        )
-        own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(policy))
-        if not workspace.is_dir():
+        parts, chat = self._parts, self.chat
+        own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(chat.policy))
+        if not parts.workspace.is_dir():
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
-            log.warning("the workspace %s is gone", workspace)
-            text = f"The workspace folder {workspace.name!r} is gone: no note can be read or written."
+            log.warning("the workspace %s is gone", parts.workspace)
+            text = f"The workspace folder {parts.workspace.name!r} is gone: no note can be read or written."
             self._emit(Warned(message=text))
             return own
         tools = file_tools(
-            workspace,
-            policy,
+            parts.workspace,
+            chat.policy,
             lock_dir=parts.window.lock_dir,
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,
             page_chars=self._limits.page_chars,
         )
-        notes = parts.memory or parts.unindexed
-        if notes is None or not policy.offers_memory_tools:
-            return (*tools, *own)
-        return (*tools, *memory_tools(notes, cites=parts.cites(policy)), *own)
+        return self._distinct((*tools, *parts.memory.tools(chat), *own))
+
+    def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """The tools without those whose name is taken: an engine may name one as somebody else's."""
+        kept: dict[str, Tool] = {}
+        for tool in tools:
+            if kept.setdefault(tool.name, tool) is not tool:
+                self._tell((f"There are two tools named {tool.name!r}; the second one is left out.",))
+        return tuple(kept.values())
+
+    def _tell(self, notices: Sequence[str]) -> None:
+        self._parts.told.once(self._session.session_id, notices, self._emit)
 
 
 async def system_prompt(
@@ -139,13 +159,13 @@ async def system_prompt(
     policy: ChatPolicy,
     settings: AgentSettings,
     tools: Sequence[ToolSpec],
-    cites: bool,
+    memory: str,
     changing: str,
-    instructions: str = "",
+    sections: Sequence[str] = (),
 ) -> tuple[SystemPrompt, tuple[str, ...]]:
     """The system prompt of one chat, and a sentence for each file that was cut.
 
-    `instructions` are the words of the program that runs the agent, in every chat.
+    `memory` is what the memory engine says of its tools; `sections` are the stable prompt parts.
     """
     files = await read_context_files(
         workspace,
@@ -159,13 +179,12 @@ async def system_prompt(
         head = render(
             "system/private",
             tools=tool_lines,
-            citations=render("system/citations_on" if cites else "system/citations_off"),
+            memory=f"{memory}\n\n" if memory else "",
             workspace=str(workspace),
         )
     else:
         head = render("system/group", tools=tool_lines, workspace=str(workspace))
-    if instructions.strip():
-        head = f"{head}\n\n{render('system/instructions', text=instructions.strip())}"
+    head = _joined(head, *sections)
     texts = "\n\n".join(render("system/context_file", name=file.name, text=file.text) for file in shown)
     stable = f"{head}\n\n{render('system/context_files', files=texts)}" if shown else head
     notices = tuple(
@@ -188,6 +207,10 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
         chat_kind=chat_kind,
         model=model_name,
     )
+
+
+def _joined(*sections: str) -> str:
+    return "\n\n".join(section for section in sections if section)
 
 
 def _is_shown(file: ContextFile) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.workspace.workspace import ensure_workspace
+from nacre.prompts import render
 from nacre.runtime.contracts.model import SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
@@ -33,7 +34,7 @@ async def prompt_of(
         policy=policy,
         settings=settings or AgentSettings(),
         tools=TOOLS,
-        cites=False,
+        memory=render("system/memory_core", citations=render("system/citations_off")),
         changing="",
     )
 
