@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.errors import MemoryIndexError
@@ -14,6 +15,7 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool
 from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.recall.memory_tools import memory_tools
+from nacre.runtime.recall.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of, open_engine, unindexed_notes
 from nacre.runtime.tools.function import ToolChat
 
@@ -65,11 +67,7 @@ class MemoryCore(MemoryPlugin):
 
     def instructions(self, chat: ToolChat) -> str:
         """When to look into memory, and how to name what was found there."""
-        cites = self._cites(chat.policy)
-        return render(
-            "system/memory_core",
-            citations=render("system/citations_on" if cites else "system/citations_off"),
-        )
+        return _section(self._cites(chat.policy))
 
     def session_started(self) -> None:
         """Looks for changes in the background, if the settings say so."""
@@ -106,13 +104,21 @@ class MemoryCore(MemoryPlugin):
         return mode == "on" or (mode == "auto" and policy.is_private)
 
 
-def memory_core(config: Config, now: Clock, *, watch: bool) -> MemoryCore | None:
+@cache
+def _section(cites: bool) -> str:
+    citations = render("system/citations_on" if cites else "system/citations_off")
+    return render("system/memory_core", citations=citations)
+
+
+def memory_core(config: Config, now: Clock, *, watch: bool, lent: Lend) -> MemoryCore | None:
     """The engine of the settings, not yet started; `None` when memory search is switched off.
+
+    `lent` has the embedders that the agents of a process share; the engine does not close them.
 
     Raises:
         ConfigError: the settings ask for an embedder that there cannot be.
     """
     if not config.settings.agent.memory_search.enabled:
         return None
-    embedder = embedder_of(config, now)
-    return MemoryCore(config, lambda: open_engine(config, now, embedder), watch=watch)
+    embedder = embedder_of(config, now, lent=lent)
+    return MemoryCore(config, lambda: open_engine(config, now, embedder, owns_embedder=False), watch=watch)

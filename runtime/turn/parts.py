@@ -18,6 +18,7 @@ from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
+from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class TurnParts:
     add to the system prompt.
     """
 
+    agent_id: str
     settings: Settings
     models: ModelChain
     window: WindowParts
@@ -39,6 +41,7 @@ class TurnParts:
     memory: MemorySlot
     tools: tuple[FunctionTool[..., Any], ...]
     prompt_parts: PromptParts
+    prompts: SystemPrompts
     now: Clock
     new_id: NewId
     count_tokens: Callable[[str], int]
