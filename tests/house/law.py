@@ -27,7 +27,7 @@ RUNTIME: Floors = (
     ("runtime/endings",),
     ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
-    ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/lanes"),
+    ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/turn/prompt_parts", "runtime/lanes"),
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),

@@ -77,6 +77,7 @@ LIBRARIES = {
         "runtime/settings/hooks.py",
         "runtime/settings/models.py",
         "runtime/recall/memory_tools.py",
+        "runtime/settings/plugins.py",
         "runtime/settings/section.py",
         "runtime/settings/session.py",
         "runtime/settings/settings.py",
