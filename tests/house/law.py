@@ -32,7 +32,8 @@ RUNTIME: Floors = (
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
     ("runtime/models", "runtime/settings", "runtime/tools"),
-    ("runtime/models/litellm",),
+    ("runtime/models/cooldown", "runtime/models/litellm", "runtime/models/openai_compatible"),
+    ("runtime/models/completions",),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (
