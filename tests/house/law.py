@@ -32,7 +32,13 @@ RUNTIME: Floors = (
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
     ("runtime/models", "runtime/settings", "runtime/tools"),
-    ("runtime/models/litellm", "runtime/settings/disk"),
+    (
+        "runtime/models/cooldown",
+        "runtime/models/litellm",
+        "runtime/models/openai_compatible",
+        "runtime/settings/disk",
+    ),
+    ("runtime/models/completions",),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (

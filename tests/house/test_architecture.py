@@ -24,6 +24,7 @@ CLOCK = ("runtime/contracts/clock.py",)
 ENVIRONMENT = {
     "memory/embedders/minilm_model.py": "onnxruntime's telemetry has no other switch",
     "runtime/settings/config.py": "the settings' environment variables",
+    "runtime/models/completions/keys.py": "the providers' keys and addresses",
     "runtime/models/litellm/loading.py": "litellm reads its switches from the environment on import",
     "runtime/models/tokenizer.py": "tiktoken takes the folder of its tables from the environment only",
 }
@@ -44,7 +45,7 @@ OPENERS = {
     "cli/talk/prompt.py": "the line history",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/models/embedding/download.py": "model files on their way here",
-    "runtime/models/litellm/loading.py": "litellm's packaged price map",
+    "runtime/models/completions/price_map.py": "litellm's packaged price map",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "sessions/disk/kernel_lock.py": "lock files",
     "sessions/index/index.py": "sessions.json",
@@ -60,7 +61,12 @@ LIBRARIES = {
         "runtime/models/embedding/download.py",
         "sessions/disk/kernel_lock.py",
     ),
-    "httpx": ("runtime/models/embedding/download.py", "runtime/models/embedding/http/connection.py"),
+    "httpx": (
+        "runtime/models/embedding/download.py",
+        "runtime/models/embedding/http/connection.py",
+        "runtime/models/openai_compatible/connection.py",
+        "runtime/models/openai_compatible/model.py",
+    ),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),

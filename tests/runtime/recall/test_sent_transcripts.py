@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
-from nacre.runtime.models.litellm.messages import completion_arguments
+from nacre.runtime.models.completions.messages import completion_arguments
 from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.sessions.contracts.messages import Image, Message, Text, ToolResultMessage, UserMessage
 from nacre.sessions.view.transcript import newest_turns
