@@ -27,7 +27,6 @@ from nacre.runtime.settings.agents import MemoryFlushSettings
 from nacre.runtime.tools.files import DATE_PLACEHOLDER
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
 from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, user_message
 from nacre.sessions.view.tokens import estimate_message_tokens
 
@@ -152,7 +151,7 @@ async def run_flush(
 
     The offline responder, which stands in for a model that fails, reads everything.
     """
-    everything = model_messages(session.view.transcript(), is_compacted=session.compaction_count > 0)
+    everything = session.view.messages()
 
     async def asked(of: Ask, messages: Sequence[Message]) -> str:
         try:

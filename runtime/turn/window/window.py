@@ -116,7 +116,7 @@ class Window:
         said_tokens: int | None = None
         if self._session.compaction_count:
             # Bytes to tokens as in English; a rough number does for "little" and "much".
-            said_tokens = flushes.unflushed_bytes(most=4 * budget.soft_threshold_tokens) // 4
+            said_tokens = flushes.unflushed_bytes // 4
         return budget.decide(
             tokens, flushed_this_cycle=flushes.is_spent, said_since_compaction_tokens=said_tokens
         )
@@ -190,7 +190,7 @@ class Window:
         limit_bytes = self._parts.settings.memory_flush.force_flush_transcript_bytes
         if not limit_bytes or not self.budget.flush_enabled:
             return False
-        return self._session.flushes.unflushed_bytes(most=limit_bytes) >= limit_bytes
+        return self._session.flushes.unflushed_bytes >= limit_bytes
 
     def _plan(
         self, reason: CompactionReason, tokens_before: int, overhead_tokens: int
