@@ -143,7 +143,7 @@ class Journal:
 
     async def refresh(self) -> bool:
         """Reads what others appended since the last look; whether there was anything."""
-        return await self._worker.run(self._file.refresh)
+        return not self._file.is_current() and await self._worker.run(self._file.refresh)
 
     async def append(self, body: KnownBody) -> Entry:
         """Puts an entry on disk as the newest one's child.
