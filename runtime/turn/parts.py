@@ -34,6 +34,7 @@ class TurnParts:
     there in its place. `tools` are the bot author's.
     """
 
+    agent_id: str
     settings: Settings
     models: ModelChain
     window: WindowParts
