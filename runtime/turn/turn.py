@@ -26,7 +26,6 @@ from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.inbound_message import inbound_message
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.errors import SessionError
@@ -145,7 +144,7 @@ class Turn:
             await self.recall()
         return ModelRequest(
             system=await context.system(),
-            messages=model_messages(session.view.transcript(), is_compacted=session.compaction_count > 0),
+            messages=session.view.messages(),
             tools=context.specs,
         )
 

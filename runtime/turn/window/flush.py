@@ -23,7 +23,6 @@ from nacre.runtime.settings.agents import MemoryFlushSettings
 from nacre.runtime.tools.files import DATE_PLACEHOLDER
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.runtime.turn.window.notes_file import NotesFile
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -110,7 +109,7 @@ async def run_flush(
     The offline responder stands in for a model that fails, or whose notes could not be used. It reads
     everything, and beside a model that succeeded what this one was not given.
     """
-    everything = model_messages(session.view.transcript(), is_compacted=session.compaction_count > 0)
+    everything = session.view.messages()
 
     async def asked(of: Ask, messages: Sequence[Message]) -> str:
         try:

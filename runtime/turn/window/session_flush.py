@@ -37,7 +37,7 @@ class SessionFlush:
         limit_bytes = self._parts.settings.memory_flush.force_flush_transcript_bytes
         if not limit_bytes or not self._budget.flush_enabled:
             return False
-        return self._session.flushes.unflushed_bytes(most=limit_bytes) >= limit_bytes
+        return self._session.flushes.unflushed_bytes >= limit_bytes
 
     async def run(self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False) -> None:
         """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's."""

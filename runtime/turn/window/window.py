@@ -117,7 +117,7 @@ class Window:
         said_tokens: int | None = None
         if self._session.compaction_count:
             # Bytes to tokens as in English; a rough number does for "little" and "much".
-            said_tokens = flushes.unflushed_bytes(most=4 * budget.soft_threshold_tokens) // 4
+            said_tokens = flushes.unflushed_bytes // 4
         return budget.decide(
             tokens, flushed_this_cycle=flushes.is_spent, said_since_compaction_tokens=said_tokens
         )
