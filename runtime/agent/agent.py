@@ -113,7 +113,7 @@ class Agent:
     @property
     def workspace(self) -> Path:
         """The folder with the notes."""
-        return self._parts.turn.workspace
+        return Path(self._parts.turn.workspace.place)
 
     @property
     def hooks(self) -> Hooks:

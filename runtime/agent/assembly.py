@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any
 
 from nacre.memory.contracts.errors import IndexUnusable, MemoryIndexError
+from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.workspace.paths import PathOutsideRoot
-from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
+from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.agent.shared import Shared, World
@@ -95,7 +96,7 @@ async def assemble(
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
+    workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=world.new_id, count_tokens=count_tokens)
     chosen = open_models(
@@ -112,7 +113,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
-        window=_window_parts(config, world, offline, memory, count_tokens),
+        window=_window_parts(config, world, offline, workspace, memory, count_tokens),
         sessions=SessionOpener(
             SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
             Journals(workspace=config.workspace, now=now, new_id=world.new_id),
@@ -124,7 +125,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         unindexed=unindexed,
         tools=given.tools,
         prompts=SystemPrompts(
-            config.workspace,
+            workspace,
             settings.agent,
             now=now,
             count_tokens=count_tokens,
@@ -145,7 +146,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
         notices=(
             *config.notices,
-            *_notices(workspace),
+            *workspace_notices,
             *_memory_notices(unindexed),
             *_window_notices(chosen.default.first.budget),
         ),
@@ -158,6 +159,7 @@ def _window_parts(
     config: Config,
     world: World,
     offline: ChatModel,
+    workspace: Workspace,
     memory: MemoryEngine | None,
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
@@ -172,8 +174,7 @@ def _window_parts(
         summary_model=side_model(compaction.model),
         flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
-        workspace=config.workspace,
-        lock_dir=config.state_dir / "locks",
+        workspace=workspace,
         now=world.now,
         count_tokens=count_tokens,
         on_notes=lambda path: _on_notes(memory, path),
@@ -220,7 +221,6 @@ def _hooks(turn: TurnParts) -> Hooks:
     if internal.enabled and internal.entries.session_memory.enabled:
         handler = SessionMemory(
             workspace=turn.workspace,
-            lock_dir=turn.window.lock_dir,
             messages=internal.entries.session_memory.messages,
             model=turn.model,
             on_notes=turn.window.on_notes,
@@ -229,8 +229,11 @@ def _hooks(turn: TurnParts) -> Hooks:
     return hooks
 
 
-def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:
-    return (workspace.notice,) if workspace.notice else ()
+async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
+    """The owner's Markdown, made if it is new, and what the owner should know of that."""
+    workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks")
+    made = await ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
+    return workspace, (made.notice,) if made.notice else ()
 
 
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.runtime.contracts.errors import AgentError, TurnBroken
 from nacre.sessions.contracts.errors import SessionError
 

@@ -29,7 +29,7 @@ async def status(run: CommandRun) -> Outcome:
         f"⏳ {_age(session, now, run.lifecycle.next_reset(session))}",
     ]
     if session.policy.is_private:  # where others read along: the path tells the owner's account name
-        lines.append(f"📁 Workspace: {turn.parts.workspace}")
+        lines.append(f"📁 Workspace: {turn.parts.workspace.place}")
     return run.said("\n".join(lines))
 
 

@@ -10,7 +10,6 @@ from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.index.changes import with_model_override, with_usage, without_usage
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 
-
 SAID_EVERY_MS = 3_600_000
 """How far behind the time of the last words may be while they are answered. The transcript tells it exactly."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
+from pathlib import Path
 
+from nacre.memory.workspace.workspace import workspace_gone
 from nacre.runtime.contracts.events import Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
@@ -84,19 +86,18 @@ class TurnContext:
             session_id=session.session_id,
             channel=session.route.origin.channel,
             policy=policy,
-            workspace=workspace,
+            workspace=Path(workspace.place),
         )
         own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(policy))
-        if not workspace.is_dir():
+        if not workspace.is_there:
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
-            log.warning("the workspace %s is gone", workspace)
-            text = f"The workspace folder {workspace.name!r} is gone: no note can be read or written."
-            self._emit(Warned(message=text))
+            log.warning("the workspace %s is gone", workspace.place)
+            gone = workspace_gone(workspace)
+            self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
             return own
         tools = file_tools(
             workspace,
             policy,
-            lock_dir=parts.window.lock_dir,
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TypeAlias
 
+from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.workspace.context_files import ContextFiles
 from nacre.memory.workspace.workspace import ContextFile
 from nacre.prompts import render
@@ -52,7 +52,7 @@ class SystemPrompts:
 
     def __init__(
         self,
-        workspace: Path,
+        workspace: Workspace,
         settings: AgentSettings,
         *,
         now: Clock,
@@ -106,7 +106,7 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
 
 
 def _head(
-    workspace: Path, policy: ChatPolicy, *, tools: Sequence[ToolSpec], cites: bool, instructions: str
+    workspace: Workspace, policy: ChatPolicy, *, tools: Sequence[ToolSpec], cites: bool, instructions: str
 ) -> str:
     tool_lines = "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
     if policy.is_private:
@@ -114,10 +114,10 @@ def _head(
             "system/private",
             tools=tool_lines,
             citations=render("system/citations_on" if cites else "system/citations_off"),
-            workspace=str(workspace),
+            workspace=workspace.place,
         )
     else:
-        head = render("system/group", tools=tool_lines, workspace=str(workspace))
+        head = render("system/group", tools=tool_lines, workspace=workspace.place)
     return f"{head}\n\n{render('system/instructions', text=instructions)}" if instructions else head
 
 

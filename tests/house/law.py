@@ -81,8 +81,8 @@ NEVERS = (
     Never(
         ("runtime/tools",),
         ("memory*",),
-        "file tools know the owner's folder and nothing of the index",
-        but=("memory/workspace",),
+        "file tools know the owner's Markdown and nothing of the index",
+        but=("memory/contracts",),
     ),
     Never(
         ("runtime/contracts",),

@@ -37,7 +37,7 @@ OPENERS = {
     "memory/files/watcher.py": "what the system has mounted where",
     "memory/text/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
-    "memory/workspace/workspace.py": "creates workspace files from the packaged templates",
+    "memory/workspace/workspace.py": "the packaged templates",
     "memory/workspace/files.py": "workspace files: bounded reads, appends, replacements",
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",

@@ -250,7 +250,6 @@ class Window:
         notes = NotesFile(
             parts.workspace,
             daily_log_path(parts.now().date()),
-            lock_dir=parts.lock_dir,
             origin="" if self._session.policy.is_private else self._session.key,
         )
         # A context that the provider refuses, or will, is not sent again: its newest half is.
