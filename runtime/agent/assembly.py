@@ -152,6 +152,7 @@ def _window_parts(
 async def disassemble(parts: AgentParts) -> None:
     """Releases what `assemble` opened."""
     try:
+        await parts.turn.sessions.index.close()
         if parts.turn.memory is not None:
             await parts.turn.memory.close()
     finally:

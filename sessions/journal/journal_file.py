@@ -18,6 +18,7 @@ from types import EllipsisType
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.disk.durable import (
     Sync,
+    append_all,
     copies_set_aside,
     locked,
     open_plain,
@@ -25,7 +26,6 @@ from nacre.sessions.disk.durable import (
     replace_file,
     reported,
     set_aside,
-    write_all,
 )
 from nacre.sessions.disk.lines import Line, read_lines, timestamp_text, to_line
 from nacre.sessions.entries.branch_copy import branch_copy
@@ -238,17 +238,7 @@ class JournalFile:
     def _write(self, data: bytes, *, at_bytes: int | None = None) -> None:
         """Appends; if the system refuses, the file is cut back to what it was."""
         end = self.size_bytes if at_bytes is None else at_bytes
-        with reported("write", self.path):
-            descriptor = open_plain(self.path, os.O_RDWR | os.O_APPEND)
-            try:
-                write_all(descriptor, data, sync=self._sync)
-            except OSError:
-                with suppress(OSError):
-                    os.ftruncate(descriptor, end)
-                    self._sync(descriptor)
-                raise
-            finally:
-                os.close(descriptor)
+        append_all(self.path, data, at_bytes=end, sync=self._sync)
 
     def _truncate(self, size_bytes: int) -> None:
         with reported("cut off the torn end of", self.path):

@@ -46,11 +46,10 @@ OPENERS = {
     "runtime/models/embedding/download.py": "model files on their way here",
     "runtime/models/litellm/loading.py": "litellm's packaged price map",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
-    "sessions/index/index.py": "sessions.json",
     "sessions/index/recovery.py": "what is set aside",
 }
 LIBRARIES = {
-    "aiofiles": ("memory/workspace/files.py", "sessions/index/index.py"),
+    "aiofiles": ("memory/workspace/files.py",),
     "apsw": ("memory/stores/sqlite/connection.py",),
     "click": ("cli/**/*.py",),
     "filelock": (
@@ -64,6 +63,7 @@ LIBRARIES = {
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
+    "msgspec": ("sessions/disk/json_text.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "prompt_toolkit": ("cli/**/*.py",),
@@ -83,7 +83,7 @@ LIBRARIES = {
         "runtime/tools/function.py",
         "runtime/tools/toolbox.py",
     ),
-    "pyjson5": ("runtime/settings/settings_file.py", "sessions/index/index.py"),
+    "pyjson5": ("runtime/settings/settings_file.py", "sessions/index/json_file.py"),
     "sentence_transformers": ("memory/embedders/sentence_transformer.py",),
     "tenacity": ("runtime/models/retry.py",),
     "tiktoken": ("runtime/models/tokenizer.py",),
