@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import replace
 
 from nacre.runtime.commands.chosen_models import ChosenModels
@@ -11,12 +11,16 @@ from nacre.runtime.contracts.budget import ContextBudget, resolve_budget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.models.cooldown_file import CooldownFile
+from nacre.runtime.models.completions.keys import from_environment
+from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.cooldown.file import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain
-from nacre.runtime.models.litellm.loading import price_map_entry
 from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
+from nacre.runtime.models.openai_compatible.providers import address_in_environment, goes_without_litellm
 from nacre.runtime.settings.agents import AgentSettings
-from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.models import ProviderSettings
 
 STALL_SECONDS = 60.0
 """A stream that has begun and then says nothing for so long is given up."""
@@ -27,6 +31,7 @@ def open_models(
     given: ChatModel | None,
     *,
     offline: ChatModel,
+    model_named: Callable[[str], ChatModel],
     now: Clock,
     sleep: Callable[[float], Awaitable[None]],
     count_tokens: Callable[[str], int],
@@ -34,12 +39,13 @@ def open_models(
     """The models of an agent, and what may be chosen in their place for single chats.
 
     By default that is the model of the config with its fallbacks, a given one alone, or else the offline
-    responder. Chosen may be what the settings name, and every model of litellm's price map.
+    responder. Chosen may be what the settings name, and every model of litellm's price map. `model_named`
+    opens a model by its name; whoever hands it in closes what it opened.
 
     Raises:
         ConfigError: a model's window is too small to work in.
     """
-    cooldowns = CooldownFile(config.state_dir / "agents" / AGENT_ID / "model-cooldowns.json", now=now)
+    cooldowns = CooldownFile(config.folders.agent_dir / "model-cooldowns.json", now=now)
 
     def chain(models: Sequence[ChatModel]) -> ModelChain:
         candidates = [
@@ -50,7 +56,7 @@ def open_models(
 
     def connected(first_name: str) -> ModelChain:
         names = model_names(replace(config, model_name=first_name))
-        return chain([litellm_model(config, name, now) for name in names])
+        return chain([model_named(name) for name in names])
 
     has_name = given is None and bool(config.model_name)
     default = connected(config.model_name) if has_name else chain([given or offline])
@@ -86,24 +92,39 @@ def model_names(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys([config.model_name, *names, *own]))
 
 
-def side_model(config: Config, name: str, now: Clock) -> ChatModel | None:
-    """A model for one kind of call, or `None` where the session's models make it."""
-    return litellm_model(config, name.strip(), now) if name.strip() else None
-
-
-def litellm_model(config: Config, name: str, now: Clock) -> ChatModel:
-    """A model by its litellm name, with the address, key and time-out of the settings."""
-    timeout_seconds = config.settings.agent.model_timeout_seconds
+def model_key(config: Config, name: str) -> Hashable:
+    """All that the settings say of a model: equal keys are the same model, asked in the same way."""
     provider = config.settings.models.providers.get(name.partition("/")[0])
-    return LiteLLMModel(
+    said = provider.model_dump_json() if provider else ""
+    return "model", name, said, config.settings.agent.model_timeout_seconds
+
+
+def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
+    """A model by its name, with the address, key and time-out of the settings.
+
+    Who speaks OpenAI's chat completions is asked over plain HTTP, all others through litellm, unless the
+    settings say which way.
+    """
+    timeout_seconds = config.settings.agent.model_timeout_seconds
+    provider = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
+    return _way_to(name, provider)(
         name,
         context_window_tokens=None,
-        api_base=provider.base_url or None if provider else None,
-        api_key=provider.api_key or None if provider else None,
+        base_url=provider.base_url or None,
+        api_key=provider.api_key or None,
         request_timeout_seconds=timeout_seconds,
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
     )
+
+
+def _way_to(name: str, provider: ProviderSettings) -> type[OpenAICompatibleModel] | type[LiteLLMModel]:
+    if provider.api:
+        is_short = provider.api in ("openai-completions", "ollama")
+        return OpenAICompatibleModel if is_short else LiteLLMModel
+    address = provider.base_url or address_in_environment(name, from_environment)
+    is_short = goes_without_litellm(name, address, price_map_entry(name))
+    return OpenAICompatibleModel if is_short else LiteLLMModel
 
 
 def _budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:

@@ -24,8 +24,8 @@ from nacre.runtime.contracts.model import (
     ModelRequest,
     overhead_tokens,
 )
-from nacre.runtime.models.cooldown import asking_order, cooling
-from nacre.runtime.models.cooldown_file import CooldownFile
+from nacre.runtime.models.cooldown.cooldown import asking_order, cooling
+from nacre.runtime.models.cooldown.file import CooldownFile
 from nacre.runtime.models.retry import MAX_RETRIES, stream_with_retries
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.view.tokens import estimate_message_tokens
@@ -86,10 +86,6 @@ class ModelChain:
         """The budget of the model with such a window; the first one's where there is none."""
         budgets = [candidate.budget for candidate in self._candidates.values()]
         return next((budget for budget in budgets if budget.window_tokens == window_tokens), budgets[0])
-
-    async def aclose(self) -> None:
-        for candidate in self._candidates.values():
-            await candidate.model.aclose()
 
     def ask(self, emit: Callable[[Event], None]) -> Ask:
         """Asks the models in their order; retries and a fallback that answered are told through `emit`."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.settings import at_home, index_path
+from nacre.memory.contracts.settings import at_home
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.recall.open_embedder import embedder_for
+from nacre.runtime.recall.open_embedder import Lend, embedder_for, new_for_each
 from nacre.runtime.recall.unindexed import UnindexedNotes
-from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.config import Config
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -21,43 +21,75 @@ if TYPE_CHECKING:
 
 
 async def open_memory(
-    config: Config, now: Clock, *, local: Callable[[], Embedder] = MiniLmEmbedder
+    config: Config,
+    now: Clock,
+    *,
+    local: Callable[[], Embedder] = MiniLmEmbedder,
+    lent: Lend | None = None,
 ) -> MemoryEngine | None:
     """The engine over this agent's notes, or `None` when memory search is switched off.
 
-    `local` makes the embedder that arrives with the install, should the settings ask for it.
+    `local` makes the embedder that arrives with the install, should the settings ask for it. The engine
+    closes its embedder, but not what was `lent` to it.
 
     Raises:
         ConfigError: the settings ask for an embedder that there cannot be.
         MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
     """
-    settings = config.settings.agent.memory_search
-    if not settings.enabled:
+    if not config.settings.agent.memory_search.enabled:
         return None
-    embedder = embedder_for(
-        settings,
+    embedder = embedder_of(config, now, local=local, lent=lent)
+    return await open_engine(config, now, embedder, owns_embedder=lent is None)
+
+
+def embedder_of(
+    config: Config,
+    now: Clock,
+    *,
+    local: Callable[[], Embedder] = MiniLmEmbedder,
+    lent: Lend | None = None,
+) -> Embedder | None:
+    """The embedder that the settings ask for, if they ask for one; `lent` has those that others made.
+
+    Raises:
+        ConfigError: there cannot be such an embedder.
+    """
+    return embedder_for(
+        config.settings.agent.memory_search,
         config.settings.models.providers,
         now_seconds=lambda: now().timestamp(),
         home=config.home,
         models_folder=config.state_dir / "models",
         budget=_budget(config, now),
         local=local,
+        lent=lent or new_for_each,
     )
+
+
+async def open_engine(
+    config: Config, now: Clock, embedder: Embedder | None, *, owns_embedder: bool
+) -> MemoryEngine:
+    """The engine over this agent's notes; one that `owns_embedder` closes it.
+
+    Raises:
+        MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
+    """
+    settings = config.settings.agent.memory_search
     # while a question is being embedded in a process of its own
     from nacre.memory.engine import MemoryEngine
 
     try:
         engine = await MemoryEngine.open(
             workspace=config.workspace,
-            index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
+            index_path=config.folders.index_file,
             settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
             embedder=embedder,
-            owns_embedder=True,
+            owns_embedder=owns_embedder,
             now=now,
             transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
         )
     except BaseException:
-        if embedder is not None:
+        if embedder is not None and owns_embedder:
             await embedder.close()
         raise
     if isinstance(embedder, FallbackEmbedder):
@@ -92,7 +124,7 @@ def _transcripts(config: Config, now: Clock) -> TranscriptSource:
     return SessionTranscripts(
         config.sessions_file.parent,
         SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
-        agent_id=AGENT_ID,
+        agent_id=config.agent_id,
         main_key=config.settings.session.main_key,
         now=now,
     )

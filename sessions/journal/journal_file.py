@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import EllipsisType
@@ -19,7 +18,6 @@ from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.disk.durable import (
     Sync,
     append_all,
-    copies_set_aside,
     locked,
     open_plain,
     reading,
@@ -75,14 +73,21 @@ class JournalFile:
         with self._busy, locked(self.path):
             self._load()
 
+    def is_current(self) -> bool:
+        """Whether a glance says that nobody wrote since. It waits for nothing; a no may be a mistake."""
+        if not self._busy.acquire(blocking=False):
+            return False
+        try:
+            return self._is_known(self.path.lstat())
+        except OSError:
+            return False
+        finally:
+            self._busy.release()
+
     def refresh(self) -> bool:
         """Reads what others appended since; whether there was anything."""
-        with self._busy:
-            with suppress(OSError):
-                if self._is_known(self.path.lstat()):
-                    return False
-            with locked(self.path):
-                return self._catch_up()
+        with self._busy, locked(self.path):
+            return self._catch_up()
 
     def append(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
         """Writes one entry and waits until the disk has it.
@@ -206,7 +211,7 @@ class JournalFile:
         if not broken:
             return
         copied: set[bytes] = set()
-        for copy in copies_set_aside(self.path):
+        for copy in _copies_set_aside(self.path):
             with reading(copy) as file:
                 copied.update(data.rstrip(b"\r\n") for data in file)
         fresh = [data for data in broken if data not in copied]
@@ -248,3 +253,12 @@ class JournalFile:
                 self._sync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _copies_set_aside(path: Path) -> list[Path]:
+    """What was set aside of a file so far."""
+    prefix = f"{path.name}.corrupt-"
+    with reported("list the folder of", path):
+        return sorted(
+            file for file in path.parent.iterdir() if file.name.startswith(prefix) and file.is_file()
+        )

@@ -1,0 +1,149 @@
+"""`nacre.json5` as plain values: read, its variables filled in, one agent's own settings laid over the rest.
+
+Its only reader. What the values mean, and whether they fit, is decided by the sections.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nacre.memory.contracts.settings import merged_settings
+from nacre.runtime.contracts.errors import ConfigError
+
+_VARIABLE = re.compile(r"\$(?P<literal>\$)?\{(?P<name>[A-Z_][A-Z0-9_]*)\}")
+_WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "allowPaths"})
+"""What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
+_PROBLEM = re.compile(
+    r"(?P<kind>Unclosed|Expected|Stray|Extra data)?(?P<what>.*?),? (?:starting )?near (?P<near>\d+).*",
+    re.DOTALL,
+)
+_NAMES = {
+    "JSON5Value": "a value",
+    "IdentifierStart": "a name",
+    "array": "The array […]",
+    "colon": "a colon",
+    "comma": "a comma",
+    "comment": "The comment",
+    "hexadecimal character": "a hexadecimal digit",
+    "object": "The object {…}",
+    "string": "The string",
+}
+
+
+def read_settings_file(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What the file says; nothing when there is no file, or an empty one.
+
+    Raises:
+        ConfigError: the file is unreadable, no JSON5, no object, or names a variable that is not set.
+    """
+    raw = with_variables(_read_json5(file), environment)
+    if not isinstance(raw, dict):
+        raise ConfigError(
+            f"The settings file {file} holds {type(raw).__name__}, where an object {{…}} belongs."
+        )
+    return raw
+
+
+def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """A valid file in which `agents.defaults` are those of one agent: the entry at `place` of `agents.list`.
+
+    As in OpenClaw, the entry lies over the defaults field by field, and a null in it counts as not written.
+    A model that is a plain text is the primary one, and keeps the fallbacks of all; `extraPaths` and
+    `tools.deny` of both are joined.
+    """
+    agents = raw["agents"]
+    defaults, entry = agents.get("defaults") or {}, agents["list"][place]
+    own = {key: value for key, value in entry.items() if key not in _WHO_AND_WHERE}
+    merged = merged_settings(_with_whole_model(defaults), _with_whole_model(own))
+    search = "memorySearch"
+    if isinstance(own.get(search), Mapping):
+        merged[search] = merged_settings(defaults.get(search) or {}, own[search])
+    denied = [(part.get("tools") or {}).get("deny") or () for part in (defaults, own)]
+    if any(denied):
+        merged["tools"] = {**merged["tools"], "deny": [*denied[0], *denied[1]]}
+    return {**raw, "agents": {**agents, "defaults": merged}}
+
+
+def with_variables(value: Any, environment: Mapping[str, str], *, place: str = "") -> Any:
+    """The settings with each `${NAME}` filled in; `place` is where `value` stands, for sentences.
+
+    As in OpenClaw: names in capitals, anywhere in a text, and `$${NAME}` for the letters themselves.
+
+    Raises:
+        ConfigError: a variable is not set, or empty.
+    """
+    if isinstance(value, Mapping):
+        return {
+            key: with_variables(item, environment, place=f"{place}.{key}" if place else str(key))
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [with_variables(item, environment, place=place) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def filled(match: re.Match[str]) -> str:
+        if match["literal"]:
+            return match[0][1:]
+        if text := environment.get(match["name"], "").strip():
+            return text
+        raise ConfigError(
+            f"The setting {place} names the environment variable {match['name']}, which is not set. "
+            "Set it, or write the value itself."
+        )
+
+    return _VARIABLE.sub(filled, value)
+
+
+def _read_json5(file: Path) -> Any:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The settings file {file} cannot be read: {error}. Mend or move it.") from error
+    import pyjson5
+
+    try:
+        return pyjson5.decode(text) if text.strip() else {}
+    except pyjson5.Json5Exception as error:
+        problem = _json5_problem(text, str(error.args[0]), getattr(error, "character", None))
+        raise ConfigError(f"The settings file {file} is not JSON5. {problem} Mend or move it.") from error
+
+
+def _json5_problem(text: str, message: str, character: object) -> str:
+    """A sentence with line and column for pyjson5's `message`; its own words where they are not known.
+
+    pyjson5 counts characters, tells the place in its message alone, and words it for programs: "Expected
+    b'comma' or U+007d near 12". The `character` that it found stands there, or behind a word there.
+    """
+    match = _PROBLEM.fullmatch(message)
+    if match is None:
+        return f"{message}."
+    kind, at = match["kind"], int(match["near"]) - 1
+    what = re.sub(r"b'([^']*)'", lambda name: _NAMES.get(name[1], name[1]), match["what"].strip())
+    what = re.sub(r"U\+([0-9A-Fa-f]{4,6})", lambda code: f"{chr(int(code[1], 16))!r}", what)
+    if isinstance(character, str):
+        at = max(at, text.find(character, at + 1 if kind == "Extra data" else at))
+    elif kind == "Unclosed" and what == "The comment":
+        at -= 1  # the place is that of its second character
+    before = text[: max(0, at)]
+    place = f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
+    match kind:
+        case "Unclosed":
+            return f"{what} that begins in {place} is never closed."
+        case "Extra data":
+            return f"In {place}, {character!r} stands behind the end."
+        case "Stray":
+            return f"In {place}, there is {what} too many."
+        case "Expected" if character:
+            return f"In {place}, {character!r} stands where {what} belongs."
+    return f"{kind or ''} {what}, in {place}.".strip()
+
+
+def _with_whole_model(agent: Mapping[str, Any]) -> Mapping[str, Any]:
+    model = agent.get("model")
+    return {**agent, "model": {"primary": model}} if isinstance(model, str) else agent
