@@ -112,13 +112,15 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     memory = await _memory(config, given, world)
+    index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now)
+    world.closing.push_async_callback(index.close)
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
         window=_window_parts(config, world, offline, memory, count_tokens),
         sessions=SessionOpener(
-            SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
+            index,
             Journals(workspace=config.workspace, now=now, new_id=world.new_id),
             now=now,
             new_id=world.new_id,

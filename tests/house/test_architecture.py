@@ -48,11 +48,11 @@ OPENERS = {
     "runtime/models/completions/price_map.py": "litellm's packaged price map",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "sessions/disk/kernel_lock.py": "lock files",
-    "sessions/index/index.py": "sessions.json",
+    "sessions/journal/reading.py": "transcripts that are only looked at",
     "sessions/index/recovery.py": "what is set aside",
 }
 LIBRARIES = {
-    "aiofiles": ("sessions/index/index.py",),
+    "aiofiles": ("sessions/journal/reading.py",),
     "apsw": ("memory/stores/sqlite/connection.py",),
     "click": ("cli/**/*.py",),
     "filelock": (
@@ -70,6 +70,7 @@ LIBRARIES = {
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
+    "msgspec": ("sessions/disk/json_text.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "prompt_toolkit": ("cli/**/*.py",),
@@ -90,7 +91,7 @@ LIBRARIES = {
         "runtime/tools/function.py",
         "runtime/tools/toolbox.py",
     ),
-    "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/index.py"),
+    "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/json_file.py"),
     "sentence_transformers": ("memory/embedders/sentence_transformer.py",),
     "tenacity": ("runtime/models/retry.py",),
     "tiktoken": ("runtime/models/tokenizer.py",),
