@@ -14,6 +14,9 @@ from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
 from nacre.runtime.agent.open_models import open_models, side_model
 from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.agent.running import Running
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import TurnBroken
@@ -36,6 +39,7 @@ from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import AGENT_ID, Config
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.disk.endings import EndingFolder
@@ -53,6 +57,8 @@ class Given:
     model: ChatModel | None = None
     tools: tuple[FunctionTool[..., Any], ...] = ()
     instructions: str = ""
+    commands: tuple[Command, ...] = ()
+    limits: UsageLimits | None = None
 
 
 async def assemble(
@@ -74,6 +80,7 @@ async def _assembled(
     config: Config, given: Given, *, clock: Clock | None, new_id: NewId, watch: bool
 ) -> AgentParts:
     settings, model = config.settings, given.model
+    commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
     now = clock or system_clock(owner_zone(settings.agent.user_timezone or None))
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
@@ -123,6 +130,9 @@ async def _assembled(
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+        commands=commands,
+        limits=given.limits,
+        running=Running(),
     )
 
 

@@ -24,6 +24,9 @@ CLI: Floors = (
 RUNTIME: Floors = (
     ("runtime/agent",),
     ("runtime/commands",),
+    ("runtime/commands/session",),
+    ("runtime/commands/contract",),
+    ("runtime/conversation",),
     ("runtime/endings",),
     ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
@@ -62,7 +65,7 @@ NEVERS = (
         "notes are searched and stored through the engine",
     ),
     Never(
-        ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/commands"),
+        ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/conversation", "runtime/commands*"),
         ("runtime/models/*",),
         "a turn asks a ChatModel, whichever it is",
     ),
