@@ -7,17 +7,22 @@ route ─► lane ─► open the session ─► a command ─► its reply
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
-from nacre.runtime.agent.failures import failure_of
+from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.commands.contract.command import CommandRun, Outcome
-from nacre.runtime.contracts.errors import TurnCancelled
+from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import Emit, TurnFailed, Warned
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.turn import Turn
+from nacre.sessions.contracts.errors import SessionError
+
+log = logging.getLogger(__name__)
 
 
 async def run_turn(
@@ -72,3 +77,24 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn) -> Outcome:
     if turn is not before:
         await before.save_notes()
     return turn, await turn.answer()
+
+
+def failure_of(error: Exception) -> AgentError:
+    """The error that a turn ends with; what is none of the caller's becomes `TurnBroken`, and is logged.
+
+    A bug must end in an answer, not in a chat that hangs.
+    """
+    if isinstance(error, AgentError):
+        return error
+    trace: Exception | None = None
+    if isinstance(error, SessionError | MemoryIndexError | PathOutsideRoot):
+        text = str(error)
+    elif isinstance(error, OSError):
+        text = f"The turn broke off: {error}. Check the disk and the folder's permissions, then try again."
+    else:
+        text = f"The turn broke off on an unexpected {type(error).__name__}: {error}. Please report it."
+        trace = error
+    log.log(logging.ERROR if trace else logging.WARNING, "a turn broke off: %s", error, exc_info=trace)
+    broken = TurnBroken(text)
+    broken.__cause__ = error
+    return broken

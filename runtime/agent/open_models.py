@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
+from nacre.runtime.commands.conversation.model_words import KnownModels
 from nacre.runtime.contracts.budget import ContextBudget, resolve_budget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.conversation.chosen_models import ChosenModels
-from nacre.runtime.conversation.model_words import KnownModels
 from nacre.runtime.models.cooldown_file import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.litellm.loading import price_map_entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nacre.runtime.agent.running import Running
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
-from nacre.runtime.conversation.chosen_models import ChosenModels
 from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.upkeep import Upkeep

@@ -8,7 +8,7 @@ from nacre import __version__
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.contract.wording import short_age, short_count
-from nacre.runtime.conversation.status import LastFlush, SessionStatus, status_of
+from nacre.runtime.commands.conversation.status import LastFlush, SessionStatus, status_of
 from nacre.runtime.turn.turn import Turn
 
 

@@ -26,7 +26,7 @@ RUNTIME: Floors = (
     ("runtime/commands",),
     ("runtime/commands/session",),
     ("runtime/commands/contract",),
-    ("runtime/conversation",),
+    ("runtime/commands/conversation",),
     ("runtime/endings",),
     ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
@@ -65,7 +65,7 @@ NEVERS = (
         "notes are searched and stored through the engine",
     ),
     Never(
-        ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/conversation", "runtime/commands*"),
+        ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/commands*"),
         ("runtime/models/*",),
         "a turn asks a ChatModel, whichever it is",
     ),

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
-from nacre.runtime.conversation.chosen_models import ChosenModels
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn

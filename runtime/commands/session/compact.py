@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.contract.wording import compaction_text
-from nacre.runtime.conversation.compacting import compact
+from nacre.runtime.commands.conversation.compacting import compact
 
 
 async def _compact(run: CommandRun) -> Outcome:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome, said
+from nacre.runtime.commands.conversation.branch_points import HERE
+from nacre.runtime.commands.conversation.branching import fork
 from nacre.runtime.commands.session.places import place_named, places_text
 from nacre.runtime.contracts.errors import PlaceUnknown
-from nacre.runtime.conversation.branch_points import HERE
-from nacre.runtime.conversation.branching import fork
 
 
 async def _fork(run: CommandRun) -> Outcome:

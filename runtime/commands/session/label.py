@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
+from nacre.runtime.commands.conversation.branching import label
 from nacre.runtime.contracts.errors import PlaceUnknown
-from nacre.runtime.conversation.branching import label
 
 
 async def _label(run: CommandRun) -> Outcome:

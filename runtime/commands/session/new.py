@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome, said
-from nacre.runtime.conversation.starting import begin_fresh
+from nacre.runtime.commands.conversation.starting import begin_fresh
 from nacre.sessions.disk.endings import EndReason
 
 

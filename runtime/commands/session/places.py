@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 
 from nacre.runtime.commands.contract.command import CommandRun
 from nacre.runtime.commands.contract.wording import counted, shortened
-from nacre.runtime.conversation.branch_points import SessionLabel, SessionTurn, labels_of, turns_of
+from nacre.runtime.commands.conversation.branch_points import SessionLabel, SessionTurn, labels_of, turns_of
 
 MOST_LISTED = 10
 SHOWN_CHARS = 60

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome, said
 from nacre.runtime.commands.contract.wording import counted, shortened
-from nacre.runtime.conversation.branch_points import is_spoken
-from nacre.runtime.conversation.resuming import earlier_named, earlier_sessions, resume, with_words
+from nacre.runtime.commands.conversation.branch_points import is_spoken
+from nacre.runtime.commands.conversation.resuming import earlier_named, earlier_sessions, resume, with_words
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.upkeep.catalogue import LEAST_ID_CHARS, StoredSession

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
 from nacre.runtime.commands.contract.wording import counted, shortened
+from nacre.runtime.commands.conversation.branching import Rewound, rewind
 from nacre.runtime.commands.session.places import SHOWN_CHARS, place_named, places_text
 from nacre.runtime.contracts.errors import PlaceUnknown
-from nacre.runtime.conversation.branching import Rewound, rewind
 
 
 async def _rewind(run: CommandRun) -> Outcome:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from nacre.runtime.commands.conversation.branch_points import is_spoken, moment_of
 from nacre.runtime.contracts.silence import without_token
-from nacre.runtime.conversation.branch_points import is_spoken, moment_of
 from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.contracts.usage import Usage, usage_from_json

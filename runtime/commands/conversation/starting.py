@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
+from nacre.runtime.commands.conversation.model_words import NamedModel
 from nacre.runtime.contracts.inbound import Attachment
-from nacre.runtime.conversation.chosen_models import ChosenModels
-from nacre.runtime.conversation.model_words import NamedModel
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.disk.endings import EndReason

@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nacre.prompts import render
+from nacre.runtime.commands.conversation.branch_points import (
+    Leaving,
+    SessionTurn,
+    is_name,
+    is_spoken,
+    leaving,
+)
+from nacre.runtime.commands.conversation.history import SessionMessage, message_of
 from nacre.runtime.contracts.errors import PlaceUnknown
-from nacre.runtime.conversation.branch_points import Leaving, SessionTurn, is_name, is_spoken, leaving
-from nacre.runtime.conversation.history import SessionMessage, message_of
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY, has_unflushed_messages
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
