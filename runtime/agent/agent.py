@@ -18,6 +18,7 @@ from nacre.runtime.agent.assembly import Given, assemble, disassemble
 from nacre.runtime.agent.given_tools import given_tools
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.agent.running import StopAfter
+from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
@@ -44,6 +45,8 @@ class Agent:
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
         self._closed = False
+        self.sessions = Sessions(parts, self._ask_in, lambda: self._closed)
+        """The agent's sessions as objects: `await agent.sessions.get("main")`."""
 
     @classmethod
     async def open(
@@ -229,6 +232,11 @@ class Agent:
     ) -> None:
         """Closes the agent."""
         await self.close()
+
+    async def _ask_in(
+        self, key: str, text: str, attachments: tuple[Attachment, ...], limits: UsageLimits | None
+    ) -> Reply | None:
+        return await self.ask(text, session=key, attachments=attachments, limits=limits)
 
     def _route(self, inbound: Inbound) -> Route:
         return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)

@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any, TypeAlias, cast, get_args
 
 from nacre.runtime.commands.contract.command import Command, CommandRun, CommandUser, Outcome, said
+from nacre.runtime.commands.conversation.session import Session
+from nacre.runtime.commands.held_door import HeldDoor
 from nacre.runtime.contracts.errors import AgentError, TurnBroken
 from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
@@ -23,15 +25,15 @@ log = logging.getLogger(__name__)
 class CommandContext:
     """One call of a command.
 
-    `text` is what stands behind the name, and `attachments` what came with it. `policy` says who hears the
-    answer, and what may be shown here: the private memory of the owner only where `policy.is_private`.
+    `text` is what stands behind the name, and `attachments` what came with it. `session` is that of the chat,
+    whose methods can be awaited here as anywhere. `policy` says who hears the answer, and what may be shown
+    here: what is the owner's alone only where `policy.is_private`.
     """
 
     name: str
     text: str
     attachments: tuple[Attachment, ...]
-    session_key: str
-    session_id: str
+    session: Session
     channel: str
     sender_id: str
     policy: ChatPolicy
@@ -74,17 +76,15 @@ class FunctionCommand:
         )
 
     async def _run(self, run: CommandRun) -> Outcome:
-        session, replies = run.turn.session, list[str]()
-        origin = session.route.origin
+        door, origin, replies = HeldDoor(run), run.turn.session.route.origin, list[str]()
         context = CommandContext(
             name=self.name,
             text=run.rest,
             attachments=run.attachments,
-            session_key=session.key,
-            session_id=session.session_id,
+            session=Session(run.turn.session.key, run.turn.session.session_id, door),
             channel=origin.channel,
             sender_id=origin.sender_id,
-            policy=session.policy,
+            policy=run.turn.session.policy,
             _replies=replies,
         )
         try:
@@ -95,7 +95,8 @@ class FunctionCommand:
             log.exception("the command /%s failed", self.name)
             raise TurnBroken(f"The command /{self.name} failed: {type(error).__name__}: {error}") from error
         text = "\n".join([*replies, returned or ""]).strip()
-        return run.turn, said(session, text) if text else None
+        turn = await door.present()
+        return turn, said(turn.session, text) if text else None
 
     async def _called(self, context: CommandContext) -> CommandReply:
         call: Callable[[CommandContext], Any] = self.function

@@ -14,15 +14,23 @@ from nacre.runtime.commands.conversation.branch_points import (
     leaving,
 )
 from nacre.runtime.commands.conversation.history import SessionMessage, message_of
-from nacre.runtime.contracts.errors import PlaceUnknown
+from nacre.runtime.contracts.errors import PlaceUnknown, PrivacyError
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY, has_unflushed_messages
 from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.settings.config import AGENT_ID
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.compaction.facts import file_operations
+from nacre.sessions.contracts.errors import SessionKeyInvalid
+from nacre.sessions.contracts.keys import canonical_key, is_private_key
 from nacre.sessions.disk.whole_results import WholeResults
 from nacre.sessions.entries.entries import Entry, Label
 from nacre.sessions.entries.owner import SessionOwner, begun_private
-from nacre.sessions.index.changes import next_session, without_usage
+from nacre.sessions.index.changes import (
+    model_override,
+    next_session,
+    with_model_override,
+    without_usage,
+)
 from nacre.sessions.index.index import SessionRecord
 from nacre.sessions.journal.journal import Journal
 
@@ -42,6 +50,14 @@ class Rewound:
     last_said: SessionMessage | None
     return_place: str | None
     files: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forked:
+    """A copy of a session, and the key that names it."""
+
+    key: str
+    session_id: str
 
 
 async def rewind(turn: Turn, place: str | SessionTurn, *, note: str = "") -> Rewound:
@@ -79,19 +95,23 @@ async def rewind(turn: Turn, place: str | SessionTurn, *, note: str = "") -> Rew
     )
 
 
-async def fork(turn: Turn, place: str | SessionTurn | None = None) -> str:
-    """Makes a copy of the session up to a place, or all of it; the id of the copy, which its key names now.
+async def fork(turn: Turn, place: str | SessionTurn | None = None, *, key: str = "") -> Forked:
+    """Makes a copy of the session up to a place, or all of it; the session itself stays as it is.
 
-    The session that was copied stays as it is. A place is what it is for `rewind`.
+    The session's key names the copy from now on; or `key` does, which must have no session yet. A place is
+    what it is for `rewind`.
 
     Raises:
         PlaceUnknown: the session has no such place, or nothing was said in it yet.
+        SessionKeyInvalid: the key cannot be one, or has a session.
+        PrivacyError: a private session would be copied to a key that is not.
         SessionError: the disk refused; the session is as it was.
     """
     session, parts = turn.session, turn.parts
     if place is None and not session.has_messages:
         raise PlaceUnknown("Nothing has been said here yet, so there is nothing to copy.")
     target_id = session.journal.tree.leaf_id if place is None else entry_at(session, place)
+    new_key = await _free_key(turn, key) if key else session.key
     index, new_session_id = parts.sessions.index, parts.new_id()
     if place is not None:
         await turn.save_notes()
@@ -99,11 +119,15 @@ async def fork(turn: Turn, place: str | SessionTurn | None = None) -> str:
     at_ms = session.now_ms()
 
     def forked(record: SessionRecord | None) -> SessionRecord:
-        return replace(
-            next_session(record or session.line.record, session_id=new_session_id, at_ms=at_ms),
-            last_interaction_at_ms=at_ms,
-            system_sent=target_id is not None,
-        )
+        if key and record is not None:
+            raise _taken(new_key)
+        line = session.line.record
+        if key:  # where messages of this session came from says nothing about the other key
+            named = SessionRecord(session_id=new_session_id, updated_at_ms=at_ms, session_started_at_ms=at_ms)
+            named = with_model_override(named, model_override(line))
+        else:
+            named = next_session(record or line, session_id=new_session_id, at_ms=at_ms)
+        return replace(named, last_interaction_at_ms=at_ms, system_sent=target_id is not None)
 
     path = index.transcript_path(forked(None))
     # The files first: should the index refuse, the session that is there goes on.
@@ -112,8 +136,8 @@ async def fork(turn: Turn, place: str | SessionTurn | None = None) -> str:
     forked_journal = await parts.sessions.journals.open(path, session_id=new_session_id)
     await _tell_whose_it_is(forked_journal, session)
     await _tell_what_was_saved(forked_journal, flush)
-    await index.update(session.key, forked)
-    return new_session_id
+    await index.update(new_key, forked)
+    return Forked(key=new_key, session_id=new_session_id)
 
 
 async def label(turn: Turn, name: str) -> bool:
@@ -157,6 +181,24 @@ def entry_at(session: OpenSession, place: str | SessionTurn) -> str | None:
     if place in tree:
         return place
     raise PlaceUnknown(f"There is no place {place!r} in this conversation.")
+
+
+async def _free_key(turn: Turn, text: str) -> str:
+    """The key that a copy of the turn's session may have."""
+    main_key = turn.parts.settings.session.main_key
+    key = canonical_key(text, agent_id=AGENT_ID, main_key=main_key)
+    if turn.session.policy.is_private and not is_private_key(key, main_key=main_key):
+        raise PrivacyError(
+            f"A private session cannot be copied to {key!r}, which would not be private. "
+            "Give it the key of a direct chat, such as 'dm:idea'."
+        )
+    if await turn.parts.sessions.index.get(key) is not None:
+        raise _taken(key)
+    return key
+
+
+def _taken(key: str) -> SessionKeyInvalid:
+    return SessionKeyInvalid(f"There is a session {key!r} already. Give the copy another key.")
 
 
 def _target(session: OpenSession, entry_id: str | None) -> Sequence[Entry]:

@@ -15,14 +15,14 @@ async def _fork(run: CommandRun) -> Outcome:
         return run.said(places_text(run))
     is_here = word.lower() == HERE and left.has_messages
     try:
-        new_session_id = await fork(run.turn, None if is_here else place_named(run, word))
+        forked = await fork(run.turn, None if is_here else place_named(run, word))
     except PlaceUnknown as error:
         return run.said(places_text(run, problem=str(error)))
     text = (
-        f"🍴 This chat goes on in the new session {new_session_id}. "
+        f"🍴 This chat goes on in the new session {forked.session_id}. "
         f"The session {left.session_id} stays as it is; /resume {left.session_id} goes back to it."
     )
-    return run.turn, said(left, text, session_id=new_session_id)
+    return run.turn, said(left, text, session_id=forked.session_id)
 
 
 FORK = Command(
