@@ -34,7 +34,7 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
             _greet(agent, invocation, screen)
             commands = agent.commands(owner_says("", session_key))
             meanings = {word: command.help for command in commands for word in command.called_by}
-            prompt = Prompt(invocation.config.state_dir / HISTORY_FILE, meanings)
+            prompt = Prompt(invocation.config.private_dir / HISTORY_FILE, meanings)
             text = first or await _next_message(prompt, screen)
             while text is not None:
                 await _turn(agent, owner_says(text, session_key), screen)

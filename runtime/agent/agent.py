@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.agent.answering import run_turn
-from nacre.runtime.agent.assembly import Given, assemble, disassemble
+from nacre.runtime.agent.assembly import Given, assemble
 from nacre.runtime.agent.given_tools import given_tools
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.agent.running import StopAfter
@@ -52,6 +52,7 @@ class Agent:
     async def open(
         cls,
         *,
+        agent: str | None = None,
         state_dir: Path | str | None = None,
         workspace: Path | str | None = None,
         model: ChatModel | str | None = None,
@@ -66,6 +67,7 @@ class Agent:
     ) -> Self:
         """Opens an agent and makes the workspace if it is new.
 
+        `agent` is one of `agents.list` in the settings; `$NACRE_AGENT` or the default agent unless given.
         `state_dir` is `$NACRE_STATE_DIR` or `~/.nacre` unless given; `workspace` is a folder in it.
         `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
         `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `tools` are typed
@@ -83,6 +85,7 @@ class Agent:
             state_dir=None if state_dir is None else Path(state_dir),
             workspace=None if workspace is None else Path(workspace),
             model_name=model if isinstance(model, str) else None,
+            agent_id=agent,
         )
         given = Given(
             model=None if isinstance(model, str) else model,
@@ -218,7 +221,7 @@ class Agent:
             await self._parts.lifecycle.close()
             await self._parts.upkeep.close()
         finally:
-            await disassemble(self._parts)
+            await self._parts.closing.aclose()
 
     async def __aenter__(self) -> Self:
         """The agent itself."""

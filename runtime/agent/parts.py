@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from nacre.runtime.agent.running import Running
@@ -17,9 +18,12 @@ from nacre.runtime.turn.parts import TurnParts
 
 @dataclass(frozen=True, kw_only=True)
 class AgentParts:
-    """Everything that an open agent holds. `limits` are those of a turn that names none."""
+    """Everything that an open agent holds.
 
-    agent_id: str
+    `limits` are those of a turn that names none. `closing` releases what is held, in the opposite order of
+    its opening.
+    """
+
     turn: TurnParts
     chosen: ChosenModels
     lanes: Lanes
@@ -30,3 +34,9 @@ class AgentParts:
     commands: Commands
     limits: UsageLimits | None
     running: Running
+    closing: AsyncExitStack
+
+    @property
+    def agent_id(self) -> str:
+        """Which of the agents of its state folder it is."""
+        return self.turn.agent_id

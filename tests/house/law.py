@@ -35,7 +35,7 @@ RUNTIME: Floors = (
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
     ("runtime/models", "runtime/settings", "runtime/tools"),
-    ("runtime/models/litellm",),
+    ("runtime/models/litellm", "runtime/settings/disk"),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (

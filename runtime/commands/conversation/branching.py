@@ -17,7 +17,6 @@ from nacre.runtime.commands.conversation.history import SessionMessage, message_
 from nacre.runtime.contracts.errors import PlaceUnknown, PrivacyError
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY, has_unflushed_messages
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.settings.config import AGENT_ID
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.compaction.facts import file_operations
 from nacre.sessions.contracts.errors import SessionKeyInvalid
@@ -186,7 +185,7 @@ def entry_at(session: OpenSession, place: str | SessionTurn) -> str | None:
 async def _free_key(turn: Turn, text: str) -> str:
     """The key that a copy of the turn's session may have."""
     main_key = turn.parts.settings.session.main_key
-    key = canonical_key(text, agent_id=AGENT_ID, main_key=main_key)
+    key = canonical_key(text, agent_id=turn.parts.agent_id, main_key=main_key)
     if turn.session.policy.is_private and not is_private_key(key, main_key=main_key):
         raise PrivacyError(
             f"A private session cannot be copied to {key!r}, which would not be private. "

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.settings.config import AGENT_ID
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
@@ -34,7 +33,7 @@ async def earlier_sessions(session: OpenSession, parts: TurnParts) -> list[Store
         if item.key.startswith(RECOVERED):
             return session.policy.is_private
         try:
-            key = canonical_key(item.key, agent_id=AGENT_ID, main_key=main_key)
+            key = canonical_key(item.key, agent_id=parts.agent_id, main_key=main_key)
         except SessionKeyInvalid:
             return False
         return key == session.key and (not item.is_current or item.key != session.key)
@@ -58,16 +57,16 @@ async def with_words(sessions: Sequence[StoredSession]) -> list[tuple[StoredSess
     return await asyncio.to_thread(listed)
 
 
-def earlier_named(name: str, earlier: Sequence[StoredSession], key: str) -> StoredSession:
+def earlier_named(name: str, earlier: Sequence[StoredSession], turn: Turn) -> StoredSession:
     """The earlier session that an id, or the beginning of one, means.
 
     Raises:
         SessionNotFound: none, or several.
     """
-    found = find_session(earlier, name, agent_id=AGENT_ID)
+    found = find_session(earlier, name, agent_id=turn.parts.agent_id)
     if found.session_id.lower().startswith(name.strip().lower()):
         return found
-    raise SessionNotFound(f"{name!r} is no id of a session of {key}.")
+    raise SessionNotFound(f"{name!r} is no id of a session of {turn.session.key}.")
 
 
 async def resume(turn: Turn, earlier: StoredSession) -> OpenSession:

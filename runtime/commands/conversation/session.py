@@ -219,7 +219,7 @@ class Session:
             if session_id == turn.session.session_id:
                 return session_id
             earlier = await earlier_sessions(turn.session, turn.parts)
-            wanted = earlier_named(session_id, earlier, turn.session.key)
+            wanted = earlier_named(session_id, earlier, turn)
             reopened = await resume(turn, wanted)
             if reopened.session_id != wanted.session_id:
                 raise PrivacyError(

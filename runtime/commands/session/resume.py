@@ -9,6 +9,7 @@ from nacre.runtime.commands.contract.wording import counted, shortened
 from nacre.runtime.commands.conversation.branch_points import is_spoken
 from nacre.runtime.commands.conversation.resuming import earlier_named, earlier_sessions, resume, with_words
 from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.upkeep.catalogue import LEAST_ID_CHARS, StoredSession
 
@@ -25,7 +26,7 @@ async def _resume(run: CommandRun) -> Outcome:
     if name == session.session_id:
         return run.said("This is the session that goes on already.")
     try:
-        chosen = _chosen(name, [item for item, _ in listed], earlier, session.key)
+        chosen = _chosen(name, [item for item, _ in listed], earlier, turn)
     except SessionNotFound:
         return run.said(f"This chat has no earlier session {name!r}. /resume lists them.")
     reopened = await resume(turn, chosen)
@@ -40,11 +41,13 @@ async def _resume(run: CommandRun) -> Outcome:
     return turn, said(reopened, text)
 
 
-def _chosen(name: str, listed: list[StoredSession], earlier: list[StoredSession], key: str) -> StoredSession:
+def _chosen(
+    name: str, listed: list[StoredSession], earlier: list[StoredSession], turn: Turn
+) -> StoredSession:
     # An id may begin with digits as well, but never with so few.
     if name.isdecimal() and len(name) < LEAST_ID_CHARS and 1 <= int(name) <= len(listed):
         return listed[int(name) - 1]
-    return earlier_named(name, earlier, key)
+    return earlier_named(name, earlier, turn)
 
 
 def _list_text(listed: list[tuple[StoredSession, str]], session: OpenSession, now: datetime) -> str:
