@@ -30,6 +30,13 @@ _TAKEN_BY_PYDANTIC = frozenset(name for name in dir(BaseModel) if name.startswit
 """Names that a pydantic model needs for itself."""
 
 
+def audience(policy: ChatPolicy) -> ToolChats:
+    """Who reads along in a chat."""
+    if policy.is_private:
+        return "private"
+    return "direct" if policy.chat_kind == "direct" else "group"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolChat:
     """The chat that a tool is offered in. `workspace` is the folder with the notes."""
@@ -81,8 +88,7 @@ class FunctionTool(Generic[P, R]):
 
     def is_offered(self, policy: ChatPolicy) -> bool:
         """Whether the model may call it in such a chat."""
-        kind: ToolChats = "direct" if policy.chat_kind == "direct" else "group"
-        return ("private" if policy.is_private else kind) in self.chats
+        return audience(policy) in self.chats
 
     def bound(self, chat: ToolChat) -> Tool:
         """The tool in one chat."""
