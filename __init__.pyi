@@ -1,3 +1,4 @@
+from .blocking import BlockingAgent as BlockingAgent
 from .runtime.agent.agent import Agent as Agent
 from .runtime.commands.conversation.session import Session as Session
 from .runtime.commands.function import CommandContext as CommandContext, command as command
