@@ -36,9 +36,11 @@ from nacre.sessions.entries.entries import SessionHeader, entry_to_json, header_
 
 QUESTION = "What did we say about the hive in the garden, and when is the next look at it due?"
 WAYS = ("openai-completions", "litellm")
-HELLO = ModelRequest(system=SystemPrompt(stable="Be kind."), messages=(user_message("Hello", timestamp_ms=1),))
+HELLO = ModelRequest(
+    system=SystemPrompt(stable="Be kind."), messages=(user_message("Hello", timestamp_ms=1),)
+)
 
-_SERVER = '''
+_SERVER = """
 import asyncio, json, sys
 
 async def serve(reader, writer):
@@ -68,7 +70,7 @@ async def main():
     await server.serve_forever()
 
 asyncio.run(main())
-'''
+"""
 
 
 @contextmanager

@@ -16,7 +16,10 @@ from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.agent.running import Running
 from nacre.runtime.agent.shared import Shared, World
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import TurnBroken
@@ -40,6 +43,7 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
@@ -59,6 +63,8 @@ class Given:
 
     model: ChatModel | None = None
     tools: tuple[FunctionTool[..., Any], ...] = ()
+    commands: tuple[Command, ...] = ()
+    limits: UsageLimits | None = None
     prompt_parts: tuple[PromptPart, ...] = ()
     memory: MemoryPlugin | None = None
 
@@ -99,6 +105,7 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
+    commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
@@ -113,20 +120,12 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     memory = await _memory(config, given, world)
-    index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now)
-    world.closing.push_async_callback(index.close)
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
         window=_window_parts(config, world, offline, workspace, memory, count_tokens),
-        sessions=SessionOpener(
-            index,
-            Journals(workspace=config.workspace, now=now, new_id=world.new_id),
-            now=now,
-            new_id=world.new_id,
-            history_turns=lambda route: _history_turns(route, settings),
-        ),
+        sessions=_sessions(config, world),
         memory=memory,
         tools=given.tools,
         prompt_parts=PromptParts(given.prompt_parts),
@@ -151,7 +150,23 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+        commands=commands,
+        limits=given.limits,
+        running=Running(),
         closing=world.closing,
+    )
+
+
+def _sessions(config: Config, world: World) -> SessionOpener:
+    now = world.now
+    index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now)
+    world.closing.push_async_callback(index.close)
+    return SessionOpener(
+        index,
+        Journals(workspace=config.workspace, now=now, new_id=world.new_id),
+        now=now,
+        new_id=world.new_id,
+        history_turns=lambda route: _history_turns(route, config.settings),
     )
 
 

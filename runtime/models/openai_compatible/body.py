@@ -75,7 +75,9 @@ class RequestBodies:
         return [*self._system_texts(request.system), *texts, *filter(None, marked)]
 
     def _text(self, item: Outgoing) -> bytes:
-        messages, call_ids, images = item  # once for each message of each request: by position, which is faster
+        messages, call_ids, images = (
+            item  # once for each message of each request: by position, which is faster
+        )
         if not messages:
             return self._written(item)
         place = id(messages[-1])
