@@ -1,5 +1,6 @@
 from .runtime.agent.agent import Agent as Agent
 from .runtime.contracts.inbound import Attachment as Attachment, Inbound as Inbound, Reply as Reply
+from .runtime.extensions.host import ExtensionHost as ExtensionHost
 from .runtime.recall.memory_plugin import MemoryHome as MemoryHome, MemoryPlugin as MemoryPlugin
 from .runtime.tools.function import (
     FunctionTool as FunctionTool,

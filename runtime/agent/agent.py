@@ -17,8 +17,7 @@ from typing import Any, Self
 
 from nacre.runtime.agent.assembly import Given, assemble
 from nacre.runtime.agent.failures import failure_of
-from nacre.runtime.agent.given_prompt_parts import given_prompt_parts
-from nacre.runtime.agent.given_tools import given_tools
+from nacre.runtime.agent.given_tools import given_prompt_parts, given_tools
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.commands.command import CommandRun, Outcome
 from nacre.runtime.commands.run import run_command
