@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from nacre.runtime.agent.answering import run_turn
 from nacre.runtime.agent.assembly import Given, assemble
-from nacre.runtime.agent.given_prompt_parts import given_prompt_parts
-from nacre.runtime.agent.given_tools import given_tools
+from nacre.runtime.agent.given_tools import given_prompt_parts, given_tools
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.agent.running import StopAfter
 from nacre.runtime.agent.sessions import Sessions
