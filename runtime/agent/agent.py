@@ -40,8 +40,8 @@ from nacre.sessions.contracts.errors import SessionError
 class Agent:
     """A personal assistant on one state folder and one workspace.
 
-    Open it with `async with await Agent.open(...)`. Turns of one session run one after the other,
-    turns of different sessions at the same time. Two agents in one process do not meet.
+    Open it with `async with await Agent.open(...)`, several at once with `Runtime`. Turns of one session run
+    one after the other, turns of different sessions at the same time. Agents in one process do not meet.
     """
 
     def __init__(self, parts: AgentParts) -> None:
@@ -90,10 +90,17 @@ class Agent:
             tools=given_tools(tools),
             instructions=instructions,
         )
-        parts = await assemble(config, given, clock=clock, new_id=new_id, watch=watch)
-        await parts.upkeep.begin()
-        parts.lifecycle.finish_left_over()
-        return cls(parts)
+        return cls(await assemble(config, given, clock=clock, new_id=new_id, watch=watch))
+
+    @property
+    def id(self) -> str:
+        """Which of the agents of its state folder it is."""
+        return self._parts.agent_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and answers no more."""
+        return self._closed
 
     @property
     def notices(self) -> tuple[str, ...]:
