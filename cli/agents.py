@@ -21,7 +21,10 @@ _HEADING = ("AGENT", "NAME", "MODEL", "WORKSPACE")
 @json_option()
 @shared_options
 def command(context: click.Context, as_json: bool) -> int | None:
-    """List the agents; --agent ID before another command chooses one."""
+    """List the agents that the settings name.
+
+    --agent ID before or behind any other command chooses one of them.
+    """
     return None if context.invoked_subcommand else _list(context, as_json=as_json)
 
 

@@ -7,19 +7,31 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.assembly import Given, assemble
+from nacre.runtime.agent.given_prompt_parts import given_prompt_parts
 from nacre.runtime.agent.given_tools import given_tools
 from nacre.runtime.agent.shared import Shared
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config, ListedAgent, load_config, process_environment
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
+
+
+class AgentKeywords(TypedDict, total=False):
+    """What can be handed to one agent when it is opened; `Agent.open` says what each is."""
+
+    model: ChatModel | str | None
+    tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]]
+    instructions: str
+    prompt_parts: Sequence[PromptPart | PromptFunction]
+    memory: MemoryPlugin | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,18 +106,11 @@ class Runtime:
         """All agents of the state folder, open or not, in the order of `agents.list`."""
         return self._agents
 
-    async def agent(
-        self,
-        agent_id: str = "",
-        *,
-        model: ChatModel | str | None = None,
-        tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]] = (),
-        instructions: str = "",
-    ) -> Agent:
+    async def agent(self, agent_id: str = "", **keywords: Unpack[AgentKeywords]) -> Agent:
         """The agent of this id, the default agent without one; opened now, unless it is open.
 
-        `model`, `tools` and `instructions` are those of `Agent.open`. They belong to the opening: once an
-        agent is open, nothing can be added to it.
+        `model`, `tools` and the other keywords are those of `Agent.open`. They belong to the opening: once
+        an agent is open, nothing can be added to it.
 
         Raises:
             ConfigError: there is no such agent, or it could reach what is another's; a setting or a tool
@@ -113,24 +118,20 @@ class Runtime:
             TurnBroken: its folders cannot be made or read, or this runtime is closed.
         """
         known = self._open.get(agent_id)
-        if known is not None and not known.is_closed and model is None and not tools and not instructions:
+        if known is not None and not known.is_closed and not keywords:
             return known
+        model = keywords.get("model")
         config = self._opening.config(agent_id, model if isinstance(model, str) else None)
         async with self._locks.setdefault(config.agent_id, asyncio.Lock()):
             if self._closed:
                 raise TurnBroken("This runtime is closed. Open a new one.")
             known = self._open.get(config.agent_id)
             if known is None or known.is_closed:
-                given = Given(
-                    model=None if isinstance(model, str) else model,
-                    tools=given_tools(tools),
-                    instructions=instructions,
-                )
-                self._open[config.agent_id] = known = await self._opened(config, given)
-            elif model is not None or tools or instructions:
+                self._open[config.agent_id] = known = await self._opened(config, _given(keywords))
+            elif keywords:
                 raise ConfigError(
-                    f"The agent {config.agent_id!r} is open already: hand in its model, tools and "
-                    "instructions when it is first asked for."
+                    f"The agent {config.agent_id!r} is open already: hand in its {', '.join(keywords)} "
+                    "when it is first asked for."
                 )
             return known
 
@@ -147,12 +148,7 @@ class Runtime:
         """The runtime itself."""
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_ended: object) -> None:
         """Closes the runtime."""
         await self.close()
 
@@ -168,3 +164,13 @@ class Runtime:
                 shared=self._shared,
             )
         )
+
+
+def _given(keywords: AgentKeywords) -> Given:
+    model = keywords.get("model")
+    return Given(
+        model=None if isinstance(model, str) else model,
+        tools=given_tools(keywords.get("tools", ())),
+        prompt_parts=given_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
+        memory=keywords.get("memory"),
+    )

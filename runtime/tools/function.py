@@ -33,6 +33,13 @@ _TAKEN_BY_PYDANTIC = frozenset(name for name in dir(BaseModel) if name.startswit
 """Names that a pydantic model needs for itself."""
 
 
+def audience(policy: ChatPolicy) -> ToolChats:
+    """Who reads along in a chat."""
+    if policy.is_private:
+        return "private"
+    return "direct" if policy.chat_kind == "direct" else "group"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolChat:
     """The chat that a tool is offered in. `workspace` is the folder with the notes."""
@@ -84,8 +91,7 @@ class FunctionTool(Generic[P, R]):
 
     def is_offered(self, policy: ChatPolicy) -> bool:
         """Whether the model may call it in such a chat."""
-        kind: ToolChats = "direct" if policy.chat_kind == "direct" else "group"
-        return ("private" if policy.is_private else kind) in self.chats
+        return audience(policy) in self.chats
 
     def bound(self, chat: ToolChat) -> Tool:
         """The tool in one chat."""
@@ -96,7 +102,7 @@ class FunctionTool(Generic[P, R]):
                 values[self.context_name] = ToolContext(chat=chat, scope=scope)
             call: Callable[..., Any] = self.function
             is_async = inspect.iscoroutinefunction(call)
-            result = call(**values) if is_async else await _on_its_own_thread(partial(call, **values))
+            result = call(**values) if is_async else await on_its_own_thread(partial(call, **values))
             # A plain function may hand on what a coroutine function gave it, as decorators do.
             return ToolOutput(text=_text(await result if inspect.isawaitable(result) else result))
 
@@ -197,7 +203,7 @@ def _parameters(called: str, function: Callable[..., Any]) -> tuple[str, dict[st
     return context_name, fields
 
 
-async def _on_its_own_thread(work: Callable[[], R]) -> R:
+async def on_its_own_thread(work: Callable[[], R]) -> R:
     """What `work` gives. Work that hangs takes no thread from others and keeps no program from ending."""
     done: Future[R] = Future()
     done.set_running_or_notify_cancel()

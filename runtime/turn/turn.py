@@ -26,9 +26,9 @@ from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.inbound_message import inbound_message
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
+from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.entries.entries import CustomMessage
@@ -56,6 +56,7 @@ class Turn:
         self._window: Window | None = None
         self._deadline = asyncio.timeout(None)
         self._said: list[str] = []
+        self._words = ""
         self._has_overflowed = False
 
     def of_session(self, session: OpenSession) -> Turn:
@@ -70,7 +71,7 @@ class Turn:
 
     async def write_down(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Puts a person's words, and what came with them, on disk."""
-        session = self.session
+        session, self._words = self.session, text
         await session.say(inbound_message(text, attachments, timestamp_ms=session.now_ms()))
 
     async def answer(self) -> Reply | None:
@@ -110,9 +111,16 @@ class Turn:
                 "the workspace; /new begins a fresh session.",
                 detail=overflow.detail,
             ) from overflow
-        window_tokens = self.parts.models.window_tokens_of(answer)
-        await session.line.answered(answer, window_tokens=window_tokens, compactions=session.compaction_count)
-        return self._reply(answer)
+        else:
+            window_tokens = self.parts.models.window_tokens_of(answer)
+            await session.line.answered(
+                answer, window_tokens=window_tokens, compactions=session.compaction_count
+            )
+        finally:
+            await self._settle()
+        reply = self._reply(answer)
+        self.parts.memory.capture(context.chat, self._words, reply.text if reply else "")
+        return reply
 
     async def save_notes(self) -> None:
         """The flush before the session is left, if anything was said in it since the last one."""
@@ -136,7 +144,7 @@ class Turn:
             await self.recall()
         return ModelRequest(
             system=await context.system(),
-            messages=model_messages(session.view.transcript(), is_compacted=session.compaction_count > 0),
+            messages=session.view.messages(),
             tools=context.specs,
         )
 
@@ -186,8 +194,7 @@ class Turn:
         parts, agent = self.parts, self.parts.settings.agent
         if not self.session.policy.loads_daily_logs:
             return
-        if parts.memory is not None:
-            parts.memory.session_started()
+        parts.memory.session_started()
         if not agent.startup_context.enabled:
             return
         try:
@@ -204,6 +211,13 @@ class Turn:
         if notes:
             await self.session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
 
+    async def _settle(self) -> None:
+        """Notes in the index that something was said; why there is no answer matters more than that."""
+        try:
+            await self.session.line.settle()
+        except SessionError as error:
+            log.warning("the line of %s is behind its transcript: %s", self.session.key, error)
+
     async def _asked_first(self) -> Candidate:
         if self._asked is None:
             self._asked = await self.parts.models.current()
@@ -211,7 +225,8 @@ class Turn:
 
     async def _frame(self) -> TurnContext:
         if self._context is None:
-            self._context = TurnContext(self.session, self.parts, await self._asked_first(), self.emit)
+            asked = await self._asked_first()
+            self._context = TurnContext(self.session, self.parts, asked, self.emit, words=self._words)
         return self._context
 
     async def _window_in(self, budget: ContextBudget) -> Window:

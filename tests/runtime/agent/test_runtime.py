@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nacre import Runtime, tool
+from nacre import Agent, Runtime, tool
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.agent.assembly import Given, assemble
+from nacre.runtime.agent.runtime import AgentKeywords
 from nacre.runtime.agent.shared import Shared, World
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
-from tests.runtime.agent.isolation import listed, opened_agent, tree_bytes
 from tests.runtime.agents import START, user_texts, write_settings
+from tests.runtime.faults.isolation import listed, opened_agent, tree_bytes
 
 ROOT = Path(__file__).parents[3]
 TURNS = 5
@@ -200,6 +202,17 @@ async def test_a_closed_agent_is_opened_anew(tmp_path: Path) -> None:
         await runtime.agent("work")
 
 
+def test_a_runtime_takes_what_an_agent_takes() -> None:
+    """Every keyword of `Agent.open` has its place: for one agent, or for all."""
+    one, every, alone = set(AgentKeywords.__annotations__), _keywords(Runtime.open), _keywords(Agent.open)
+
+    assert one | every - {"all_agents"} == alone - {"agent", "workspace"}
+
+
+def _keywords(function: Callable[..., Any]) -> set[str]:
+    return set(inspect.signature(function).parameters)
+
+
 async def test_asking_twice_at_once_opens_one_agent(tmp_path: Path) -> None:
     """Two messages that arrive together find the same agent."""
     listed(tmp_path, {}, {})
@@ -229,7 +242,7 @@ def test_several_processes_use_one_state_folder(tmp_path: Path) -> None:
             [
                 sys.executable,
                 "-m",
-                "tests.runtime.agent.two_agents_driver",
+                "tests.runtime.faults.two_agents_driver",
                 *(str(tmp_path), agent_id, name, str(TURNS)),
             ],
             cwd=ROOT,
