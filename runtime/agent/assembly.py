@@ -98,7 +98,10 @@ async def assemble(
             shared=shared or Shared(),
             closing=closing,
         )
-        return await _assembled(config, given, world)
+        parts = await _assembled(config, given, world)
+        await parts.upkeep.begin()
+        parts.lifecycle.finish_left_over()
+        return parts
     except BaseException as error:
         await closing.aclose()
         if not isinstance(error, (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing)):
