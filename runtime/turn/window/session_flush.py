@@ -92,7 +92,6 @@ class SessionFlush:
         return NotesFile(
             parts.workspace,
             log if policy.is_private else f"{policy.notes_folder}/{PurePosixPath(log).name}",
-            lock_dir=parts.lock_dir,
             origin="" if policy.is_private else self._session.key,
         )
 
