@@ -1,9 +1,9 @@
 """The only file that imports watchfiles: tells when a memory file may have changed. Reads no file.
 
-Watches the workspace folder itself without its sub-folders (for MEMORY.md), and `memory/`, `chats/`
-and extra folders with theirs. Where the system cannot watch (too many watches) or is not told, it looks at intervals instead:
-the kernel notices only changes that are made through itself, and not what another machine changes on a
-network drive, or the host in a folder of a virtual machine.
+Watches the workspace folder itself without its sub-folders (for MEMORY.md), and `memory/`, `chats/` and extra
+folders with theirs. Where the system cannot watch (too many watches) or is not told, it looks at intervals
+instead: the kernel notices only changes that are made through itself, and not what another machine changes on
+a network drive, or the host in a folder of a virtual machine.
 """
 
 from __future__ import annotations

@@ -58,10 +58,6 @@ class ChatPolicy:
         return "direct" if self.chat_kind == "direct" else "group"
 
     @property
-    def offers_memory_tools(self) -> bool:
-        return self.is_private
-
-    @property
     def loads_daily_logs(self) -> bool:
         """Whether logs and notes of the last days are recalled at the start of a session."""
         return self.is_private
@@ -123,7 +119,7 @@ def notes_folder_of(session_key: str) -> str:
     is_plain = all("-" not in part for part in rest[:-1]) and _PLAIN_NAME.fullmatch(name)
     if not is_plain or _LIKE_A_DIGEST.search(name):
         digest = hashlib.sha256(":".join(rest).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
-        name = f"{_NO_NAME.sub('-', name).strip('-.')[:60]}-{digest}"
+        name = f"{_NO_NAME.sub('-', name.lower()).strip('-')[:60]}-{digest}"
     return f"{CHATS_FOLDER}/{name}"
 
 
