@@ -50,6 +50,7 @@ MEMORY: Floors = (
     ("memory/contracts",),
 )
 SESSIONS: Floors = (
+    ("sessions/stores",),
     ("sessions/journal", "sessions/compaction", "sessions/upkeep"),
     ("sessions/view", "sessions/index"),
     ("sessions/entries",),
