@@ -223,11 +223,14 @@ def _extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]
         settings.plugins,
         tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
         part_names=[part.name for part in given.prompt_parts],
+        commands=given.commands,
+        reset_triggers=settings.session.reset_triggers,
     )
     for host in loaded.hosts:
         given = replace(
             given,
             tools=(*given.tools, *host.tools),
+            commands=(*given.commands, *host.commands),
             prompt_parts=(*given.prompt_parts, *host.prompt_parts),
         )
         if given.memory is None and host.engine is not None:
