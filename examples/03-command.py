@@ -8,7 +8,7 @@ from nacre import Agent, CommandContext, Inbound, command
 HIVES = {"garden": 12.5, "orchard": 31.0}
 
 
-@command("honey", help="how much honey a hive has", arguments="hive", who="anyone", where=("private", "group"))
+@command("honey", help="what a hive has", arguments="hive", who="anyone", where=("private", "group"))
 async def honey(run: CommandContext) -> str:
     if run.text not in HIVES:
         return f"There is no hive {run.text!r}. The hives are: {', '.join(HIVES)}."
@@ -30,7 +30,7 @@ async def main(state_dir: str) -> None:
         for text in ("/honey garden", "Remember that the queen is called Bea.", "/again", "/help"):
             reply = await agent.ask(text)
             print(reply.text if reply else "(the assistant stays silent)")
-        guest = Inbound(text="/honey orchard", chat_kind="group", channel="club", chat_id="7", sender_id="eve")
+        guest = Inbound(text="/honey orchard", chat_kind="group", chat_id="club", sender_id="eve")
         reply = await agent.respond(guest)
         print(reply.text if reply else "(the assistant stays silent)")
 
