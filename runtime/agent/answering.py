@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.commands.contract.command import CommandRun, Outcome
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled

@@ -23,6 +23,7 @@ CLI: Floors = (
 )
 RUNTIME: Floors = (
     ("runtime/agent",),
+    ("runtime/extensions",),
     ("runtime/commands",),
     ("runtime/commands/session",),
     ("runtime/commands/contract",),
@@ -90,8 +91,8 @@ NEVERS = (
     Never(
         ("runtime/tools",),
         ("memory*",),
-        "file tools know the owner's folder and nothing of the index",
-        but=("memory/workspace",),
+        "file tools know the owner's Markdown and nothing of the index",
+        but=("memory/contracts",),
     ),
     Never(
         ("runtime/contracts",),
