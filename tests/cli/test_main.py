@@ -77,6 +77,8 @@ def test_help_names_the_variables_that_the_settings_read() -> None:
         (["send", "--json", "--frobnicate"], "No such option '--frobnicate'"),
         (["send", "-m", "  "], "There is nothing to send. Give a text with -m, or pipe one in."),
         (["send"], "There is nothing to send."),
+        (["send", "-m", "one", "two"], "The message is given twice."),
+        (["sned", "hello"], "Did you mean 'send'?"),
         (["chat", "extra"], "Got unexpected extra argument"),
         (
             ["memory", "search", "x", "--after", "2026-13-01"],
