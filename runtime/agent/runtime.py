@@ -11,8 +11,7 @@ from typing import Any, Self, TypedDict, Unpack
 
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.assembly import Given, assemble
-from nacre.runtime.agent.given_prompt_parts import given_prompt_parts
-from nacre.runtime.agent.given_tools import given_tools
+from nacre.runtime.agent.given_tools import given_prompt_parts, given_tools
 from nacre.runtime.agent.shared import Shared
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
