@@ -31,6 +31,8 @@ class AgentKeywords(TypedDict, total=False):
     model: ChatModel | str | None
     tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]]
     instructions: str
+    commands: Sequence[FunctionCommand]
+    limits: UsageLimits | None
     prompt_parts: Sequence[PromptPart | PromptFunction]
     memory: MemoryPlugin | None
     commands: Sequence[FunctionCommand]
@@ -174,6 +176,8 @@ def _given(keywords: AgentKeywords) -> Given:
     return Given(
         model=None if isinstance(model, str) else model,
         tools=given_tools(keywords.get("tools", ())),
+        commands=tuple(command.to_command() for command in keywords.get("commands", ())),
+        limits=keywords.get("limits"),
         prompt_parts=given_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
         memory=keywords.get("memory"),
         commands=tuple(command.to_command() for command in keywords.get("commands", ())),

@@ -125,7 +125,7 @@ def _head(workspace: Workspace, policy: ChatPolicy, *, tools: Sequence[ToolSpec]
     if policy.is_private:
         memory = f"{memory}\n\n" if memory else ""
         return render("system/private", tools=tool_lines, memory=memory, workspace=workspace.place)
-    return render("system/group", tools=tool_lines, workspace=workspace.place)
+    return render("system/group", tools=tool_lines)
 
 
 def _with_files(head: str, files: Sequence[ContextFile]) -> str:

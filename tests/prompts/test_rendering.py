@@ -126,7 +126,7 @@ def test_summary_requests_carry_the_required_headings_in_order(name: str) -> Non
 
 def test_group_prompt_names_no_memory_tool() -> None:
     """A group is never told to use tools that it does not have."""
-    rendered = render("system/group", tools="", workspace="w")
+    rendered = render("system/group", tools="")
 
     assert "memory_search" not in rendered
     assert "memory_get" not in rendered
