@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -65,9 +66,16 @@ def open_connection(
         connection.pragma("cache_size", -CACHE_KIB)
         connection.pragma("mmap_size", MMAP_BYTES)
         connection.pragma("user_version")
+        if not read_only and connection.readonly("main") and os.access(path, os.W_OK):
+            raise IndexDamaged(f"The memory index {path} is damaged (its head is not its own).")
     except apsw.Error as error:
         raise _translated(error, path, connection) from error
     return connection
+
+
+def in_memory() -> Connection:
+    """A database that is in no file."""
+    return apsw.Connection(":memory:")
 
 
 @contextmanager
@@ -231,12 +239,12 @@ def _translated(
             f"{where} cannot grow: the disk is full, or a limit on files or on your part of the disk is "
             f"reached ({error}). The notes are untouched; make room and run it again."
         )
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.SQLError):
+        return IndexDamaged(f"{where} is damaged ({error}).")
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
         return IndexUnusable(
             f"{where} cannot be written or opened ({error}). Check the folder's permissions."
         )
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return IndexDamaged(f"{where} is damaged ({error}).")
     return IndexUnusable(f"{where} cannot be used: {error}.")
 
 

@@ -18,7 +18,7 @@ from nacre.memory.contracts.errors import IndexDamaged
 from nacre.memory.contracts.settings import VectorStoreSettings
 from nacre.memory.stores.sqlite.connection import IndexLock, open_connection, quick_check
 from nacre.memory.stores.sqlite.nearest import add_vector_functions
-from nacre.memory.stores.sqlite.schema import TOKENIZE
+from nacre.memory.stores.sqlite.schema import TOKENIZE, version_of
 from nacre.memory.stores.sqlite.store import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def _set_aside_if_damaged(path: Path, at: datetime, problem: str) -> None:
 
 def _is_sound(path: Path) -> bool:
     try:
-        connection = open_connection(path)
+        connection = open_connection(path, inspect=version_of)
     except IndexDamaged:
         return False
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from nacre.memory.contracts.errors import IndexUnusable
 from nacre.memory.contracts.settings import VectorStoreSettings
 from nacre.memory.stores.sqlite.connection import PAGE_BYTES
 from nacre.memory.stores.sqlite.opening import SqliteIndexPlace, set_aside
+from nacre.memory.stores.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION
 from tests.memory.doubles import NOON, open_engine, workspace
 
 INDEX = "state/main.sqlite"
@@ -57,6 +59,46 @@ async def test_a_damaged_index_is_set_aside_and_built_again(tmp_path: Path, dama
     await engine.close()
 
 
+async def test_no_flipped_bit_of_the_head_takes_the_index_away(tmp_path: Path) -> None:
+    """Wherever one bit of the first hundred bytes is another, notes are found: by this index or a new one."""
+    await _indexed(tmp_path, files=2)
+    state, path = tmp_path / "state", tmp_path / INDEX
+    sound = path.read_bytes()
+    # The marks of the file, its formats, its encoding, and the versions of the tables and of the index.
+    for byte in (16, 18, 19, 21, 40, 44, 47, 56, 59, 60, 61, 62, 63, 68, 69, 70, 71):
+        for bit in range(8):
+            for left in state.iterdir():
+                left.unlink()
+            path.write_bytes(sound[:byte] + bytes([sound[byte] ^ 1 << bit]) + sound[byte + 1 :])
+            engine = await open_engine(tmp_path)
+            await engine.sync(reason="cli")
+            hits = (await engine.search("note 1 cats", min_score=0)).hits
+            await engine.close()
+            assert hits, (byte, bit)
+            assert _marks(path) == (APPLICATION_ID, SCHEMA_VERSION), (byte, bit)
+
+
+def _marks(path: Path) -> tuple[int, int]:
+    with closing(sqlite3.connect(path)) as index:
+        [(program,)], [(version,)] = (
+            index.execute("PRAGMA application_id"),
+            index.execute("PRAGMA user_version"),
+        )
+        return program, version
+
+
+async def test_an_index_with_a_strange_mark_is_set_aside_by_name(tmp_path: Path) -> None:
+    """A file whose tables are ours is an index, whatever its mark says; what was set aside is told."""
+    await _indexed(tmp_path, files=2)
+    path = tmp_path / INDEX
+    _overwrite(path, at=70, size=1)
+
+    engine = await open_engine(tmp_path)
+
+    assert len((await engine.status()).quarantined) == 1
+    await engine.close()
+
+
 async def test_a_status_that_finds_damage_names_the_index_that_it_set_aside(tmp_path: Path) -> None:
     """The first answer says what happened, and not only the one after it."""
     await _indexed(tmp_path)
@@ -97,7 +139,7 @@ async def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
     other.close()
     before = (tmp_path / INDEX).read_bytes()
 
-    with pytest.raises(IndexUnusable, match="another program"):
+    with pytest.raises(IndexUnusable, match=r"main\.sqlite is a database of another program.*store\.path"):
         await open_engine(tmp_path)
 
     assert (tmp_path / INDEX).read_bytes() == before
