@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,6 +29,9 @@ MMAP_BYTES = 1 << 30
 CACHE_KIB = 16_384
 PAGE_BYTES = 16_384
 """With rows of one or two kilobytes, smaller pages would leave a quarter of the file empty."""
+
+PRIVATE_FILE = 0o600
+"""The mode of an index and all files beside it: they hold the owner's words."""
 
 Connection = apsw.Connection
 SqliteError = apsw.Error
@@ -47,6 +50,10 @@ def open_connection(
     """
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     connection = None
+    if not read_only:
+        # Side files get the mode of the index, so it has to be right from the first moment.
+        with suppress(OSError):
+            path.touch(mode=PRIVATE_FILE, exist_ok=False)
     try:
         connection = apsw.Connection(str(path), flags=flags)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -213,7 +220,7 @@ class IndexLock:
         from filelock import FileLock, Timeout
 
         with self._making:
-            lock = self._made = self._made or FileLock(self._file, thread_local=False)
+            lock = self._made = self._made or FileLock(self._file, mode=PRIVATE_FILE, thread_local=False)
         try:
             lock.acquire(timeout=wait_seconds)
         except Timeout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -189,6 +190,48 @@ def test_a_damaged_index_takes_its_side_files_along(tmp_path: Path) -> None:
             index.with_name(index.name + suffix).write_bytes(b"damaged")
         set_aside(index, NOON)
 
-    first, second = SqliteIndexPlace(index, VectorStoreSettings(), lambda: NOON).quarantined()
+    place = SqliteIndexPlace(index, VectorStoreSettings(), lambda: NOON, owns_folder=True)
+    first, second = place.quarantined()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {name + suffix for name in (first, second) for suffix in ("", "-wal", "-shm")}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+async def test_the_index_is_the_owners_alone(tmp_path: Path, umask: int) -> None:
+    """New files and those of an open folder end up the owner's, whatever the umask; others' stay."""
+    workspace(tmp_path, {"MEMORY.md": "private words"})
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o755)
+    for name in ("main.sqlite.corrupt-20260101T000000Z", "main.sqlite.clock", "main.sqlited", "other.txt"):
+        (state / name).touch()
+        (state / name).chmod(0o644)
+    before = os.umask(umask)
+    try:
+        engine = await open_engine(tmp_path)
+        await engine.sync(reason="cli")
+        await engine.sync(reason="cli", force=True)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in state.iterdir()}
+        await engine.close()
+    finally:
+        os.umask(before)
+
+    assert {"main.sqlite", "main.sqlite-wal", "main.sqlite.lock"} < modes.keys()
+    assert {name: mode for name, mode in modes.items() if mode & 0o077} == {
+        "main.sqlited": 0o644,
+        "other.txt": 0o644,
+    }
+    assert state.stat().st_mode & 0o777 == 0o700
+
+
+async def test_an_index_that_was_open_to_all_is_mended_at_start(tmp_path: Path) -> None:
+    """One made under another umask; a folder that the owner named for it keeps its mode."""
+    await _indexed(tmp_path, files=1)
+    (tmp_path / INDEX).chmod(0o644)
+    (tmp_path / "state").chmod(0o755)
+
+    engine = await open_engine(tmp_path, {"store": {"path": str(tmp_path / INDEX)}})
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in (INDEX, "state")]
+    await engine.close()
+
+    assert modes == [0o600, 0o755]
