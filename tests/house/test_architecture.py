@@ -33,6 +33,7 @@ IDS = {
     "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
 }
 OPENERS = {
+    "runtime/extensions/discovery.py": "the manifests of extensions",
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/files/file_reader.py": "memory files, read for the index",
     "memory/files/watcher.py": "what the system has mounted where",
@@ -48,11 +49,11 @@ OPENERS = {
     "runtime/models/completions/price_map.py": "litellm's packaged price map",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "sessions/disk/kernel_lock.py": "lock files",
-    "sessions/index/index.py": "sessions.json",
+    "sessions/journal/reading.py": "transcripts that are only looked at",
     "sessions/index/recovery.py": "what is set aside",
 }
 LIBRARIES = {
-    "aiofiles": ("sessions/index/index.py",),
+    "aiofiles": ("sessions/journal/reading.py",),
     "apsw": ("memory/stores/sqlite/connection.py",),
     "click": ("cli/**/*.py",),
     "filelock": (
@@ -67,9 +68,11 @@ LIBRARIES = {
         "runtime/models/openai_compatible/connection.py",
         "runtime/models/openai_compatible/model.py",
     ),
+    "jsonschema": ("runtime/extensions/settings_schema.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
+    "msgspec": ("sessions/disk/json_text.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "prompt_toolkit": ("cli/**/*.py",),
@@ -90,7 +93,8 @@ LIBRARIES = {
         "runtime/tools/function.py",
         "runtime/tools/toolbox.py",
     ),
-    "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/index.py"),
+    "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/json_file.py"),
+    "referencing": ("runtime/extensions/settings_schema.py",),
     "sentence_transformers": ("memory/embedders/sentence_transformer.py",),
     "tenacity": ("runtime/models/retry.py",),
     "tiktoken": ("runtime/models/tokenizer.py",),
@@ -106,6 +110,7 @@ HEAVY = {
     "apsw",
     "filelock",
     "httpx",
+    "jsonschema",
     "litellm",
     "numpy",
     "openai",

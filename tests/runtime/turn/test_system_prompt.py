@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -203,3 +203,17 @@ def test_channel_chat_and_model_are_named() -> None:
     told = changing_part(now=now, channel="chat", chat_kind="group", model_name="openai/gpt-5-mini")
     assert told.endswith("Channel: chat. Chat: group. Model: openai/gpt-5-mini.")
     assert "Channel: unknown." in changing_part(now=now, channel="", chat_kind="direct", model_name="x")
+
+
+async def test_a_file_that_changes_between_two_turns_is_read_in_the_next_one(tmp_path: Path) -> None:
+    """At once, also when size and second are the same; what did not change stays byte for byte."""
+    model = ScriptedModel(*(says("ok") for _ in range(4)))
+    async with opened(tmp_path, model, clock=lambda: datetime.now(UTC)) as agent:
+        for text in ("be calm", "be curt", "be curt", "be kind"):
+            (agent.workspace / "SOUL.md").write_text(text, encoding="utf-8")
+            await agent.respond(said("hi"))
+
+    first, second, third, fourth = (request.system.stable for request in model.requests)
+    assert second == first.replace("be calm", "be curt")
+    assert third is second
+    assert fourth == first.replace("be calm", "be kind")
