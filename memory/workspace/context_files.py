@@ -91,14 +91,14 @@ class ContextFiles:
 
     def _look(self, name: str) -> tuple[str, FileFacts]:
         """The name under which a file is there, and its stat values; a link is looked at, not followed."""
-        facts = _facts(self._root / name)
+        facts = _facts(f"{self._root}/{name}")
         if facts is not None:
             return name, facts
         present = present_name(self._root, name)
-        return present, None if present == name else _facts(self._root / present)
+        return present, None if present == name else _facts(f"{self._root}/{present}")
 
 
-def _facts(path: Path) -> FileFacts:
+def _facts(path: str) -> FileFacts:
     try:
         info = os.lstat(path)
     except OSError:
