@@ -1,5 +1,10 @@
+from .blocking import BlockingAgent as BlockingAgent
 from .runtime.agent.agent import Agent as Agent
+from .runtime.agent.runtime import Runtime as Runtime
+from .runtime.commands.conversation.session import Session as Session
+from .runtime.commands.function import CommandContext as CommandContext, command as command
 from .runtime.contracts.inbound import Attachment as Attachment, Inbound as Inbound, Reply as Reply
+from .runtime.extensions.host import ExtensionHost as ExtensionHost
 from .runtime.recall.memory_plugin import MemoryHome as MemoryHome, MemoryPlugin as MemoryPlugin
 from .runtime.tools.function import (
     FunctionTool as FunctionTool,
@@ -8,6 +13,7 @@ from .runtime.tools.function import (
     tool as tool,
 )
 from .runtime.tools.toolbox import ToolFailed as ToolFailed
+from .runtime.turn.loop.limits import UsageLimits as UsageLimits
 from .runtime.turn.prompt_parts.prompt_part import PromptPart as PromptPart, prompt_part as prompt_part
 
 __version__: str

@@ -13,7 +13,6 @@ from nacre.cli.talk.prompt import Prompt, keyboard_held_back
 from nacre.cli.talk.quiet_turn import owner_says
 from nacre.cli.talk.turn_view import TurnView
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.commands import COMMANDS
 from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)
@@ -33,7 +32,8 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
     with keyboard_held_back():
         async with await Agent.open(environment=invocation.environment) as agent:
             _greet(agent, invocation, screen)
-            meanings = {usage.split()[0]: meaning for usage, meaning in COMMANDS.items()}
+            commands = agent.commands(owner_says("", session_key))
+            meanings = {word: command.help for command in commands for word in command.called_by}
             prompt = Prompt(invocation.config.private_dir / HISTORY_FILE, meanings)
             text = first or await _next_message(prompt, screen)
             while text is not None:
@@ -75,11 +75,12 @@ def _greet(agent: Agent, invocation: Invocation, screen: Screen) -> None:
     """At most five lines: who answers, where the notes are, how to get help, what to know."""
     from nacre import __version__
 
+    who = f"Nacre {__version__}" if invocation.is_default_agent else f"Nacre {__version__} · {agent.id}"
     if agent.is_offline:
-        screen.line(f"Nacre {__version__} · offline: no model is connected")
+        screen.line(f"{who} · offline: no model is connected")
         screen.line("To connect one, set NACRE_MODEL, for example NACRE_MODEL=openai/gpt-5-mini.", "dim")
     else:
-        screen.line(f"Nacre {__version__} · {agent.model_name}")
+        screen.line(f"{who} · {agent.model_name}")
     screen.line(f"Notes in {invocation.short(agent.workspace)} · /help lists commands · Ctrl-D leaves", "dim")
     notices = agent.notices
     for notice in notices:

@@ -6,16 +6,21 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.workspace.paths import PathOutsideRoot
-from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
+from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
+from nacre.runtime.agent.given_tools import BUILT_IN_TOOLS
 from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.agent.running import Running
 from nacre.runtime.agent.shared import Shared, World
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import TurnBroken
@@ -25,6 +30,7 @@ from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.endings.upkeep import Upkeep
+from nacre.runtime.extensions.loading import load_extensions
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
@@ -39,6 +45,7 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
@@ -58,8 +65,11 @@ class Given:
 
     model: ChatModel | None = None
     tools: tuple[FunctionTool[..., Any], ...] = ()
+    commands: tuple[Command, ...] = ()
+    limits: UsageLimits | None = None
     prompt_parts: tuple[PromptPart, ...] = ()
     memory: MemoryPlugin | None = None
+    memory_id: str = ""
 
 
 async def assemble(
@@ -88,7 +98,10 @@ async def assemble(
             shared=shared or Shared(),
             closing=closing,
         )
-        return await _assembled(config, given, world)
+        parts = await _assembled(config, given, world)
+        await parts.upkeep.begin()
+        parts.lifecycle.finish_left_over()
+        return parts
     except BaseException as error:
         await closing.aclose()
         if not isinstance(error, (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing)):
@@ -98,8 +111,10 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
+    given, extension_notices = _extended(given, settings)
+    commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
+    workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=world.new_id, count_tokens=count_tokens)
     chosen = open_models(
@@ -112,24 +127,16 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     memory = await _memory(config, given, world)
-    index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now)
-    world.closing.push_async_callback(index.close)
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
-        window=_window_parts(config, world, offline, memory, count_tokens),
-        sessions=SessionOpener(
-            index,
-            Journals(workspace=config.workspace, now=now, new_id=world.new_id),
-            now=now,
-            new_id=world.new_id,
-            history_turns=lambda route: _history_turns(route, settings),
-        ),
+        window=_window_parts(config, world, offline, workspace, memory, count_tokens),
+        sessions=_sessions(config, world),
         memory=memory,
         tools=given.tools,
         prompt_parts=PromptParts(given.prompt_parts),
-        prompts=SystemPrompts(config.workspace, settings.agent, now=now, count_tokens=count_tokens),
+        prompts=SystemPrompts(workspace, settings.agent, now=now, count_tokens=count_tokens),
         now=now,
         new_id=world.new_id,
         count_tokens=count_tokens,
@@ -145,12 +152,29 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
         notices=(
             *config.notices,
-            *_notices(workspace),
+            *workspace_notices,
+            *extension_notices,
             *memory.notices,
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+        commands=commands,
+        limits=given.limits,
+        running=Running(),
         closing=world.closing,
+    )
+
+
+def _sessions(config: Config, world: World) -> SessionOpener:
+    now = world.now
+    index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now)
+    world.closing.push_async_callback(index.close)
+    return SessionOpener(
+        index,
+        Journals(workspace=config.workspace, now=now, new_id=world.new_id),
+        now=now,
+        new_id=world.new_id,
+        history_turns=lambda route: _history_turns(route, config.settings),
     )
 
 
@@ -158,6 +182,7 @@ def _window_parts(
     config: Config,
     world: World,
     offline: ChatModel,
+    workspace: Workspace,
     memory: MemorySlot,
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
@@ -172,13 +197,33 @@ def _window_parts(
         summary_model=side_model(compaction.model),
         flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
-        workspace=config.workspace,
-        lock_dir=config.state_dir / "locks",
+        workspace=workspace,
         now=world.now,
         count_tokens=count_tokens,
         on_notes=lambda path: _on_notes(memory, path),
         told=Told(),
     )
+
+
+def _extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]:
+    """`given` with what the extensions bring behind it, and sentences for the owner.
+
+    A memory engine that the author handed in stays in the place of an extension's.
+    """
+    loaded = load_extensions(
+        settings.plugins,
+        tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
+        part_names=[part.name for part in given.prompt_parts],
+    )
+    for host in loaded.hosts:
+        given = replace(
+            given,
+            tools=(*given.tools, *host.tools),
+            prompt_parts=(*given.prompt_parts, *host.prompt_parts),
+        )
+        if given.memory is None and host.engine is not None:
+            given = replace(given, memory=host.engine, memory_id=host.extension_id)
+    return given, loaded.notices
 
 
 async def _memory(config: Config, given: Given, world: World) -> MemorySlot:
@@ -199,7 +244,7 @@ async def _memory(config: Config, given: Given, world: World) -> MemorySlot:
 def _slot(config: Config, given: Given, world: World) -> MemorySlot:
     chosen = config.settings.plugins.slots.memory
     if given.memory is not None:
-        return MemorySlot(given.memory, name=chosen if chosen != MEMORY_CORE else type(given.memory).__name__)
+        return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
     if chosen == MEMORY_CORE:
         core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
         return MemorySlot(core, name=chosen, why_empty="memory search is switched off")
@@ -226,7 +271,6 @@ def _hooks(turn: TurnParts) -> Hooks:
     if internal.enabled and internal.entries.session_memory.enabled:
         handler = SessionMemory(
             workspace=turn.workspace,
-            lock_dir=turn.window.lock_dir,
             messages=internal.entries.session_memory.messages,
             model=turn.model,
             on_notes=turn.window.on_notes,
@@ -235,8 +279,11 @@ def _hooks(turn: TurnParts) -> Hooks:
     return hooks
 
 
-def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:
-    return (workspace.notice,) if workspace.notice else ()
+async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
+    """The owner's Markdown, made if it is new, and what the owner should know of that."""
+    workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks")
+    made = await ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
+    return workspace, (made.notice,) if made.notice else ()
 
 
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 
+from nacre.memory.workspace.workspace import workspace_gone
 from nacre.runtime.contracts.events import Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
@@ -49,16 +51,17 @@ class TurnContext:
             session_id=session.session_id,
             channel=session.route.origin.channel,
             policy=session.policy,
-            workspace=self._parts.workspace,
+            workspace=Path(self._parts.workspace.place),
         )
 
     @cached_property
     def toolbox(self) -> Toolbox:
         """The tools of this chat."""
+        agent = self._parts.settings.agent
         return Toolbox(
-            self._tools(),
+            [tool for tool in self._tools() if agent.tools.admits(tool.name)],
             now_ms=self._session.now_ms,
-            timeout_seconds=self._parts.settings.agent.tool_timeout_seconds,
+            timeout_seconds=agent.tool_timeout_seconds,
         )
 
     @cached_property
@@ -102,16 +105,15 @@ class TurnContext:
     def _tools(self) -> tuple[Tool, ...]:
         parts, chat = self._parts, self.chat
         own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(chat.policy))
-        if not parts.workspace.is_dir():
+        if not parts.workspace.is_there:
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
-            log.warning("the workspace %s is gone", parts.workspace)
-            text = f"The workspace folder {parts.workspace.name!r} is gone: no note can be read or written."
-            self._emit(Warned(message=text))
+            log.warning("the workspace %s is gone", parts.workspace.place)
+            gone = workspace_gone(parts.workspace)
+            self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
             return own
         tools = file_tools(
             parts.workspace,
             chat.policy,
-            lock_dir=parts.window.lock_dir,
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,

@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 from nacre.prompts import render
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.tools.function import ToolChat, on_its_own_thread
+from nacre.runtime.tools.function import ToolChat
+from nacre.runtime.tools.own_thread import on_its_own_thread
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 
 log = logging.getLogger(__name__)

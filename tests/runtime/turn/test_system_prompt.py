@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import ensure_workspace
 from nacre.prompts import render
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -30,7 +31,10 @@ async def prompt_of(
     workspace: Path, policy: ChatPolicy = PRIVATE, settings: AgentSettings | None = None
 ) -> StablePart:
     prompts = SystemPrompts(
-        workspace, settings or AgentSettings(), now=Clock(START), count_tokens=estimate_tokens
+        FolderWorkspace(workspace, lock_dir=workspace.parent / "locks"),
+        settings or AgentSettings(),
+        now=Clock(START),
+        count_tokens=estimate_tokens,
     )
     memory = render("system/memory_core", citations=render("system/citations_off"))
     return await prompts.stable(policy, tools=TOOLS, memory=memory)
@@ -133,7 +137,9 @@ async def test_a_brought_memory_gets_no_second_one_beside_it(tmp_path: Path) -> 
     """A workspace whose memory is `memory.md` is not new, and its memory stays the one that is read."""
     (tmp_path / "memory.md").write_text("We sail at nine.", encoding="utf-8")
 
-    report = await ensure_workspace(tmp_path, run_git=False)
+    report = await ensure_workspace(
+        FolderWorkspace(tmp_path, lock_dir=tmp_path.parent / "locks"), run_git=False
+    )
 
     assert not report.is_new
     assert "MEMORY.md" not in report.created
