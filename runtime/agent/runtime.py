@@ -35,8 +35,6 @@ class AgentKeywords(TypedDict, total=False):
     limits: UsageLimits | None
     prompt_parts: Sequence[PromptPart | PromptFunction]
     memory: MemoryPlugin | None
-    commands: Sequence[FunctionCommand]
-    limits: UsageLimits | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +178,4 @@ def _given(keywords: AgentKeywords) -> Given:
         limits=keywords.get("limits"),
         prompt_parts=given_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
         memory=keywords.get("memory"),
-        commands=tuple(command.to_command() for command in keywords.get("commands", ())),
-        limits=keywords.get("limits"),
     )
