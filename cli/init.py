@@ -23,15 +23,17 @@ def command(context: click.Context, as_json: bool) -> int:
 
     Safe to repeat: what exists is never overwritten. nacre chat does the same by itself.
     """
+    from nacre.memory.workspace.folder import FolderWorkspace
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
 
     invocation = begin(context)
     config = invocation.config
+    workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks")
     try:
         config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         report = asyncio.run(
-            ensure_workspace(config.workspace, with_templates=not config.settings.agent.skip_bootstrap)
+            ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
         )
     except OSError as error:
         raise TurnBroken(

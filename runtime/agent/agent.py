@@ -1,9 +1,6 @@
 """`Agent`: what a bot author embeds. Messages in, events and replies out; one agent, one state folder.
 
-The story of a message is told by `Agent._answer`:
-
-    route ─► lane ─► open the session ─► a command ─► its reply
-                                     └─► words ─► (a session whose time has come ends) ─► on disk ─► answer
+`answering.py` tells the story of a message.
 """
 
 from __future__ import annotations
@@ -15,25 +12,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.runtime.agent.answering import run_turn
 from nacre.runtime.agent.assembly import Given, assemble
-from nacre.runtime.agent.failures import failure_of
+from nacre.runtime.agent.given_prompt_parts import given_prompt_parts
 from nacre.runtime.agent.given_tools import given_tools
 from nacre.runtime.agent.parts import AgentParts
-from nacre.runtime.commands.command import CommandRun, Outcome
-from nacre.runtime.commands.run import run_command
+from nacre.runtime.agent.running import StopAfter
+from nacre.runtime.agent.sessions import Sessions
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed, Warned
+from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.lanes.routing import Route, route
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.tools.function import FunctionTool
-from nacre.runtime.turn.turn import Turn
+from nacre.runtime.turn.loop.limits import TurnBounds, UsageLimits
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 from nacre.sessions.contracts.errors import SessionError
 
 
@@ -46,8 +46,9 @@ class Agent:
 
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
-        self._running: dict[str, set[asyncio.Task[None]]] = {}
         self._closed = False
+        self.sessions = Sessions(parts, self._ask_in, lambda: self._closed)
+        """The agent's sessions as objects: `await agent.sessions.get("main")`."""
 
     @classmethod
     async def open(
@@ -59,6 +60,10 @@ class Agent:
         model: ChatModel | str | None = None,
         tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]] = (),
         instructions: str = "",
+        commands: Sequence[FunctionCommand] = (),
+        limits: UsageLimits | None = None,
+        prompt_parts: Sequence[PromptPart | PromptFunction] = (),
+        memory: MemoryPlugin | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         new_id: NewId = random_id,
@@ -71,11 +76,14 @@ class Agent:
         `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
         `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `tools` are typed
         functions that the model may call, see `nacre.tool`; `instructions` are added to the system prompt of
-        every chat. `clock` gives aware datetimes in the owner's zone. `watch` follows changes that others
-        make to the notes.
+        every chat, and `prompt_parts` as sections of their own, see `nacre.prompt_part`. `commands` are chat
+        commands, see `nacre.command`. `limits` say what a turn may use up that brings none of its own.
+        `memory` is a memory engine in the place of the one that the settings name, see `nacre.MemoryPlugin`.
+        `clock` gives aware datetimes in the owner's zone. `watch` follows changes that others make to the
+        notes.
 
         Raises:
-            ConfigError: a setting, the settings file or a tool cannot be used.
+            ConfigError: a setting, the settings file, a tool, a prompt part or a command cannot be used.
             TurnBroken: the folders cannot be made or read.
         """
         config = load_config(
@@ -88,7 +96,10 @@ class Agent:
         given = Given(
             model=None if isinstance(model, str) else model,
             tools=given_tools(tools),
-            instructions=instructions,
+            commands=tuple(command.to_command() for command in commands),
+            limits=limits,
+            prompt_parts=given_prompt_parts(instructions, prompt_parts),
+            memory=memory,
         )
         parts = await assemble(config, given, clock=clock, new_id=new_id, watch=watch)
         await parts.upkeep.begin()
@@ -113,42 +124,46 @@ class Agent:
     @property
     def workspace(self) -> Path:
         """The folder with the notes."""
-        return self._parts.turn.workspace
+        return Path(self._parts.turn.workspace.place)
 
     @property
     def hooks(self) -> Hooks:
         """Where handlers are registered, for example `agent.hooks.on("session_end", handler)`."""
         return self._parts.hooks
 
+    def commands(self, inbound: Inbound) -> tuple[Command, ...]:
+        """The chat commands that whoever sends such a message may use in its chat, in the order of `/help`.
+
+        Raises:
+            PrivacyError, SessionKeyInvalid: the message may not name this session, or names none.
+        """
+        return self._parts.commands.offered(self._route(inbound).policy)
+
     async def ask(
-        self, text: str, *, session: str = "", attachments: tuple[Attachment, ...] = ()
+        self,
+        text: str,
+        *,
+        session: str = "",
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
     ) -> Reply | None:
         """The reply to what the owner says in private; `None` when the assistant stays silent.
 
         `session` is the key of the session to say it in, the main one unless given. Bridges, and whoever
-        speaks for others than the owner, use `respond` or `stream`.
+        speaks for others than the owner, use `respond` or `stream`. `limits` stand in place of the agent's.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        return await self.respond(
-            Inbound(
-                text=text,
-                chat_kind="direct",
-                channel="python",
-                is_owner=True,
-                session_key=session,
-                attachments=attachments,
-            )
-        )
+        return await self.respond(_owner_says(text, session, attachments), limits=limits)
 
-    async def respond(self, inbound: Inbound) -> Reply | None:
+    async def respond(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Reply | None:
         """Runs one turn and gives its reply, or `None` when the assistant stays silent.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        async with aclosing(self.stream(inbound)) as events:
+        async with aclosing(self.stream(inbound, limits=limits)) as events:
             async for event in events:
                 if isinstance(event, ReplyReady):
                     return event.reply
@@ -156,18 +171,20 @@ class Agent:
                     raise event.error
         return None
 
-    async def stream(self, inbound: Inbound) -> AsyncGenerator[Event, None]:
+    async def stream(
+        self, inbound: Inbound, *, limits: UsageLimits | None = None
+    ) -> AsyncGenerator[Event, None]:
         """Runs one turn and yields its events; the last is `ReplyReady`, `Silence` or `TurnFailed`.
 
-        Closing the iterator early, or cancelling the task that reads it, stops the turn.
+        Closing the iterator early, or cancelling the task that reads it, stops the turn. `limits` stand in
+        place of the agent's.
         """
         if self._closed:
             raise TurnBroken("This agent is closed. Open a new one.")
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        lane = self._lane(inbound)
-        task = asyncio.create_task(self._run(inbound, events.put_nowait))
-        self._running.setdefault(lane, set()).add(task)
-        task.add_done_callback(lambda done: self._forget(lane, done))
+        parts, events = self._parts, asyncio.Queue[Event | None]()
+        bounds = TurnBounds(limits or parts.limits)
+        work = run_turn(parts, inbound, lambda: self._route(inbound), events.put_nowait, bounds)
+        task = parts.running.start(self._lane(inbound), work, spare_tools=bounds.spare_tools)
         task.add_done_callback(lambda _done: events.put_nowait(None))
         last: Event | None = None
         try:
@@ -175,40 +192,38 @@ class Agent:
                 last = event
                 yield event
             if not isinstance(last, ReplyReady | Silence | TurnFailed):
-                # Stopped before its first step, so that no line of `_run` could say so.
+                # Stopped before its first step, so that no line of `run_turn` could say so.
                 yield TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def stop(self, inbound: Inbound) -> bool:
-        """Stops the running and waiting turns of the session that `inbound` belongs to.
+    def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
+        """Stops the running and waiting turns of a session, named by a message to it or by its key.
 
-        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`.
+        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`, and everything until then is on
+        disk. With `after="tools"` the tools that are running finish and their results are recorded first; a
+        turn in which no tool runs is stopped at once.
         """
-        stopped = [task.cancel() for task in self._running.get(self._lane(inbound), ())]
-        return any(stopped)
+        inbound = _owner_says("", session) if isinstance(session, str) else session
+        return self._parts.running.stop(self._lane(inbound), after)
 
     async def index_notes(self, *, wait_seconds: float) -> None:
         """Makes the notes that turns wrote searchable, by meaning too, if that takes `wait_seconds` or less.
 
         An agent that stays open does this by itself; a program that ends after a turn asks for it.
         """
-        if self._parts.turn.memory is not None:
-            with suppress(TimeoutError, MemoryIndexError):
-                async with asyncio.timeout(wait_seconds):
-                    await self._parts.turn.memory.sync(reason="turn")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_seconds):
+                await self._parts.turn.memory.sync()
 
     async def close(self) -> None:
         """Stops running turns, waits for their last writes, and releases everything. Safe to repeat."""
         if self._closed:
             return
         self._closed = True
-        tasks = [task for running in self._running.values() for task in running]
-        for task in tasks:
-            task.cancel()
         try:
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._parts.running.close()
             await self._parts.lifecycle.close()
             await self._parts.upkeep.close()
         finally:
@@ -227,61 +242,10 @@ class Agent:
         """Closes the agent."""
         await self.close()
 
-    async def _run(self, inbound: Inbound, emit: Emit) -> None:
-        """One turn, which ends in one way or another: whatever goes wrong is told and not raised."""
-        try:
-            await self._answer(inbound, emit)
-        except asyncio.CancelledError:
-            emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
-            raise
-        except Exception as error:  # noqa: BLE001 - a bug must end in an answer, not in a chat that hangs
-            emit(TurnFailed(error=failure_of(error)))
-
-    async def _answer(self, inbound: Inbound, emit: Emit) -> None:
-        """Answers one message in the lane of its session."""
-        parts, where = self._parts, self._route(inbound)
-        async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
-            session = await parts.turn.sessions.open(where)
-            told = parts.turn.told
-            told.once("", (*parts.turn.sessions.index.notices, *parts.upkeep.notices), emit)
-            told.once(session.session_id, session.notices, emit)
-            try:
-                turn = parts.chosen.applied(Turn(session, parts.turn, emit))
-                turn, reply = await self._outcome(inbound, turn)
-                parts.turn.on_said()
-                emit(turn.ending(reply))
-            finally:
-                parts.lifecycle.finish(where.key)
-                parts.upkeep.start_if_due(self._running.keys())
-
-    async def _outcome(self, inbound: Inbound, turn: Turn) -> Outcome:
-        """What comes of a message, and the turn that it ended in: a command may have changed the session."""
-        parts = self._parts
-        triggers = turn.parts.settings.session.reset_triggers
-        is_owner = turn.session.policy.is_owner
-        command = parse_command(inbound.text, reset_triggers=triggers) if is_owner else None
-        if command is not None:
-            run = CommandRun(
-                rest=command.rest,
-                attachments=inbound.attachments,
-                turn=turn,
-                chosen=parts.chosen,
-                lifecycle=parts.lifecycle,
-            )
-            return await run_command(command.name, run)
-        if not inbound.text.strip() and not inbound.attachments:
-            return turn, None
-        # Only words find a session at its end: a command is about the present one.
-        before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
-        await turn.write_down(inbound.text, inbound.attachments)
-        if turn is not before:
-            await before.save_notes()
-        return turn, await turn.answer()
-
-    def _forget(self, lane: str, task: asyncio.Task[None]) -> None:
-        self._running[lane].discard(task)
-        if not self._running[lane]:
-            del self._running[lane]
+    async def _ask_in(
+        self, key: str, text: str, attachments: tuple[Attachment, ...], limits: UsageLimits | None
+    ) -> Reply | None:
+        return await self.ask(text, session=key, attachments=attachments, limits=limits)
 
     def _route(self, inbound: Inbound) -> Route:
         return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
@@ -291,3 +255,15 @@ class Agent:
             return self._route(inbound).key
         except (AgentError, SessionError):
             return ""
+
+
+def _owner_says(text: str, session: str, attachments: tuple[Attachment, ...] = ()) -> Inbound:
+    """What the owner says in private by a program."""
+    return Inbound(
+        text=text,
+        chat_kind="direct",
+        channel="python",
+        is_owner=True,
+        session_key=session,
+        attachments=attachments,
+    )

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nacre.memory.contracts.errors import IndexUnusable, MemoryIndexError
-from nacre.memory.engine import MemoryEngine
-from nacre.memory.workspace.paths import PathOutsideRoot
-from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
+from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.agent.running import Running
 from nacre.runtime.agent.shared import Shared, World
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import TurnBroken
@@ -32,13 +35,18 @@ from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.models.offline.model import OfflineModel
-from nacre.runtime.recall.open_memory import open_memory, unindexed_notes
-from nacre.runtime.recall.unindexed import UnindexedNotes
+from nacre.runtime.recall.memory_core import memory_core
+from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
+from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
+from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.disk.endings import EndingFolder
@@ -51,11 +59,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What a bot author hands in besides the settings; without a model the settings decide."""
+    """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
 
     model: ChatModel | None = None
     tools: tuple[FunctionTool[..., Any], ...] = ()
-    instructions: str = ""
+    commands: tuple[Command, ...] = ()
+    limits: UsageLimits | None = None
+    prompt_parts: tuple[PromptPart, ...] = ()
+    memory: MemoryPlugin | None = None
 
 
 async def assemble(
@@ -94,8 +105,9 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
+    commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
+    workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=world.new_id, count_tokens=count_tokens)
     chosen = open_models(
@@ -107,29 +119,17 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         sleep=asyncio.sleep,
         count_tokens=count_tokens,
     )
-    memory, unindexed = await _memory(config, world)
+    memory = await _memory(config, given, world)
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
-        window=_window_parts(config, world, offline, memory, count_tokens),
-        sessions=SessionOpener(
-            SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
-            Journals(workspace=config.workspace, now=now, new_id=world.new_id),
-            now=now,
-            new_id=world.new_id,
-            history_turns=lambda route: _history_turns(route, settings),
-        ),
+        window=_window_parts(config, world, offline, workspace, memory, count_tokens),
+        sessions=_sessions(config, world),
         memory=memory,
-        unindexed=unindexed,
         tools=given.tools,
-        prompts=SystemPrompts(
-            config.workspace,
-            settings.agent,
-            now=now,
-            count_tokens=count_tokens,
-            instructions=given.instructions,
-        ),
+        prompt_parts=PromptParts(given.prompt_parts),
+        prompts=SystemPrompts(workspace, settings.agent, now=now, count_tokens=count_tokens),
         now=now,
         new_id=world.new_id,
         count_tokens=count_tokens,
@@ -145,12 +145,28 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
         notices=(
             *config.notices,
-            *_notices(workspace),
-            *_memory_notices(unindexed),
+            *workspace_notices,
+            *memory.notices,
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+        commands=commands,
+        limits=given.limits,
+        running=Running(),
         closing=world.closing,
+    )
+
+
+def _sessions(config: Config, world: World) -> SessionOpener:
+    now = world.now
+    index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now)
+    world.closing.push_async_callback(index.close)
+    return SessionOpener(
+        index,
+        Journals(workspace=config.workspace, now=now, new_id=world.new_id),
+        now=now,
+        new_id=world.new_id,
+        history_turns=lambda route: _history_turns(route, config.settings),
     )
 
 
@@ -158,7 +174,8 @@ def _window_parts(
     config: Config,
     world: World,
     offline: ChatModel,
-    memory: MemoryEngine | None,
+    workspace: Workspace,
+    memory: MemorySlot,
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
     compaction = config.settings.agent.compaction
@@ -172,8 +189,7 @@ def _window_parts(
         summary_model=side_model(compaction.model),
         flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
-        workspace=config.workspace,
-        lock_dir=config.state_dir / "locks",
+        workspace=workspace,
         now=world.now,
         count_tokens=count_tokens,
         on_notes=lambda path: _on_notes(memory, path),
@@ -181,25 +197,37 @@ def _window_parts(
     )
 
 
-async def _memory(config: Config, world: World) -> tuple[MemoryEngine | None, UnindexedNotes | None]:
-    """The engine, or what is left of memory when its index cannot be opened: people can talk without it."""
-    try:
-        memory = await open_memory(config, world.now, lent=world.embedder)
-    except IndexUnusable as error:
-        log.warning("memory search is not available: %s", error)
-        return None, unindexed_notes(config, str(error))
-    if memory is not None:
-        world.closing.push_async_callback(memory.close)
-        if world.watch:
-            await memory.start_watching()
-    return memory, None
+async def _memory(config: Config, given: Given, world: World) -> MemorySlot:
+    """The slot with the engine that the author handed in, or that the settings name, started."""
+    slot = _slot(config, given, world)
+    world.closing.push_async_callback(slot.close)
+    home = MemoryHome(
+        agent_id=config.agent_id,
+        workspace=config.workspace,
+        state_dir=config.state_dir,
+        engine_id=slot.name,
+        now=world.now,
+    )
+    await slot.start(home)
+    return slot
 
 
-def _on_notes(memory: MemoryEngine | None, path: str) -> None:
+def _slot(config: Config, given: Given, world: World) -> MemorySlot:
+    chosen = config.settings.plugins.slots.memory
+    if given.memory is not None:
+        return MemorySlot(given.memory, name=chosen if chosen != MEMORY_CORE else type(given.memory).__name__)
+    if chosen == MEMORY_CORE:
+        core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
+        return MemorySlot(core, name=chosen, why_empty="memory search is switched off")
+    if chosen == NO_MEMORY:
+        return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
+    return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
+
+
+def _on_notes(memory: MemorySlot, path: str) -> None:
     """A tool wrote a file: the index has something to read."""
     log.info("%s was written", path)
-    if memory is not None:
-        memory.mark_dirty()
+    memory.notes_changed()
 
 
 def _history_turns(route: Route, settings: Settings) -> int | None:
@@ -209,18 +237,11 @@ def _history_turns(route: Route, settings: Settings) -> int | None:
     )
 
 
-def _memory_notices(unindexed: UnindexedNotes | None) -> tuple[str, ...]:
-    if unindexed is None:
-        return ()
-    return (f"Memory cannot be searched until the next start. {unindexed.problem}",)
-
-
 def _hooks(turn: TurnParts) -> Hooks:
     hooks, internal = Hooks(), turn.settings.hooks.internal
     if internal.enabled and internal.entries.session_memory.enabled:
         handler = SessionMemory(
             workspace=turn.workspace,
-            lock_dir=turn.window.lock_dir,
             messages=internal.entries.session_memory.messages,
             model=turn.model,
             on_notes=turn.window.on_notes,
@@ -229,8 +250,11 @@ def _hooks(turn: TurnParts) -> Hooks:
     return hooks
 
 
-def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:
-    return (workspace.notice,) if workspace.notice else ()
+async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
+    """The owner's Markdown, made if it is new, and what the owner should know of that."""
+    workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks")
+    made = await ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
+    return workspace, (made.notice,) if made.notice else ()
 
 
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:

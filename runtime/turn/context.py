@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 
+from nacre.memory.workspace.workspace import workspace_gone
 from nacre.runtime.contracts.events import Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
-from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.tools.files import file_tools
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.system_prompt import changing_part
+from nacre.runtime.turn.system_prompt import changing_part, joined
 from nacre.sessions.disk.whole_results import WholeResults
 
 log = logging.getLogger(__name__)
@@ -25,17 +27,32 @@ class TurnContext:
     """What every request of one turn carries besides the transcript: tools and system prompt.
 
     Each piece is made when it is first asked for, so that a `/status` reads no file, and then stays the same
-    for the turn. `asked` is the model that is asked first, with its window.
+    for the turn. `asked` is the model that is asked first, with its window; `words` are what the person said.
     """
 
-    def __init__(self, session: OpenSession, parts: TurnParts, asked: Candidate, emit: Emit) -> None:
+    def __init__(
+        self, session: OpenSession, parts: TurnParts, asked: Candidate, emit: Emit, *, words: str = ""
+    ) -> None:
         self._session = session
+        self._words = words
         self._parts = parts
         self._asked = asked
         self._emit = emit
         self._whole = WholeResults(session.journal.path)
         self._limits = result_limits(asked.budget)
         self._system: SystemPrompt | None = None
+
+    @cached_property
+    def chat(self) -> ToolChat:
+        """The chat of this turn, as tools, prompt parts and the memory engine see it."""
+        session = self._session
+        return ToolChat(
+            session_key=session.key,
+            session_id=session.session_id,
+            channel=session.route.origin.channel,
+            policy=session.policy,
+            workspace=Path(self._parts.workspace.place),
+        )
 
     @cached_property
     def toolbox(self) -> Toolbox:
@@ -60,16 +77,24 @@ class TurnContext:
     async def system(self) -> SystemPrompt:
         """The system prompt; what was cut of it is told once."""
         if self._system is None:
-            parts, policy = self._parts, self._session.policy
-            stable = await parts.prompts.stable(policy, tools=self.specs, cites=parts.cites(policy))
-            changing = changing_part(
+            parts, chat, tell = self._parts, self.chat, self._tell
+            cycle = self._session.compaction_count
+            stable = await parts.prompts.stable(
+                chat.policy,
+                tools=self.specs,
+                memory=parts.memory.instructions(chat),
+                sections=await parts.prompt_parts.stable(chat, cycle=cycle, tell=tell),
+            )
+            today = changing_part(
                 now=parts.now(),
-                channel=self._session.route.origin.channel,
-                chat_kind=policy.chat_kind,
+                channel=chat.channel,
+                chat_kind=chat.policy.chat_kind,
                 model_name=self._asked.model.name,
             )
-            self._system = SystemPrompt(stable=stable.text, changing=changing)
-            parts.told.once(self._session.session_id, stable.notices, self._emit)
+            changing = await parts.prompt_parts.changing(chat, tell=tell)
+            recalled = await parts.memory.recall(chat, self._words, tell)
+            self._system = SystemPrompt(stable=stable.text, changing=joined(today, *changing, recalled))
+            tell(stable.notices)
         return self._system
 
     async def overhead_tokens(self) -> int:
@@ -77,32 +102,31 @@ class TurnContext:
         return await self._parts.prompts.overhead_tokens(await self.system(), self.specs)
 
     def _tools(self) -> tuple[Tool, ...]:
-        parts, session, policy = self._parts, self._session, self._session.policy
-        workspace = parts.workspace
-        chat = ToolChat(
-            session_key=session.key,
-            session_id=session.session_id,
-            channel=session.route.origin.channel,
-            policy=policy,
-            workspace=workspace,
-        )
-        own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(policy))
-        if not workspace.is_dir():
+        parts, chat = self._parts, self.chat
+        own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(chat.policy))
+        if not parts.workspace.is_there:
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
-            log.warning("the workspace %s is gone", workspace)
-            text = f"The workspace folder {workspace.name!r} is gone: no note can be read or written."
-            self._emit(Warned(message=text))
+            log.warning("the workspace %s is gone", parts.workspace.place)
+            gone = workspace_gone(parts.workspace)
+            self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
             return own
         tools = file_tools(
-            workspace,
-            policy,
-            lock_dir=parts.window.lock_dir,
+            parts.workspace,
+            chat.policy,
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,
             page_chars=self._limits.page_chars,
         )
-        notes = parts.memory or parts.unindexed
-        if notes is None or not policy.offers_memory_tools:
-            return (*tools, *own)
-        return (*tools, *memory_tools(notes, cites=parts.cites(policy)), *own)
+        return self._distinct((*tools, *parts.memory.tools(chat), *own))
+
+    def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """The tools without those whose name is taken: an engine may name one as somebody else's."""
+        kept: dict[str, Tool] = {}
+        for tool in tools:
+            if kept.setdefault(tool.name, tool) is not tool:
+                self._tell((f"There are two tools named {tool.name!r}; the second one is left out.",))
+        return tuple(kept.values())
+
+    def _tell(self, notices: Sequence[str]) -> None:
+        self._parts.told.once(self._session.session_id, notices, self._emit)

@@ -14,7 +14,7 @@ import logging
 from dataclasses import replace
 
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.contracts.errors import ContextOverflow, TurnTimedOut
+from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.model import ModelRequest
@@ -25,8 +25,8 @@ from nacre.runtime.recall.recent_notes import recall_is_due, recalled_notes
 from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.inbound_message import inbound_message
 from nacre.runtime.turn.loop.deadline import paused
+from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.errors import SessionError
@@ -44,34 +44,38 @@ class Turn:
     """An open session in the hands of its agent: what a message, a command or an ending is carried out on.
 
     `parts` is what the agent's turns share, `emit` hears what happens. `usage` sums the tokens and the cost
-    of the turn's answers; `None` until a provider has reported any.
+    of the turn's answers; `None` until a provider has reported any. `bounds` say how far it may go.
     """
 
-    def __init__(self, session: OpenSession, parts: TurnParts, emit: Emit) -> None:
+    def __init__(
+        self, session: OpenSession, parts: TurnParts, emit: Emit, bounds: TurnBounds | None = None
+    ) -> None:
         self.session = session
         self.parts = parts
         self.emit = emit
+        self._bounds = bounds or TurnBounds()
         self.usage: Usage | None = None
         self._asked: Candidate | None = None
         self._context: TurnContext | None = None
         self._window: Window | None = None
         self._deadline = asyncio.timeout(None)
         self._said: list[str] = []
+        self._words = ""
         self._has_overflowed = False
 
     def of_session(self, session: OpenSession) -> Turn:
         """The same, of another session."""
-        return Turn(session, self.parts, self.emit)
+        return Turn(session, self.parts, self.emit, self._bounds)
 
     def with_models(self, models: ModelChain) -> Turn:
         """The same, with other models."""
         if models is self.parts.models:
             return self
-        return Turn(self.session, replace(self.parts, models=models), self.emit)
+        return Turn(self.session, replace(self.parts, models=models), self.emit, self._bounds)
 
     async def write_down(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Puts a person's words, and what came with them, on disk."""
-        session = self.session
+        session, self._words = self.session, text
         await session.say(inbound_message(text, attachments, timestamp_ms=session.now_ms()))
 
     async def answer(self) -> Reply | None:
@@ -80,6 +84,7 @@ class Turn:
         Raises:
             ModelError: no answer could be had; the words and all that followed are on disk.
             TurnTimedOut: the answer took too long; the same holds.
+            UsageLimitReached, TurnCancelled: the turn ended before its answer; the same holds.
         """
         session, agent = self.session, self.parts.settings.agent
         context = await self._frame()
@@ -92,8 +97,9 @@ class Turn:
                     toolbox=context.toolbox,
                     emit=self.emit,
                     max_steps=agent.max_steps,
+                    bounds=self._bounds,
                 )
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TurnCancelled, UsageLimitReached):
             await session.line.aborted()
             raise
         except TimeoutError as error:
@@ -118,7 +124,9 @@ class Turn:
             )
         finally:
             await self._settle()
-        return self._reply(answer)
+        reply = self._reply(answer)
+        self.parts.memory.capture(context.chat, self._words, reply.text if reply else "")
+        return reply
 
     async def save_notes(self) -> None:
         """The flush before the session is left, if anything was said in it since the last one."""
@@ -142,7 +150,7 @@ class Turn:
             await self.recall()
         return ModelRequest(
             system=await context.system(),
-            messages=model_messages(session.view.transcript(), is_compacted=session.compaction_count > 0),
+            messages=session.view.messages(),
             tools=context.specs,
         )
 
@@ -192,8 +200,7 @@ class Turn:
         parts, agent = self.parts, self.parts.settings.agent
         if not self.session.policy.loads_daily_logs:
             return
-        if parts.memory is not None:
-            parts.memory.session_started()
+        parts.memory.session_started()
         if not agent.startup_context.enabled:
             return
         try:
@@ -224,7 +231,8 @@ class Turn:
 
     async def _frame(self) -> TurnContext:
         if self._context is None:
-            self._context = TurnContext(self.session, self.parts, await self._asked_first(), self.emit)
+            asked = await self._asked_first()
+            self._context = TurnContext(self.session, self.parts, asked, self.emit, words=self._words)
         return self._context
 
     async def _window_in(self, budget: ContextBudget) -> Window:

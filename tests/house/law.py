@@ -24,10 +24,13 @@ CLI: Floors = (
 RUNTIME: Floors = (
     ("runtime/agent",),
     ("runtime/commands",),
+    ("runtime/commands/session",),
+    ("runtime/commands/contract",),
+    ("runtime/commands/conversation",),
     ("runtime/endings",),
     ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
-    ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/lanes"),
+    ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/turn/prompt_parts", "runtime/lanes"),
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
@@ -68,7 +71,7 @@ NEVERS = (
         "notes are searched and stored through the engine",
     ),
     Never(
-        ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/commands"),
+        ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/commands*"),
         ("runtime/models/*",),
         "a turn asks a ChatModel, whichever it is",
     ),
@@ -87,8 +90,8 @@ NEVERS = (
     Never(
         ("runtime/tools",),
         ("memory*",),
-        "file tools know the owner's folder and nothing of the index",
-        but=("memory/workspace",),
+        "file tools know the owner's Markdown and nothing of the index",
+        but=("memory/contracts",),
     ),
     Never(
         ("runtime/contracts",),

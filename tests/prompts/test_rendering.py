@@ -21,6 +21,7 @@ SAMPLES = {
     "focus": "the ports",
     "history": "(summary of the history)",
     "max_words": "900",
+    "memory": "(memory section)\n\n",
     "model": "offline/extractive",
     "name": "SOUL.md",
     "path": "memory/2026-11-20.md",

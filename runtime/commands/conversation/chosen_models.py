@@ -1,0 +1,63 @@
+"""The models that the owner chose for single chats (`/new openai/gpt-5-mini`), opened when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from nacre.runtime.commands.conversation.model_words import KnownModels, NamedModel, named_model
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.events import Warned
+from nacre.runtime.models.failover import ModelChain
+from nacre.runtime.turn.turn import Turn
+from nacre.sessions.index.changes import model_override
+
+
+class ChosenModels:
+    """The models of an agent: those by default, what may be chosen, and the chains that were.
+
+    `open_chain` makes a chain that begins with a named model; `is_model` says whether a name that the
+    settings do not know is one, and may read a file.
+    """
+
+    def __init__(
+        self,
+        default: ModelChain,
+        *,
+        known: KnownModels,
+        open_chain: Callable[[str], ModelChain],
+        is_model: Callable[[str], bool],
+    ) -> None:
+        self.default = default
+        """The models of every chat for which none was chosen."""
+        self._known = known
+        self._open_chain = open_chain
+        self._is_model = is_model
+        self._chains: dict[str, ModelChain] = {}
+
+    @property
+    def default_name(self) -> str:
+        """The model of every chat for which none was chosen."""
+        return self.default.first.model.name
+
+    async def named(self, text: str) -> NamedModel | None:
+        """The model that a text begins with; the settings' own has an empty name."""
+        found = named_model(text, self._known)
+        if found is None or (not found.is_sure and not await asyncio.to_thread(self._is_model, found.name)):
+            return None
+        return replace(found, name="") if found.name == self.default_name else found
+
+    def applied(self, turn: Turn) -> Turn:
+        """A turn with the model of its session first; the others stay behind it for when it fails."""
+        name = model_override(turn.session.line.record)
+        chain = self.default
+        if name and "/" not in name:
+            name = f"{self.default_name.partition('/')[0]}/{name}"
+        if name and name != self.default_name:
+            try:
+                chain = self._chains[name] = self._chains.get(name) or self._open_chain(name)
+            except ConfigError as error:
+                text = f"{name} was chosen for this chat and cannot be used: {error} /new default ends that."
+                turn.emit(Warned(message=text))
+        return turn.with_models(chain)
