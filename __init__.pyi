@@ -1,8 +1,10 @@
 from .blocking import BlockingAgent as BlockingAgent
 from .runtime.agent.agent import Agent as Agent
+from .runtime.agent.runtime import Runtime as Runtime
 from .runtime.commands.conversation.session import Session as Session
 from .runtime.commands.function import CommandContext as CommandContext, command as command
 from .runtime.contracts.inbound import Attachment as Attachment, Inbound as Inbound, Reply as Reply
+from .runtime.extensions.host import ExtensionHost as ExtensionHost
 from .runtime.recall.memory_plugin import MemoryHome as MemoryHome, MemoryPlugin as MemoryPlugin
 from .runtime.tools.function import (
     FunctionTool as FunctionTool,

@@ -43,6 +43,7 @@ def command(context: click.Context, as_json: bool) -> int:
     if as_json:
         return print_json(
             {
+                "agentId": config.agent_id,
                 "stateDir": str(config.state_dir),
                 "workspace": str(config.workspace),
                 **camel_json(report, "created", "is_new", "git"),
@@ -59,6 +60,7 @@ def _lines(invocation: Invocation, report: WorkspaceReport) -> list[str]:
     config = invocation.config
     created = f"created {', '.join(report.created)}" if report.created else "nothing was missing"
     git = {"initialised": "git history started", "present": "git history kept"}.get(report.git, "")
+    named = "" if invocation.is_default_agent else f"--agent {config.agent_id} "
     model = config.model_name or "none yet: Nacre answers offline until NACRE_MODEL=provider/model is set"
     return [
         f"State      {invocation.short(config.state_dir)}",
@@ -66,5 +68,5 @@ def _lines(invocation: Invocation, report: WorkspaceReport) -> list[str]:
         f"           {created}{'; ' if git else ''}{git}",
         f"Model      {model}",
         "",
-        "Next: `nacre chat` to talk. USER.md in the workspace is the place to say who you are.",
+        f"Next: `nacre {named}chat` to talk. USER.md in the workspace is the place to say who you are.",
     ]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
+from nacre.runtime.agent.given_tools import BUILT_IN_TOOLS
 from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.agent.running import Running
@@ -29,6 +30,7 @@ from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.endings.upkeep import Upkeep
+from nacre.runtime.extensions.loading import load_extensions
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
@@ -67,6 +69,7 @@ class Given:
     limits: UsageLimits | None = None
     prompt_parts: tuple[PromptPart, ...] = ()
     memory: MemoryPlugin | None = None
+    memory_id: str = ""
 
 
 async def assemble(
@@ -95,7 +98,10 @@ async def assemble(
             shared=shared or Shared(),
             closing=closing,
         )
-        return await _assembled(config, given, world)
+        parts = await _assembled(config, given, world)
+        await parts.upkeep.begin()
+        parts.lifecycle.finish_left_over()
+        return parts
     except BaseException as error:
         await closing.aclose()
         if not isinstance(error, (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing)):
@@ -105,6 +111,7 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
+    given, extension_notices = _extended(given, settings)
     commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     workspace, workspace_notices = await _workspace(config)
@@ -146,6 +153,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         notices=(
             *config.notices,
             *workspace_notices,
+            *extension_notices,
             *memory.notices,
             *_window_notices(chosen.default.first.budget),
         ),
@@ -197,6 +205,27 @@ def _window_parts(
     )
 
 
+def _extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]:
+    """`given` with what the extensions bring behind it, and sentences for the owner.
+
+    A memory engine that the author handed in stays in the place of an extension's.
+    """
+    loaded = load_extensions(
+        settings.plugins,
+        tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
+        part_names=[part.name for part in given.prompt_parts],
+    )
+    for host in loaded.hosts:
+        given = replace(
+            given,
+            tools=(*given.tools, *host.tools),
+            prompt_parts=(*given.prompt_parts, *host.prompt_parts),
+        )
+        if given.memory is None and host.engine is not None:
+            given = replace(given, memory=host.engine, memory_id=host.extension_id)
+    return given, loaded.notices
+
+
 async def _memory(config: Config, given: Given, world: World) -> MemorySlot:
     """The slot with the engine that the author handed in, or that the settings name, started."""
     slot = _slot(config, given, world)
@@ -215,7 +244,7 @@ async def _memory(config: Config, given: Given, world: World) -> MemorySlot:
 def _slot(config: Config, given: Given, world: World) -> MemorySlot:
     chosen = config.settings.plugins.slots.memory
     if given.memory is not None:
-        return MemorySlot(given.memory, name=chosen if chosen != MEMORY_CORE else type(given.memory).__name__)
+        return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
     if chosen == MEMORY_CORE:
         core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
         return MemorySlot(core, name=chosen, why_empty="memory search is switched off")

@@ -57,10 +57,11 @@ class TurnContext:
     @cached_property
     def toolbox(self) -> Toolbox:
         """The tools of this chat."""
+        agent = self._parts.settings.agent
         return Toolbox(
-            self._tools(),
+            [tool for tool in self._tools() if agent.tools.admits(tool.name)],
             now_ms=self._session.now_ms,
-            timeout_seconds=self._parts.settings.agent.tool_timeout_seconds,
+            timeout_seconds=agent.tool_timeout_seconds,
         )
 
     @cached_property

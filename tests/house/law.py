@@ -23,6 +23,7 @@ CLI: Floors = (
 )
 RUNTIME: Floors = (
     ("runtime/agent",),
+    ("runtime/extensions",),
     ("runtime/commands",),
     ("runtime/commands/session",),
     ("runtime/commands/contract",),

@@ -33,6 +33,7 @@ IDS = {
     "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
 }
 OPENERS = {
+    "runtime/extensions/discovery.py": "the manifests of extensions",
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/files/file_reader.py": "memory files, read for the index",
     "memory/files/watcher.py": "what the system has mounted where",
@@ -67,6 +68,7 @@ LIBRARIES = {
         "runtime/models/openai_compatible/connection.py",
         "runtime/models/openai_compatible/model.py",
     ),
+    "jsonschema": ("runtime/extensions/settings_schema.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
@@ -92,6 +94,7 @@ LIBRARIES = {
         "runtime/tools/toolbox.py",
     ),
     "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/json_file.py"),
+    "referencing": ("runtime/extensions/settings_schema.py",),
     "sentence_transformers": ("memory/embedders/sentence_transformer.py",),
     "tenacity": ("runtime/models/retry.py",),
     "tiktoken": ("runtime/models/tokenizer.py",),
@@ -107,6 +110,7 @@ HEAVY = {
     "apsw",
     "filelock",
     "httpx",
+    "jsonschema",
     "litellm",
     "numpy",
     "openai",
