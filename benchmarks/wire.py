@@ -1,6 +1,6 @@
-"""What a turn over HTTP costs of our own: the ways to a provider side by side, against a server on loopback.
+"""What a turn over HTTP costs of our own: the ways to a provider side by side, against one on loopback.
 
-    python -m benchmarks.wire [--history 10 1000 5000] [--turns 20] [--tokens 2000] [--rounds 5] [--folder DIR]
+    python -m benchmarks.wire [--history 10 1000 5000] [--turns 20] [--tokens 2000] [--rounds 5]
 
 `turn` is the processor time of this process for a whole turn with so many messages in view, and `request`
 that of the model's edge alone; the server is another process. `burst` is how long an answer of so many tokens
@@ -40,26 +40,34 @@ HELLO = ModelRequest(
     system=SystemPrompt(stable="Be kind."), messages=(user_message("Hello", timestamp_ms=1),)
 )
 
-_SERVER = """
+_SERVER = r"""
 import asyncio, json, sys
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
+
+def event(**fields):
+    chunk = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", **fields}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+def said(delta, finish=None):
+    return event(choices=[{"index": 0, "delta": delta, "finish_reason": finish}])
+
+def answer(tokens):
+    usage = {"prompt_tokens": 4000, "completion_tokens": tokens, "total_tokens": 4000 + tokens}
+    words = [said({"content": f"word{number} "}) for number in range(tokens)]
+    end = said({}, "stop") + event(choices=[], usage=usage) + b"data: [DONE]\n\n"
+    events = said({"role": "assistant", "content": ""}) + b"".join(words) + end
+    return HEAD % len(events) + events
+
+USUAL, BURST = answer(12), answer(int(sys.argv[1]))
 
 async def serve(reader, writer):
     try:
         while True:
-            head = await reader.readuntil(b"\\r\\n\\r\\n")
-            length = next(int(l.split(b":")[1]) for l in head.split(b"\\r\\n") if l.lower().startswith(b"content-length"))
-            body = await reader.readexactly(length)
-            count = int(sys.argv[1]) if b"burst" in body[-4000:] or b'"burst' in body[:300] else 12
-            def chunk(delta, finish=None):
-                choice = {"index": 0, "delta": delta, "finish_reason": finish}
-                whole = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-                return b"data: " + json.dumps(whole).encode() + b"\\n\\n"
-            events = chunk({"role": "assistant", "content": ""})
-            events += b"".join(chunk({"content": f"word{n} "}) for n in range(count)) + chunk({}, "stop")
-            usage = {"prompt_tokens": 4000, "completion_tokens": count, "total_tokens": 4000 + count}
-            last = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [], "usage": usage}
-            events += b"data: " + json.dumps(last).encode() + b"\\n\\ndata: [DONE]\\n\\n"
-            writer.write(b"HTTP/1.1 200 OK\\r\\ncontent-type: text/event-stream\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(events) + events)
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            [length] = [line for line in head.split(b"\r\n") if line.startswith(b"content-length:")]
+            body = await reader.readexactly(int(length.split(b":")[1]))
+            writer.write(BURST if b'"burst"' in body else USUAL)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         writer.close()
@@ -135,7 +143,7 @@ async def turn_ms(folder: Path, way: str, url: str, messages: int, turns: int) -
 
 
 async def request_ms(way: str, url: str, messages: int, turns: int) -> float:
-    """The processor time of the edge alone, for a conversation that grows by two messages with each request."""
+    """The processor time of the edge alone, for a conversation that grows with each request."""
     asked = model(way, url)
     talk = [user_message(f"{number}: {QUESTION}" * 4, timestamp_ms=number) for number in range(messages)]
     taken = []

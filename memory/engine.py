@@ -86,7 +86,7 @@ class MemoryEngine:
             overlap_tokens=settings.chunking.overlap,
             count_tokens=count_tokens,
         )
-        place = SqliteIndexPlace(index_path, settings.store.vector, now)
+        place = SqliteIndexPlace(index_path, settings.store.vector, now, owns_folder=not settings.store.path)
         plan = IndexPlan(
             corpus=Corpus(
                 workspace=workspace, extra_paths=settings.extra_paths, sizes=sizes, index_path=index_path

@@ -134,6 +134,7 @@ def _run(invocation: Invocation, name: str, work: Callable[[Invocation], Corouti
     from nacre.cli.signals import run_until_signal
     from nacre.memory.contracts.errors import MemoryIndexError
 
+    invocation.warn(*invocation.config.notices)
     try:
         return run_until_signal(work(invocation))
     except MemoryIndexError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from nacre.cli.screen.json_text import camel_json
 from nacre.memory.contracts.records import HitExplanation, MemoryStatus, SearchHit, SearchReport, SyncReport
+from nacre.runtime.commands.contract.wording import counted
 
 _SHOWN_ISSUES = 20
 
@@ -48,11 +49,12 @@ def search_json(report: SearchReport) -> dict[str, Any]:
 
 def index_lines(report: SyncReport, *, agent_id: str) -> list[str]:
     rebuilt = f", rebuilt: {report.rebuilt}" if report.rebuilt else ""
-    vectors = f" · {report.embedded} vectors made, {report.reused_vectors} kept" if report.embedded else ""
+    made = f" · {counted(report.embedded, 'vector')} made, {report.reused_vectors} kept"
+    vectors = made if report.embedded else ""
     return [
         f"Memory index updated ({agent_id}){rebuilt}.",
-        f"{report.indexed_files} files read, {report.removed_files} removed, "
-        f"{report.unchanged_files} unchanged · {report.indexed_chunks} chunks written{vectors} "
+        f"{counted(report.indexed_files, 'file')} read, {report.removed_files} removed, "
+        f"{report.unchanged_files} unchanged · {counted(report.indexed_chunks, 'chunk')} written{vectors} "
         f"· {report.elapsed_seconds:.1f} s",
     ]
 
@@ -78,9 +80,9 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str], *, agent_id
         ("Model", status.model),
         ("Sources", ", ".join(status.sources)),
         ("Extra paths", ", ".join(status.extra_paths)),
-        ("Indexed", f"{status.files} files · {status.chunks} chunks"),
+        ("Indexed", f"{counted(status.files, 'file')} · {counted(status.chunks, 'chunk')}"),
         *(
-            (f"  {item.source}", f"{item.files} files · {item.chunks} chunks")
+            (f"  {item.source}", f"{counted(item.files, 'file')} · {counted(item.chunks, 'chunk')}")
             for item in status.source_counts
         ),
         ("Pending", _pending(status)),
@@ -182,7 +184,7 @@ def _explanation(why: HitExplanation) -> str:
 
 def _pending(status: MemoryStatus) -> str:
     parts = [
-        f"{status.pending_files} files" if status.pending_files else "",
+        counted(status.pending_files, "file") if status.pending_files else "",
         f"{status.pending_vectors} vectors" if status.pending_vectors else "",
         f"{status.waiting_transcripts} conversations until they grow or end"
         if status.waiting_transcripts

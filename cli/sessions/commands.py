@@ -24,7 +24,11 @@ def on_shelf(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
 
     @wraps(work)
     def run(context: click.Context, **options: Any) -> int:
-        return _run(context, lambda shelf, invocation: work(shelf, invocation, **options))
+        def told(shelf: SessionShelf, invocation: Invocation) -> Awaitable[int]:
+            invocation.warn(*invocation.config.notices)
+            return work(shelf, invocation, **options)
+
+        return _run(context, told)
 
     return run
 

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 INDEX_SECONDS = 5.0
 """How long the command stays after the reply, so that its notes can be found by meaning."""
 
+SIGNALS = 128
+"""Exit codes from here on are signals: 128 + n."""
+
 
 @click.command("send")
+@click.argument("words", metavar="[TEXT]...", nargs=-1)
 @click.option("-m", "--message", metavar="TEXT", help="What to say; - or nothing reads standard input.")
 @click.option("--stdin", "adds_input", is_flag=True, help="Put standard input behind the text of -m.")
 @click.option(
@@ -29,21 +33,34 @@ INDEX_SECONDS = 5.0
 @json_option("Print one JSON object with the reply and what happened.")
 @shared_options
 def command(
-    context: click.Context, message: str | None, adds_input: bool, session_key: str, as_json: bool
+    context: click.Context,
+    words: tuple[str, ...],
+    message: str | None,
+    adds_input: bool,
+    session_key: str,
+    as_json: bool,
 ) -> int:
     """Send one message and print the reply.
+
+    TEXT is the message, as with -m; a text that begins with a dash goes behind --.
 
     Only the reply goes to standard output, nothing when the assistant stays silent. Exit code 0 for
     a reply or silence, 1 when the turn failed, 2 for wrong usage or settings.
     """
-    text = _text(message, adds_input=adds_input)
+    if words and message is not None:
+        raise click.UsageError("The message is given twice. Give it as words, or with -m.", context)
+    text = _text(" ".join(words) if words else message, adds_input=adds_input)
     if not text.strip():
         raise click.UsageError("There is nothing to send. Give a text with -m, or pipe one in.", context)
     from nacre.cli.signals import run_until_signal
-    from nacre.runtime.contracts.errors import AgentError, ConfigError
+    from nacre.runtime.contracts.errors import AgentError, ConfigError, TurnCancelled
 
+    told: list[Outcome] = []
     try:
-        return run_until_signal(_send(begin(context), text, session_key, as_json=as_json))
+        code = run_until_signal(_send(begin(context), text, session_key, told, as_json=as_json))
+        if code >= SIGNALS and as_json and not told:
+            _print_outcome(None, TurnCancelled(f"The turn was stopped by signal {code - SIGNALS}."))
+        return code
     except AgentError as error:
         if not as_json:
             raise
@@ -63,7 +80,9 @@ def _standard_input() -> str:
     return sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
 
 
-async def _send(invocation: Invocation, text: str, session_key: str, *, as_json: bool) -> int:
+async def _send(
+    invocation: Invocation, text: str, session_key: str, told: list[Outcome], *, as_json: bool
+) -> int:
     from nacre.cli.screen.screen import screen_on
     from nacre.cli.talk.quiet_turn import owner_says, run_quiet_turn
     from nacre.runtime.agent.agent import Agent
@@ -75,6 +94,7 @@ async def _send(invocation: Invocation, text: str, session_key: str, *, as_json:
             if progress is not None:
                 progress.line(notice, "warning")
         outcome = await run_quiet_turn(agent, owner_says(text, session_key), progress)
+        told.append(outcome)
         if as_json:
             _print_outcome(outcome, None)
         elif isinstance(outcome.ending, ReplyReady):

@@ -24,9 +24,16 @@ def _unit(value: Any) -> Any:
     return min(1.0, max(0.0, float(value))) if _is_number(value) else value
 
 
+def _share(value: Any) -> Any:
+    return max(0.0, float(value)) if _is_number(value) else value
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
+
+Share = Annotated[float, BeforeValidator(_share), Field(ge=0)]
+"""A weight beside others: what counts is its part of their sum, so that 70 and 30 are 0.7 and 0.3."""
 
 UnitInterval = Annotated[float, BeforeValidator(_unit), Field(ge=0, le=1)]
 
@@ -141,8 +148,8 @@ class HybridSettings(_Group):
     """How the lexical and the vector list become one."""
 
     enabled: bool = True
-    vector_weight: UnitInterval = 0.7
-    text_weight: UnitInterval = 0.3
+    vector_weight: Share = 0.7
+    text_weight: Share = 0.3
     candidate_multiplier: int = Field(default=4, ge=1)
     fusion: Literal["default", "seed"] = "default"
     mmr: MmrSettings = Field(default_factory=MmrSettings.model_construct)

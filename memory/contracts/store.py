@@ -171,6 +171,8 @@ class Writer(Protocol):
     def replace_files(self, files: Sequence[IndexedFile]) -> None:
         """Each file's chunks take the place of what was stored for it: a file is all or nothing.
 
+        A chunk whose text, headings and day are those of a stored one of the file keeps that one's id and
+        vectors, wherever in the file it stands now: what did not change is not written again.
         What another process stored from a later reading of the file stays.
         """
 

@@ -133,7 +133,7 @@ class Workspace(Protocol):
 
         The text starts on a fresh line, after a blank line unless a list goes on, and is safe from a kill
         when this returns. With `skip_repeats`, parts that already stand in the file under the same heading
-        are left out.
+        are left out; of a very large file, those near its end.
         """
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:

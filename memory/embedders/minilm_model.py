@@ -64,7 +64,7 @@ def _session(folder: Path, *, many: bool) -> InferenceSession:
     # More threads on two shared cores made it slower.
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    # The graph was rewritten before it was shipped (benchmarks/settle_minilm.py).
+    # The graph was rewritten before it was shipped (benchmarks/minilm/settle_minilm.py).
     options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL
     if not many:
         options.add_session_config_entry("session.disable_prepacking", "1")

@@ -101,7 +101,7 @@ def filesystem_now_ns(index_path: Path) -> int:
     """
     marker = index_path.with_name(index_path.name + ".clock")
     with refusals_told(index_path):
-        marker.touch()
+        marker.touch(mode=0o600)
         return marker.stat().st_mtime_ns
 
 

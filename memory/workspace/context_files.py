@@ -58,9 +58,8 @@ class ContextFiles:
         looked_at_ns = self._now_ns()
         seen = await self._workspace.fingerprints((*names, *_older(names)))
         present = {name: _present(name, seen) for name in names}
-        read = await self._workspace.read_many(
-            [present[name] for name in names if not self._is_unchanged(name, present[name], seen)]
-        )
+        changed = [present[name] for name in names if not self._is_unchanged(name, present[name], seen)]
+        read = await self._workspace.read_many(changed) if changed else {}
         shown: list[ContextFile] = []
         left_chars = total_chars
         for name in names:

@@ -19,6 +19,8 @@ from nacre.memory.workspace.paths import contained_path, open_regular, path_in_r
 from nacre.memory.workspace.repeats import is_list_item, without_repeats
 
 LOCK_WAIT_SECONDS = 10.0
+TAIL_BYTES = 1 << 20
+"""What an append looks at of a file, for the heading that it stands under and for repeats."""
 
 
 def file_bytes(root: Path, name: str, *, max_bytes: int) -> FileBytes:
@@ -110,13 +112,23 @@ def append_locked(path: Path, text: str, lock_dir: Path, *, skip_repeats: bool) 
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
         with _binary(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "rb+") as file:
-            existing = file.read().decode("utf-8", errors="replace")
+            existing = _tail(file)
             written, skipped = without_repeats(existing, text) if skip_repeats else (text.strip("\r\n"), 0)
             if written:
                 _append(file.fileno(), (_gap(existing, written) + written + "\n").encode("utf-8"))
         if is_new:
             _sync_folder(path.parent)
     return Appended(written=written, skipped_parts=skipped)
+
+
+def _tail(file: BinaryIO) -> str:
+    """The last whole lines of a file, which is all of a log that people write."""
+    size_bytes = os.fstat(file.fileno()).st_size
+    if size_bytes <= TAIL_BYTES:
+        return file.read().decode("utf-8", errors="replace")
+    file.seek(size_bytes - TAIL_BYTES)
+    tail = file.read()
+    return tail[tail.find(b"\n") + 1 :].decode("utf-8", errors="replace")
 
 
 def _append(descriptor: int, data: bytes) -> None:

@@ -51,8 +51,8 @@ from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
-from nacre.sessions.disk.endings import EndingFolder
 from nacre.sessions.index.index import SessionIndex
+from nacre.sessions.stores.files import FileSessionStore, SessionPlaces
 
 LANE_WAIT_SECONDS = 600.0
 
@@ -127,12 +127,14 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     memory = await _memory(config, given, world)
+    store = _store(config, world)
+    world.closing.push_async_callback(store.close)
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
         window=_window_parts(config, world, offline, workspace, memory, count_tokens),
-        sessions=_sessions(config, world),
+        sessions=_sessions(config, world, store.index),
         memory=memory,
         tools=given.tools,
         prompt_parts=PromptParts(given.prompt_parts),
@@ -143,13 +145,12 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     )
     lanes = Lanes(config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
     hooks = _hooks(turn)
-    endings = EndingFolder(config.folders.agent_dir / "endings", now=now)
     return AgentParts(
         turn=turn,
         chosen=chosen,
         lanes=lanes,
         hooks=hooks,
-        lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
+        lifecycle=Lifecycle(turn, lanes=lanes, endings=store.endings, hooks=hooks),
         notices=(
             *config.notices,
             *workspace_notices,
@@ -165,10 +166,8 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     )
 
 
-def _sessions(config: Config, world: World) -> SessionOpener:
+def _sessions(config: Config, world: World, index: SessionIndex) -> SessionOpener:
     now = world.now
-    index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now)
-    world.closing.push_async_callback(index.close)
     return SessionOpener(
         index,
         Journals(workspace=config.workspace, now=now, new_id=world.new_id),
@@ -176,6 +175,16 @@ def _sessions(config: Config, world: World) -> SessionOpener:
         new_id=world.new_id,
         history_turns=lambda route: _history_turns(route, config.settings),
     )
+
+
+def _store(config: Config, world: World) -> FileSessionStore:
+    places = SessionPlaces(
+        index=config.sessions_file,
+        endings=config.folders.agent_dir / "endings",
+        lanes=config.private_dir / "locks" / "lanes",
+        cwd=config.workspace,
+    )
+    return FileSessionStore(places, now=world.now, new_id=world.new_id)
 
 
 def _window_parts(
@@ -214,11 +223,14 @@ def _extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]
         settings.plugins,
         tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
         part_names=[part.name for part in given.prompt_parts],
+        commands=given.commands,
+        reset_triggers=settings.session.reset_triggers,
     )
     for host in loaded.hosts:
         given = replace(
             given,
             tools=(*given.tools, *host.tools),
+            commands=(*given.commands, *host.commands),
             prompt_parts=(*given.prompt_parts, *host.prompt_parts),
         )
         if given.memory is None and host.engine is not None:

@@ -13,6 +13,7 @@ from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.assembly import Given, assemble
 from nacre.runtime.agent.given_tools import given_prompt_parts, given_tools
 from nacre.runtime.agent.shared import Shared
+from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId, random_id
@@ -20,6 +21,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config, ListedAgent, load_config, process_environment
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 
 
@@ -29,6 +31,8 @@ class AgentKeywords(TypedDict, total=False):
     model: ChatModel | str | None
     tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]]
     instructions: str
+    commands: Sequence[FunctionCommand]
+    limits: UsageLimits | None
     prompt_parts: Sequence[PromptPart | PromptFunction]
     memory: MemoryPlugin | None
 
@@ -170,6 +174,8 @@ def _given(keywords: AgentKeywords) -> Given:
     return Given(
         model=None if isinstance(model, str) else model,
         tools=given_tools(keywords.get("tools", ())),
+        commands=tuple(command.to_command() for command in keywords.get("commands", ())),
+        limits=keywords.get("limits"),
         prompt_parts=given_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
         memory=keywords.get("memory"),
     )

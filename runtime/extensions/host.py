@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.tools.function import FunctionTool, tool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
@@ -27,12 +29,17 @@ class ExtensionHost:
         self.settings = settings
         self._may_be_memory = may_be_memory
         self.tools: list[FunctionTool[..., Any]] = []
+        self.commands: list[Command] = []
         self.prompt_parts: list[PromptPart] = []
         self.engine: MemoryPlugin | None = None
 
     def tool(self, function: FunctionTool[..., Any] | Callable[..., Any]) -> None:
         """Adds a tool, see `nacre.tool`."""
         self.tools.append(function if isinstance(function, FunctionTool) else tool(function))
+
+    def command(self, command: FunctionCommand) -> None:
+        """Adds a chat command, made by `nacre.command`."""
+        self.commands.append(command.to_command())
 
     def prompt_part(self, function: PromptPart | PromptFunction) -> None:
         """Adds a section of the system prompt, see `nacre.prompt_part`."""

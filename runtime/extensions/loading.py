@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.registry import Commands
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.choice import chosen, named, not_installed
 from nacre.runtime.extensions.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.host import ExtensionHost
@@ -30,9 +33,14 @@ class Loaded:
 
 
 def load_extensions(
-    plugins: PluginsSettings, *, tool_names: Collection[str], part_names: Collection[str]
+    plugins: PluginsSettings,
+    *,
+    tool_names: Collection[str],
+    part_names: Collection[str],
+    commands: Sequence[Command],
+    reset_triggers: Sequence[str],
 ) -> Loaded:
-    """Loads what the settings name. `tool_names` and `part_names` are taken already.
+    """Loads what the settings name. `tool_names`, `part_names` and the `commands`' words are taken already.
 
     Where they name nothing, nothing is looked for: reading what is installed costs a start some time.
     """
@@ -54,6 +62,8 @@ def load_extensions(
             host = _registered(item, plugins)
             _refuse_taken("tool", [tool.name for tool in host.tools], tools)
             _refuse_taken("prompt part", [part.name for part in host.prompt_parts], parts)
+            there = (*commands, *(command for other in hosts for command in other.commands))
+            _refuse_commands(host, there, reset_triggers)
         except ExtensionBroken as broken:
             log.warning("the extension %s is left out: %s", name, broken)
             notices.append(f"The extension {name!r} is left out. {broken}")
@@ -94,6 +104,15 @@ def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
     if host.engine is None and item.manifest.kind == "memory":
         raise ExtensionBroken("Its kind is memory, but it brings no memory engine.")
     return host
+
+
+def _refuse_commands(host: ExtensionHost, there: Sequence[Command], reset_triggers: Sequence[str]) -> None:
+    if not host.commands:
+        return
+    try:
+        Commands((*there, *host.commands), reset_triggers=reset_triggers)
+    except ConfigError as error:
+        raise ExtensionBroken(str(error)) from error
 
 
 def _refuse_taken(what: str, names: Iterable[str], taken: Collection[str]) -> None:

@@ -18,7 +18,7 @@ from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint, endpoint_for
+from nacre.runtime.models.embedding.http.endpoint import PROVIDERS, EmbeddingEndpoint, endpoint_for
 from nacre.runtime.settings.models import ProviderSettings
 
 if TYPE_CHECKING:
@@ -92,7 +92,14 @@ def embedder_for(
     fallback = provider_name(second_settings, providers, home) or "none"
     if fallback == "none" or (fallback == name and name not in LOCAL):
         return first
-    second = made(fallback, second_settings)
+    try:
+        second = made(fallback, second_settings)
+    except ConfigError as error:
+        known = ", ".join(("none", "local", "gguf", *PROVIDERS))
+        raise ConfigError(
+            f"memorySearch.fallback is {settings.fallback!r}, which has no usual embedding model. "
+            f"Use {known}."
+        ) from error
     if second is None or second.facts.fingerprint == first.facts.fingerprint:
         return first
     return FallbackEmbedder(first, second)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.settings import Settings
 
 SETTINGS_FILE = "nacre.json5"
+_OTHER_FILES = ("nacre.json", "nacre.yaml", "nacre.yml", "openclaw.json", "clawdbot.json", "clawdbot.yaml")
 
 STATE_DIR_VARIABLE = "NACRE_STATE_DIR"
 WORKSPACE_VARIABLE = "NACRE_WORKSPACE"
@@ -248,9 +249,15 @@ def _not_its_workspace(
 
 
 def _file_notices(file: Path, settings: Settings) -> tuple[str, ...]:
+    others = [name for name in _OTHER_FILES if file.with_name(name).exists()]
     unread = ", ".join(settings.unread_keys())
     marked = [entry.id for entry in settings.agents.entries if entry.default]
     notices = [f"{file} has settings that Nacre does not read: {unread}."] if unread else []
+    if others:
+        notices.append(
+            f"Settings are read from {file} alone, and not from {', '.join(others)} beside it. "
+            "Move them there."
+        )
     if len(marked) > 1:
         notices.append(
             f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is it."

@@ -210,7 +210,7 @@ def _assistant_from_json(raw: Mapping[str, Any], timestamp_ms: int) -> Assistant
     if isinstance(content, str):
         blocks.append(Text(text=content))
     elif isinstance(content, list | tuple):
-        blocks.extend(block for block in map(_assistant_block, content) if block is not None)
+        blocks = [block for block in map(_assistant_block, content) if block is not None]
     elif content is not None:
         raise ValueError(f"an assistant message's content is {type(content).__name__}, not text or blocks")
     stop_reason = raw.get("stopReason")

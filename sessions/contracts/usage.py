@@ -49,7 +49,8 @@ def usage_from_json(raw: object) -> Usage | None:
     OpenAI's `prompt_tokens` include the cached ones, which `prompt_tokens_details` tells; they are
     taken out. An object that knows only a total counts it as input.
     """
-    if not isinstance(raw, Mapping):
+    # A type that is asked for by name is many times cheaper, and a transcript has thousands of these.
+    if type(raw) is not dict and not isinstance(raw, Mapping):
         return None
     input_tokens = _first_number(raw, "input", "inputTokens", "input_tokens")
     output_tokens = _first_number(
@@ -57,8 +58,8 @@ def usage_from_json(raw: object) -> Usage | None:
     )
     cache_read_tokens = _first_number(raw, "cacheRead", "cache_read", "cache_read_input_tokens")
     cache_write_tokens = _first_number(raw, "cacheWrite", "cache_write", "cache_creation_input_tokens")
-    prompt_tokens = _first_number(raw, "promptTokens", "prompt_tokens")
-    if prompt_tokens and not input_tokens:
+    prompt_tokens = 0 if input_tokens else _first_number(raw, "promptTokens", "prompt_tokens")
+    if prompt_tokens:
         details = raw.get("prompt_tokens_details")
         if not cache_read_tokens and isinstance(details, Mapping):
             cache_read_tokens = min(prompt_tokens, _first_number(details, "cached_tokens"))
@@ -85,11 +86,17 @@ def whole_number(value: object) -> int:
 
 
 def _cost_usd(raw: object) -> float:
-    total = raw.get("total") if isinstance(raw, Mapping) else raw
+    total = raw.get("total") if type(raw) is dict or isinstance(raw, Mapping) else raw
+    if type(total) is float and abs(total) < _MOST:
+        return total
     if isinstance(total, bool) or not isinstance(total, int | float):
         return 0.0
     return float(total) if abs(total) < _MOST else 0.0
 
 
 def _first_number(raw: Mapping[str, Any], *keys: str) -> int:
-    return next((whole_number(raw[key]) for key in keys if raw.get(key) is not None), 0)
+    for key in keys:
+        value = raw.get(key)
+        if value is not None:
+            return value if type(value) is int and 0 <= value <= _MOST else whole_number(value)
+    return 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
+
+from nacre.sessions.disk.json_text import json_value
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line that is not blank.
 
     `start` and `end` are offsets in bytes, `end` behind the line feed if there is one (`is_ended`).
@@ -79,7 +79,7 @@ def timestamp_ms(text: str) -> int:
 
 def _object(content: bytes) -> Mapping[str, Any] | None:
     try:
-        value = json.loads(content.decode())
+        value = json_value(content)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and isinstance(value.get("type"), str) else None

@@ -79,6 +79,8 @@ class EntryLinker:
 
     def _renamed(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
         """A compaction and a label speak of entries by their stored ids."""
+        if not self._aliases:
+            return raw
         for name in ("firstKeptEntryId", "targetId"):
             stored = raw.get(name)
             if isinstance(stored, str) and stored in self._aliases:

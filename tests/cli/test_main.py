@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from nacre import __version__
 from nacre.cli.main import nacre
 from nacre.runtime.settings import config
-from tests.cli.program import environment, run_nacre
+from tests.cli.program import environment, run_here, run_nacre
 
 HEAVY = (
     "apsw",
@@ -77,6 +77,8 @@ def test_help_names_the_variables_that_the_settings_read() -> None:
         (["send", "--json", "--frobnicate"], "No such option '--frobnicate'"),
         (["send", "-m", "  "], "There is nothing to send. Give a text with -m, or pipe one in."),
         (["send"], "There is nothing to send."),
+        (["send", "-m", "one", "two"], "The message is given twice."),
+        (["sned", "hello"], "Did you mean 'send'?"),
         (["chat", "extra"], "Got unexpected extra argument"),
         (
             ["memory", "search", "x", "--after", "2026-13-01"],
@@ -160,3 +162,18 @@ def test_output_that_cannot_be_written_is_a_sentence_and_code_1(tmp_path: Path, 
     assert run.returncode == 1
     assert run.stderr.startswith("Nacre stopped, because the system refused something: ")
     assert run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("memory", "status"), ("sessions", "list"), ("agents",), ("init",)])
+def test_settings_that_are_not_read_are_told_by_every_command(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Not by a conversation alone; standard output stays what scripts read."""
+    (tmp_path / ".nacre").mkdir()
+    settings = '{memory: {backend: "qmd"}, agents: {defaults: {memorySearch: {provider: "none"}}}}'
+    (tmp_path / ".nacre" / "nacre.json5").write_text(settings, encoding="utf-8")
+
+    run = run_here(tmp_path, *command)
+
+    assert "has settings that Nacre does not read: memory.backend." in run.stderr
+    assert "memory.backend" not in run.stdout

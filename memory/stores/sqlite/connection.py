@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,6 +29,9 @@ MMAP_BYTES = 1 << 30
 CACHE_KIB = 16_384
 PAGE_BYTES = 16_384
 """With rows of one or two kilobytes, smaller pages would leave a quarter of the file empty."""
+
+PRIVATE_FILE = 0o600
+"""The mode of an index and all files beside it: they hold the owner's words."""
 
 Connection = apsw.Connection
 SqliteError = apsw.Error
@@ -46,6 +50,10 @@ def open_connection(
     """
     flags = apsw.SQLITE_OPEN_READONLY if read_only else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     connection = None
+    if not read_only:
+        # Side files get the mode of the index, so it has to be right from the first moment.
+        with suppress(OSError):
+            path.touch(mode=PRIVATE_FILE, exist_ok=False)
     try:
         connection = apsw.Connection(str(path), flags=flags)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -65,9 +73,16 @@ def open_connection(
         connection.pragma("cache_size", -CACHE_KIB)
         connection.pragma("mmap_size", MMAP_BYTES)
         connection.pragma("user_version")
+        if not read_only and connection.readonly("main") and os.access(path, os.W_OK):
+            raise IndexDamaged(f"The memory index {path} is damaged (its head is not its own).")
     except apsw.Error as error:
         raise _translated(error, path, connection) from error
     return connection
+
+
+def in_memory() -> Connection:
+    """A database that is in no file."""
+    return apsw.Connection(":memory:")
 
 
 @contextmanager
@@ -205,7 +220,7 @@ class IndexLock:
         from filelock import FileLock, Timeout
 
         with self._making:
-            lock = self._made = self._made or FileLock(self._file, thread_local=False)
+            lock = self._made = self._made or FileLock(self._file, mode=PRIVATE_FILE, thread_local=False)
         try:
             lock.acquire(timeout=wait_seconds)
         except Timeout:
@@ -231,12 +246,12 @@ def _translated(
             f"{where} cannot grow: the disk is full, or a limit on files or on your part of the disk is "
             f"reached ({error}). The notes are untouched; make room and run it again."
         )
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.SQLError):
+        return IndexDamaged(f"{where} is damaged ({error}).")
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
         return IndexUnusable(
             f"{where} cannot be written or opened ({error}). Check the folder's permissions."
         )
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return IndexDamaged(f"{where} is damaged ({error}).")
     return IndexUnusable(f"{where} cannot be used: {error}.")
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,7 @@ from nacre.memory.contracts.errors import IndexDamaged
 from nacre.memory.contracts.settings import VectorStoreSettings
 from nacre.memory.stores.sqlite.connection import IndexLock, open_connection, quick_check
 from nacre.memory.stores.sqlite.nearest import add_vector_functions
-from nacre.memory.stores.sqlite.schema import TOKENIZE
+from nacre.memory.stores.sqlite.schema import TOKENIZE, version_of
 from nacre.memory.stores.sqlite.store import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -30,10 +32,16 @@ _SIDE_FILES = ("-wal", "-shm")
 
 
 class SqliteIndexPlace:
-    """`IndexPlace` (its methods are described there) for SQLite."""
+    """`IndexPlace` (its methods are described there) for SQLite.
 
-    def __init__(self, path: Path, settings: VectorStoreSettings, now: Callable[[], datetime]) -> None:
+    With `owns_folder` nothing but the index lies in its folder, which is then kept from others as well.
+    """
+
+    def __init__(
+        self, path: Path, settings: VectorStoreSettings, now: Callable[[], datetime], *, owns_folder: bool
+    ) -> None:
         self._path = path
+        self._owns_folder = owns_folder
         self._now = now
         self._prepare_vectors = partial(
             add_vector_functions, enabled=settings.enabled, extension_path=settings.extension_path
@@ -48,6 +56,7 @@ class SqliteIndexPlace:
         return TOKENIZE
 
     async def open(self) -> SqliteStore:
+        await asyncio.to_thread(keep_private, self._path, folder_too=self._owns_folder)
         try:
             return await self._open_checked(up_to_bytes=CHECK_UP_TO_BYTES)
         except IndexDamaged:
@@ -90,13 +99,30 @@ def _set_aside_if_damaged(path: Path, at: datetime, problem: str) -> None:
 
 def _is_sound(path: Path) -> bool:
     try:
-        connection = open_connection(path)
+        connection = open_connection(path, inspect=version_of)
     except IndexDamaged:
         return False
     try:
         return not quick_check(connection)
     finally:
         connection.close()
+
+
+def keep_private(path: Path, *, folder_too: bool) -> None:
+    """Takes from others what they may do with an index, the files beside it and those that were set aside.
+
+    An index that an older version or another program made may be open to everybody. What the file system
+    refuses stays as it is: some know no modes.
+    """
+    beside = (f"{path.name}.", f"{path.name}-")
+    ours = [path, path.parent] if folder_too else [path]
+    with suppress(OSError):
+        ours += [found for found in path.parent.iterdir() if found.name.startswith(beside)]
+    for found in ours:
+        with suppress(OSError):
+            info = found.lstat()
+            if not stat.S_ISLNK(info.st_mode) and info.st_mode & 0o077:
+                found.chmod(info.st_mode & 0o700)
 
 
 def set_aside(path: Path, at: datetime) -> Path:

@@ -7,10 +7,11 @@ A migration is one transaction; a kill in the middle leaves the previous version
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
-from nacre.memory.contracts.errors import IndexUnusable
+from nacre.memory.contracts.errors import IndexDamaged, IndexUnusable
 from nacre.memory.contracts.words import FIELDS
-from nacre.memory.stores.sqlite.connection import Connection, transaction
+from nacre.memory.stores.sqlite.connection import Connection, in_memory, transaction
 
 # Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
 TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
@@ -89,9 +90,13 @@ CREATE TABLE failures (
 _VERSION_2 = "INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 16777216);"
 
 MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
-"""Migration n leads from version n to n + 1. Never change one that was released: add another."""
+"""Migration n leads from version n to n + 1. Never change one that was released: add another.
+
+Each further one has to change a table or an index: a number ahead of our tables is a flipped bit."""
 
 SCHEMA_VERSION = len(MIGRATIONS)
+_TABLES = {"meta", "files", "chunks", "chunks_fts", "failures"}
+"""Tables that every version of an index has."""
 APPLICATION_ID = 0x4E616372
 """`PRAGMA application_id` of an index ("Nacr"), so that another program's database is not taken for one."""
 
@@ -118,7 +123,7 @@ def migrate(connection: Connection, *, between: Callable[[int], None] | None = N
         steps += 1
     if (version := version_of(connection)) > SCHEMA_VERSION:
         raise IndexUnusable(
-            f"The index has version {version}, this Nacre knows {SCHEMA_VERSION}. "
+            f"The index {connection.filename} has version {version}, this Nacre knows {SCHEMA_VERSION}. "
             "Use the newer Nacre, or delete the index: it is rebuilt from the Markdown files."
         )
     return steps
@@ -127,12 +132,39 @@ def migrate(connection: Connection, *, between: Callable[[int], None] | None = N
 def version_of(connection: Connection) -> int:
     """The version of an index; 0 for an empty file.
 
+    Whose file it is shows in two places that no single flipped bit changes both: the mark in its head, and
+    the names of its tables. What has neither of ours is another program's and is left alone.
+
     Raises:
+        IndexDamaged: an index whose head does not say what its tables say.
         IndexUnusable: the file is another program's database.
     """
-    application_id = connection.pragma("application_id")
     version = int(connection.pragma("user_version"))
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
-    if application_id not in (0, APPLICATION_ID) or (version == 0 and tables):
-        raise IndexUnusable("The file is a database of another program.")
+    application_id = int(connection.pragma("application_id"))
+    tables = {str(row[0]) for row in connection.execute("SELECT name FROM sqlite_schema")}
+    if not tables and not version and application_id in (0, APPLICATION_ID):
+        return 0
+    is_marked, has_ours = application_id == APPLICATION_ID, tables >= _TABLES
+    if not is_marked and not has_ours:
+        raise IndexUnusable(
+            f"{connection.filename} is a database of another program and is left alone. "
+            "Move it away, or name another file in memorySearch.store.path."
+        )
+    is_newer = version > SCHEMA_VERSION
+    if not (is_marked and has_ours and version > 0) or (is_newer and _schema(connection) == _own_schema()):
+        where = f"The memory index {connection.filename}"
+        raise IndexDamaged(f"{where} is damaged (its head is not that of an index).")
     return version
+
+
+def _own_schema() -> list[tuple[str, str]]:
+    with closing(in_memory()) as connection:
+        migrate(connection)
+        return _schema(connection)
+
+
+def _schema(connection: Connection) -> list[tuple[str, str]]:
+    return [
+        (str(name), str(sql))
+        for name, sql in connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name")
+    ]

@@ -67,7 +67,7 @@ class SqliteStore:
             IndexBusy: another process kept the write lock.
         """
         with refusals_told(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         store = cls(path, prepare_vectors)
         try:
             if await store._writer.run(version_of) != SCHEMA_VERSION:

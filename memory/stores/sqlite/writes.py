@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from operator import attrgetter
-from typing import cast
+from typing import Any, cast
 
 from nacre.memory.contracts.embedder import VectorsDiffer
 from nacre.memory.contracts.records import Chunk, FailedFile, Source
 from nacre.memory.contracts.store import FileState, IndexedFile, Piece, Vector
-from nacre.memory.contracts.words import FIELDS
+from nacre.memory.contracts.words import FIELDS, WordFields
 from nacre.memory.stores.sqlite.connection import Connection
 from nacre.memory.stores.sqlite.snapshot import STATE_COLUMNS, stored_meta
 from nacre.memory.vectors.identity import embedder_key, stored_identity
@@ -61,7 +60,7 @@ class SqliteWriter:
     def replace_files(self, files: Sequence[IndexedFile]) -> None:
         # The words of all files come last: any other statement in between would make the full-text index
         # write down what it has gathered so far, which costs a segment, and a merge, for each file.
-        words: dict[int, list[tuple[int | str, ...]]] = {}
+        words: dict[int, WordFields] = {}
         stored: list[tuple[str, str]] = []
         next_id = self._connection.execute(
             "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'chunks'"
@@ -76,20 +75,50 @@ class SqliteWriter:
             if newer:
                 continue
             file_id = self._connection.execute(_UPSERT_FILE, _STATE_ROW(state)).get
-            _remove_chunks(self._connection, file_id)
-            ids = range(next_id, next_id + len(file.chunks))
+            new, gone = self._keep_chunks(file_id, file.chunks)
+            _remove_chunks(self._connection, gone)
+            for chunk_id in gone:
+                words.pop(chunk_id, None)
+            ids = range(next_id, next_id + len(new))
             next_id = ids.stop
+            added = [*zip(ids, new, strict=True)]
             self._connection.executemany(
-                _INSERT_CHUNK,
-                [
-                    _chunk_row(chunk_id, file_id, chunk)
-                    for chunk_id, chunk in zip(ids, file.chunks, strict=True)
-                ],
+                _INSERT_CHUNK, [_chunk_row(chunk_id, file_id, file.chunks[at]) for chunk_id, at in added]
             )
             stored.append((state.source, state.path))
-            words[file_id] = [(chunk_id, *fields) for chunk_id, fields in zip(ids, file.fields, strict=True)]
+            words.update((chunk_id, file.fields[at]) for chunk_id, at in added)
         self._connection.executemany("DELETE FROM failures WHERE source = ? AND path = ?", stored)
-        self._connection.executemany(_INSERT_FTS, chain.from_iterable(words.values()))
+        self._connection.executemany(_INSERT_FTS, ((chunk_id, *fields) for chunk_id, fields in words.items()))
+
+    def _keep_chunks(self, file_id: int, chunks: Sequence[Chunk]) -> tuple[list[int], list[int]]:
+        """Keeps what is stored of these chunks; the places of the new ones, and the ids of what is gone.
+
+        What finds a chunk depends on its text, its headings and its day, not on its lines: these are moved.
+        """
+        stored: dict[tuple[Any, ...], list[tuple[int, ...]]] = defaultdict(list)
+        rows = self._connection.execute(
+            "SELECT heading_path, day, content_hash, id, ordinal, start_line, end_line FROM chunks"
+            " WHERE file_id = ? ORDER BY ordinal DESC",
+            (file_id,),
+        )
+        for *key, chunk_id, ordinal, start_line, end_line in rows:
+            stored[tuple(key)].append((chunk_id, ordinal, start_line, end_line))
+        new: list[int] = []
+        moved: list[tuple[int, ...]] = []
+        for at, chunk in enumerate(chunks if stored else ()):
+            day = chunk.date.isoformat() if chunk.date else None
+            same = stored.get((_headings(chunk), day, chunk.content_hash))
+            if not same:
+                new.append(at)
+                continue
+            chunk_id, *place = same.pop()
+            if place != [chunk.ordinal, chunk.start_line, chunk.end_line]:
+                moved.append((chunk.ordinal, chunk.start_line, chunk.end_line, chunk_id))
+        self._connection.executemany(
+            "UPDATE chunks SET ordinal = ?, start_line = ?, end_line = ? WHERE id = ?", moved
+        )
+        gone = [row[0] for left in stored.values() for row in left]
+        return (new if stored else [*range(len(chunks))]), gone
 
     def touch_files(self, states: Sequence[FileState]) -> None:
         self._connection.executemany(
@@ -110,7 +139,8 @@ class SqliteWriter:
                 "DELETE FROM files WHERE source = ? AND path = ? RETURNING id", (source, path)
             ).get
             if file_id is not None:
-                _remove_chunks(self._connection, file_id)
+                ids = self._connection.execute("SELECT id FROM chunks WHERE file_id = ?", (file_id,))
+                _remove_chunks(self._connection, [row[0] for row in ids])
             self._connection.execute("DELETE FROM failures WHERE source = ? AND path = ?", (source, path))
 
     def set_failures(self, source: Source, failed: Sequence[FailedFile], cleared: Sequence[str]) -> None:
@@ -200,14 +230,11 @@ def merge_words(connection: Connection, *, first: bool) -> bool:
     return connection.total_changes() - before >= 2
 
 
-def _remove_chunks(connection: Connection, file_id: int) -> None:
-    ids = [row[0] for row in connection.execute("SELECT id FROM chunks WHERE file_id = ?", (file_id,))]
-    if not ids:
-        return
+def _remove_chunks(connection: Connection, ids: Sequence[int]) -> None:
     each = [(chunk_id,) for chunk_id in ids]
     connection.executemany("DELETE FROM chunk_vectors WHERE chunk_id = ?", each)
     connection.executemany("DELETE FROM chunks_fts WHERE rowid = ?", each)
-    connection.execute("DELETE FROM chunks WHERE file_id = ?", (file_id,))
+    connection.executemany("DELETE FROM chunks WHERE id = ?", each)
 
 
 def _believable(state: FileState) -> int:
@@ -222,11 +249,15 @@ def _chunk_row(chunk_id: int, file_id: int, chunk: Chunk) -> tuple[str | int | N
         chunk.ordinal,
         chunk.start_line,
         chunk.end_line,
-        json.dumps(chunk.heading_path, ensure_ascii=False) if chunk.heading_path else "[]",
+        _headings(chunk),
         chunk.date.isoformat() if chunk.date else None,
         chunk.content_hash,
         chunk.text,
     )
+
+
+def _headings(chunk: Chunk) -> str:
+    return json.dumps(chunk.heading_path, ensure_ascii=False) if chunk.heading_path else "[]"
 
 
 def _check_lengths(connection: Connection, embedder_id: int, found: set[int]) -> None:

@@ -27,8 +27,6 @@ from nacre.sessions.contracts.messages import Message
 MAX_KEPT_BYTES = 64 * 1024 * 1024
 """Most that is kept of all conversations together; what comes then is written for each request."""
 
-_STRICT_MODE_KEYS = frozenset({"$id", "$schema", "strict"})
-
 
 class _Kept(NamedTuple):
     messages: tuple[weakref.ref[Message], ...]
@@ -51,6 +49,11 @@ class RequestBodies:
         self._system: tuple[SystemPrompt, list[bytes]] | None = None
         self._tools: tuple[tuple[ToolSpec, ...], bytes] | None = None
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much is kept."""
+        return self._kept_bytes
+
     def body(self, request: ModelRequest) -> bytes:
         """The request as JSON in UTF-8."""
         dialect = self._dialect
@@ -62,7 +65,9 @@ class RequestBodies:
             fields.append(b'"tools":' + self._tool_bytes(request.tools))
         if request.max_output_tokens is not None:
             fields.append(_field(dialect.max_tokens_field, request.max_output_tokens))
-        fields += [_field("stream", True), _field("stream_options", {"include_usage": True})]
+        fields.append(_field("stream", True))
+        if not dialect.counts_unasked:
+            fields.append(_field("stream_options", {"include_usage": True}))
         fields += [_field(name, value) for name, value in dialect.options]
         return b",".join(fields) + b"}"
 
@@ -134,13 +139,13 @@ class RequestBodies:
     def _tool_bytes(self, tools: tuple[ToolSpec, ...]) -> bytes:
         if self._tools is None or (self._tools[0] is not tools and self._tools[0] != tools):
             definitions = [tool_definition(spec) for spec in tools]
-            if self._dialect.plain_schemas:
-                definitions = [_plain_schema(definition) for definition in definitions]
+            if refused := self._dialect.refused_schema_keys:
+                definitions = [_without(definition, refused) for definition in definitions]
             self._tools = (tools, _json(definitions))
         return self._tools[1]
 
     def _suited(self, message: dict[str, Any]) -> dict[str, Any]:
-        if self._dialect.drops_null and message["content"] is None:
+        if message["content"] is None:  # beside calls; some refuse what OpenAI's format allows
             return {name: value for name, value in message.items() if value is not None}
         if not self._dialect.takes_images and isinstance(message["content"], list):
             texts = [block["text"] for block in message["content"] if block["type"] == "text"]
@@ -148,18 +153,18 @@ class RequestBodies:
         return message
 
 
-def _plain_schema(value: Any) -> Any:
-    """A schema without what only OpenAI's strict mode, or a schema's own file, needs."""
+def _without(value: Any, refused: frozenset[str]) -> Any:
+    """A schema without these words; properties may have such names."""
     if isinstance(value, list):
-        return [_plain_schema(item) for item in value]
+        return [_without(item, refused) for item in value]
     if not isinstance(value, dict):
         return value
     return {
-        name: {key: _plain_schema(item) for key, item in inner.items()}
+        name: {key: _without(item, refused) for key, item in inner.items()}
         if name == "properties" and isinstance(inner, dict)
-        else _plain_schema(inner)
+        else _without(inner, refused)
         for name, inner in value.items()
-        if name not in _STRICT_MODE_KEYS and not (name == "additionalProperties" and inner is False)
+        if name not in refused
     }
 
 

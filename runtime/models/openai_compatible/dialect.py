@@ -25,8 +25,8 @@ class Dialect:
     family: Family
     takes_cache_marks: bool = False
     max_tokens_field: str = "max_tokens"
-    drops_null: bool = False
-    plain_schemas: bool = False
+    counts_unasked: bool = False
+    refused_schema_keys: frozenset[str] = frozenset()
     takes_images: bool = True
     options: tuple[tuple[str, Any], ...] = ()
 
@@ -41,8 +41,8 @@ def dialect_of(endpoint: Endpoint, entry: Mapping[str, Any]) -> Dialect:
         family=provider_family(name),
         takes_cache_marks=takes_cache_marks(name),
         max_tokens_field="max_completion_tokens" if is_thinking else "max_tokens",
-        drops_null=endpoint.provider.drops_null,
-        plain_schemas=endpoint.provider.plain_schemas,
+        counts_unasked=endpoint.provider.counts_unasked,
+        refused_schema_keys=endpoint.provider.refused_schema_keys,
         takes_images=endpoint.provider.takes_images or bool(entry.get("supports_vision")),
         # asks OpenRouter for what it charged
         options=(("usage", {"include": True}),) if endpoint.provider_name == "openrouter" else (),

@@ -20,8 +20,8 @@ class Provider:
 
     `base_url_variables` and `key_variables` are looked up in the environment, in their order. Servers on
     one's own machine have no `needs_key`. `adds_v1`: an address without a path means `/v1` below it.
-    `drops_null`: messages may have no field that is null. `plain_schemas`: a tool's schema may not say
-    what OpenAI's strict mode adds. `takes_images` `False`: content is text, except for models that see.
+    `counts_unasked`: the usage comes without being asked for, and asking is refused. No tool's schema may
+    have `refused_schema_keys`. `takes_images` `False`: content is text, except for models that see.
     """
 
     base_url: str = ""
@@ -29,24 +29,26 @@ class Provider:
     key_variables: tuple[str, ...] = ()
     needs_key: bool = True
     adds_v1: bool = False
-    drops_null: bool = False
-    plain_schemas: bool = False
+    counts_unasked: bool = False
+    refused_schema_keys: frozenset[str] = frozenset()
     takes_images: bool = True
 
 
-def _local(port: int, *variables: str, keys: tuple[str, ...] = (), plain_schemas: bool = False) -> Provider:
+def _local(port: int, *variables: str, keys: tuple[str, ...] = (), refused: str = "") -> Provider:
     return Provider(
         base_url=f"http://localhost:{port}/v1",
         base_url_variables=variables,
         key_variables=keys,
         needs_key=False,
         adds_v1=True,
-        plain_schemas=plain_schemas,
+        refused_schema_keys=frozenset(refused.split()),
     )
 
 
 _OLLAMA = _local(11434, "OLLAMA_API_BASE", keys=("OLLAMA_API_KEY",))
-_VLLM = _local(8000, "HOSTED_VLLM_API_BASE", keys=("HOSTED_VLLM_API_KEY",), plain_schemas=True)
+_VLLM = _local(
+    8000, "HOSTED_VLLM_API_BASE", keys=("HOSTED_VLLM_API_KEY",), refused="additionalProperties strict"
+)
 _LM_STUDIO = _local(1234, "LM_STUDIO_API_BASE", keys=("LM_STUDIO_API_KEY",))
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -77,21 +79,19 @@ PROVIDERS: Mapping[str, Provider] = {
         base_url="https://api.groq.com/openai/v1",
         base_url_variables=("GROQ_API_BASE",),
         key_variables=("GROQ_API_KEY",),
-        drops_null=True,
     ),
     "mistral": Provider(
         base_url="https://api.mistral.ai/v1",
         base_url_variables=("MISTRAL_AZURE_API_BASE", "MISTRAL_API_BASE"),
         key_variables=("MISTRAL_AZURE_API_KEY", "MISTRAL_API_KEY"),
         adds_v1=True,
-        drops_null=True,
-        plain_schemas=True,
+        counts_unasked=True,
+        refused_schema_keys=frozenset({"$id", "$schema", "strict"}),
     ),
     "xai": Provider(
         base_url="https://api.x.ai/v1",
         base_url_variables=("XAI_API_BASE",),
         key_variables=("XAI_API_KEY",),
-        plain_schemas=True,
     ),
     "together_ai": Provider(
         base_url="https://api.together.xyz/v1",
@@ -102,7 +102,7 @@ PROVIDERS: Mapping[str, Provider] = {
         base_url="https://api.cerebras.ai/v1",
         base_url_variables=("CEREBRAS_API_BASE",),
         key_variables=("CEREBRAS_API_KEY",),
-        plain_schemas=True,
+        counts_unasked=True,
     ),
 }
 """By the name that stands in front of a model's; whoever is not here is reached if the settings say where."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,9 @@ def _read_json5(file: Path) -> Any:
     try:
         return pyjson5.decode(text) if text.strip() else {}
     except pyjson5.Json5Exception as error:
+        # Published settings are often shown without the braces around them.
+        with suppress(pyjson5.Json5Exception):
+            return pyjson5.decode(f"{{{text}\n}}")
         problem = _json5_problem(text, str(error.args[0]), getattr(error, "character", None))
         raise ConfigError(f"The settings file {file} is not JSON5. {problem} Mend or move it.") from error
 

@@ -42,7 +42,7 @@ def test_index_search_and_get(home: Path) -> None:
     nothing = run_nacre(home, "memory", "search", "quantum chromodynamics")
 
     assert indexed.returncode == 0
-    assert indexed.stdout.startswith("Memory index updated (main).\n1 files read")
+    assert indexed.stdout.startswith("Memory index updated (main).\n1 file read")
     assert "Indexing 1/1" in indexed.stderr
     report = json.loads(found.stdout)
     hit = report["results"][0]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import run_nacre
+from tests.cli.program import environment, run_nacre
 from tests.servers.provider_server import ProviderServer
+from tests.servers.provider_wire import Step
 
 PROVIDER = {"NACRE_MODEL": "openai/test-model", "NO_PROXY": "127.0.0.1"}
 
@@ -60,6 +64,43 @@ def test_a_note_is_found_by_meaning_in_the_next_run(tmp_path: Path) -> None:
 
     assert "harbour street" in asked.stdout
     assert "`memory/" in asked.stdout
+
+
+def test_the_message_can_stand_without_a_flag(tmp_path: Path) -> None:
+    """Words behind `send` are the message, together."""
+    run = run_nacre(tmp_path, "send", "Remember", "that my boat is called Halcyon.")
+
+    assert run.returncode == 0
+    assert "my boat is called Halcyon" in run.stdout
+
+
+@pytest.mark.slow
+def test_json_is_printed_also_when_the_command_is_interrupted(tmp_path: Path) -> None:
+    """A script that reads the object gets one, with the error, and the exit code of the signal."""
+    started: list[subprocess.Popen[str]] = []
+
+    def interrupt(_request: object) -> Step:
+        started[0].send_signal(signal.SIGINT)
+        return Step(text="Well", ending="stall")
+
+    with ProviderServer(responder=interrupt) as server:
+        write_provider(tmp_path, server)
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "nacre", "send", "hello", "--json"],
+                stdout=subprocess.PIPE,
+                text=True,
+                cwd=tmp_path,
+                env=environment(tmp_path, **PROVIDER),
+            )
+        )
+        with started[0] as command:
+            printed, _ = command.communicate(timeout=60)
+
+    assert command.returncode == 130
+    told = json.loads(printed)
+    assert told["reply"] is None
+    assert told["error"] == {"type": "TurnCancelled", "message": "The turn was stopped by signal 2."}
 
 
 def test_an_agent_that_cannot_open_is_code_1_in_words_and_in_json(tmp_path: Path) -> None:

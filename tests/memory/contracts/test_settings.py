@@ -98,10 +98,12 @@ def test_sources_are_never_empty() -> None:
         ({"vectorWeight": 1, "textWeight": 1}, (0.5, 0.5)),
         ({"vectorWeight": 0, "textWeight": 0}, (0.7, 0.3)),
         ({"vectorWeight": 7, "textWeight": 0}, (1.0, 0.0)),
+        ({"vectorWeight": 70, "textWeight": 30}, (0.7, 0.3)),
+        ({"vectorWeight": -1, "textWeight": 5}, (0.0, 1.0)),
     ],
 )
 def test_weights_sum_to_one(hybrid: dict[str, float], expected: tuple[float, float]) -> None:
-    """Weights are clamped to 0…1 and divided by their sum; two zeros mean the defaults."""
+    """Weights are divided by their sum, below zero is zero; two zeros mean the defaults."""
     settings = resolve_settings({"query": {"hybrid": hybrid}}).query.hybrid
 
     assert (settings.vector_weight, settings.text_weight) == pytest.approx(expected)

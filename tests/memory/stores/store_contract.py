@@ -44,6 +44,29 @@ class StoreContract:
         assert [(item.source, item.files, item.chunks) for item in counts.sources] == [("memory", 2, 3)]
         assert await store.search(lambda moment: moment.chunk_count()) == 3
 
+    async def test_what_did_not_change_is_kept(self, open_store: OpenStore) -> None:
+        """A chunk with the same words stays itself, with its vector, also when it moved to other lines."""
+        store = await open_store()
+        sky = chunk("blue sky", ordinal=1), chunk("blue sky", ordinal=2)
+        await put(store, indexed(chunk("red apples"), *sky))
+        before = await store.read(lambda index: index.without_vectors(above_id=0, limit=9))
+        await embed(store, {"red apples": [1.0, 0.0]})
+
+        changed = (chunk("new words"), chunk("red apples", ordinal=1), chunk("blue sky", ordinal=2))
+        await put(store, indexed(*changed, digest="2"))
+
+        ids = [chunk_id for chunk_id, _ in before]
+        kept = await store.search(lambda moment: moment.chunks(ids))
+        assert [kept.get(chunk_id) for chunk_id in ids] == [changed[1], changed[2], None]
+        assert await near(store, [1.0, 0.0]) == ["red apples"]
+        assert [await found(store, word) for word in ("apples", "sky", "new")] == [
+            ["red apples"],
+            ["blue sky"],
+            ["new words"],
+        ]
+        counts = await counts_of(store)
+        assert (counts.sources[0].chunks, counts.pending_chunks) == (3, 2)
+
     async def test_an_earlier_reading_never_replaces_a_later_one(self, open_store: OpenStore) -> None:
         """A process that read a file first and writes last does not undo the newer content."""
         store = await open_store()

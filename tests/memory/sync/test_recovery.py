@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from nacre.memory.contracts.errors import IndexUnusable
 from nacre.memory.contracts.settings import VectorStoreSettings
 from nacre.memory.stores.sqlite.connection import PAGE_BYTES
 from nacre.memory.stores.sqlite.opening import SqliteIndexPlace, set_aside
+from nacre.memory.stores.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION
 from tests.memory.doubles import NOON, open_engine, workspace
 
 INDEX = "state/main.sqlite"
@@ -57,6 +60,46 @@ async def test_a_damaged_index_is_set_aside_and_built_again(tmp_path: Path, dama
     await engine.close()
 
 
+async def test_no_flipped_bit_of_the_head_takes_the_index_away(tmp_path: Path) -> None:
+    """Wherever one bit of the first hundred bytes is another, notes are found: by this index or a new one."""
+    await _indexed(tmp_path, files=2)
+    state, path = tmp_path / "state", tmp_path / INDEX
+    sound = path.read_bytes()
+    # The marks of the file, its formats, its encoding, and the versions of the tables and of the index.
+    for byte in (16, 18, 19, 21, 40, 44, 47, 56, 59, 60, 61, 62, 63, 68, 69, 70, 71):
+        for bit in range(8):
+            for left in state.iterdir():
+                left.unlink()
+            path.write_bytes(sound[:byte] + bytes([sound[byte] ^ 1 << bit]) + sound[byte + 1 :])
+            engine = await open_engine(tmp_path)
+            await engine.sync(reason="cli")
+            hits = (await engine.search("note 1 cats", min_score=0)).hits
+            await engine.close()
+            assert hits, (byte, bit)
+            assert _marks(path) == (APPLICATION_ID, SCHEMA_VERSION), (byte, bit)
+
+
+def _marks(path: Path) -> tuple[int, int]:
+    with closing(sqlite3.connect(path)) as index:
+        [(program,)], [(version,)] = (
+            index.execute("PRAGMA application_id"),
+            index.execute("PRAGMA user_version"),
+        )
+        return program, version
+
+
+async def test_an_index_with_a_strange_mark_is_set_aside_by_name(tmp_path: Path) -> None:
+    """A file whose tables are ours is an index, whatever its mark says; what was set aside is told."""
+    await _indexed(tmp_path, files=2)
+    path = tmp_path / INDEX
+    _overwrite(path, at=70, size=1)
+
+    engine = await open_engine(tmp_path)
+
+    assert len((await engine.status()).quarantined) == 1
+    await engine.close()
+
+
 async def test_a_status_that_finds_damage_names_the_index_that_it_set_aside(tmp_path: Path) -> None:
     """The first answer says what happened, and not only the one after it."""
     await _indexed(tmp_path)
@@ -97,7 +140,7 @@ async def test_another_programs_database_is_not_touched(tmp_path: Path) -> None:
     other.close()
     before = (tmp_path / INDEX).read_bytes()
 
-    with pytest.raises(IndexUnusable, match="another program"):
+    with pytest.raises(IndexUnusable, match=r"main\.sqlite is a database of another program.*store\.path"):
         await open_engine(tmp_path)
 
     assert (tmp_path / INDEX).read_bytes() == before
@@ -147,6 +190,48 @@ def test_a_damaged_index_takes_its_side_files_along(tmp_path: Path) -> None:
             index.with_name(index.name + suffix).write_bytes(b"damaged")
         set_aside(index, NOON)
 
-    first, second = SqliteIndexPlace(index, VectorStoreSettings(), lambda: NOON).quarantined()
+    place = SqliteIndexPlace(index, VectorStoreSettings(), lambda: NOON, owns_folder=True)
+    first, second = place.quarantined()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {name + suffix for name in (first, second) for suffix in ("", "-wal", "-shm")}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+async def test_the_index_is_the_owners_alone(tmp_path: Path, umask: int) -> None:
+    """New files and those of an open folder end up the owner's, whatever the umask; others' stay."""
+    workspace(tmp_path, {"MEMORY.md": "private words"})
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o755)
+    for name in ("main.sqlite.corrupt-20260101T000000Z", "main.sqlite.clock", "main.sqlited", "other.txt"):
+        (state / name).touch()
+        (state / name).chmod(0o644)
+    before = os.umask(umask)
+    try:
+        engine = await open_engine(tmp_path)
+        await engine.sync(reason="cli")
+        await engine.sync(reason="cli", force=True)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in state.iterdir()}
+        await engine.close()
+    finally:
+        os.umask(before)
+
+    assert {"main.sqlite", "main.sqlite-wal", "main.sqlite.lock"} < modes.keys()
+    assert {name: mode for name, mode in modes.items() if mode & 0o077} == {
+        "main.sqlited": 0o644,
+        "other.txt": 0o644,
+    }
+    assert state.stat().st_mode & 0o777 == 0o700
+
+
+async def test_an_index_that_was_open_to_all_is_mended_at_start(tmp_path: Path) -> None:
+    """One made under another umask; a folder that the owner named for it keeps its mode."""
+    await _indexed(tmp_path, files=1)
+    (tmp_path / INDEX).chmod(0o644)
+    (tmp_path / "state").chmod(0o755)
+
+    engine = await open_engine(tmp_path, {"store": {"path": str(tmp_path / INDEX)}})
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in (INDEX, "state")]
+    await engine.close()
+
+    assert modes == [0o600, 0o755]

@@ -76,7 +76,7 @@ async def test_an_edit_embeds_only_what_changed(tmp_path: Path) -> None:
     third = await engine.sync(reason="cli", force=True)
 
     assert first.embedded == first.indexed_chunks == 6
-    assert (second.embedded, second.reused_vectors, len(embedder.asked)) == (1, 5, 1)
+    assert (second.embedded, second.reused_vectors, len(embedder.asked)) == (1, 0, 1)
     assert (third.embedded, third.pending_vectors) == (0, 0)
     await engine.close()
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -230,3 +231,21 @@ async def test_links_out_are_refused_everywhere(root: Path, locks: Path) -> None
 
 def _names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+async def test_an_append_to_a_huge_log_costs_its_tail(root: Path, locks: Path) -> None:
+    """It takes little of the processor, knows what stands near the end, and changes no byte before it."""
+    path = root / "log.md"
+    line = b"- a line that stands there already\n"
+    path.write_bytes(b"# Log\n\n" + line * (80_000_000 // len(line)) + b"\n## Late\n\n- last words\n")
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    size_bytes = path.stat().st_size
+    started = process_time()
+
+    appended = await at(root, locks).append("log.md", "## Late\n\n- last words\n- new words")
+
+    assert process_time() - started < 1
+    assert appended == Appended(written="- new words", skipped_parts=1)
+    whole = path.read_bytes()
+    assert hashlib.sha256(whole[:size_bytes]).hexdigest() == before
+    assert whole[size_bytes:] == b"- new words\n"

@@ -31,6 +31,16 @@ class Extension:
 extension = Extension()
 """
 EXPLODES = "raise RuntimeError('it was run')\n"
+COMMAND = """
+import nacre
+
+@nacre.command("status", help="say how it is")
+def status(context):
+    return "well"
+
+def register(host):
+    host.command(status)
+"""
 ENGINE = """
 import nacre
 
@@ -119,7 +129,8 @@ def test_a_broken_extension_takes_nothing_along(tmp_path: Path) -> None:
         entry="register",
     )
     install(site, "takes", GOOD.format(tool="read"), manifest={})
-    names = ("a_good", "b_twin", "explodes", "exits", "nothing", "raises", "takes", "gone")
+    install(site, "commands", COMMAND, manifest={}, entry="register")
+    names = ("commands", "a_good", "b_twin", "explodes", "exits", "nothing", "raises", "takes", "gone")
     switched_on(home, *names)
 
     came = told(home, site, "hi")
@@ -132,6 +143,8 @@ def test_a_broken_extension_takes_nothing_along(tmp_path: Path) -> None:
         "The extension 'explodes' is left out. It could not be loaded: RuntimeError: it was run.",
         "The extension 'exits' is left out. It could not be loaded: SystemExit: 3.",
         "The extension 'takes' is left out. Its tool 'read' has a name that is taken.",
+        "The extension 'commands' is left out. There are two chat commands '/status'. "
+        "Give yours another name: @nacre.command('another-name', …).",
         "The settings name the extension 'gone', which is not installed.",
     }
     assert expected <= set(came["notices"])

@@ -48,14 +48,14 @@ def installed_package(home: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_third_party_package_is_built_installed_and_brings_one_of_each(tmp_path: Path) -> None:
-    """Listed as off until the settings name it; then its tool, prompt part and engine serve an agent."""
+    """Off until the settings name it; then its tool, command, prompt part and engine serve an agent."""
     site = installed_package(tmp_path)
     off = listed(tmp_path, site)["tides"]
     plugins = {"slots": {"memory": "tides"}, "entries": {"tides": {"config": {"harbour": "Lisbon"}}}}
     write_settings(tmp_path / ".nacre", {"plugins": plugins})
 
     found = listed(tmp_path, site)
-    came = told(tmp_path, site, "when is the tide?", "what of the tide again?", "/status")
+    came = told(tmp_path, site, "when is the tide?", "what of the tide again?", "/harbour", "/status")
     again = run_nacre(tmp_path, "send", "-m", "/status", PYTHONPATH=str(site))
 
     assert (off["state"], off["reason"]) == ("off", "plugins.slots.memory is memory-core")
@@ -66,5 +66,6 @@ def test_a_third_party_package_is_built_installed_and_brings_one_of_each(tmp_pat
     assert "## Harbour\n\nThe owner's harbour is Lisbon." in came["stable"]
     assert "## Tide log\n\nCall `tide_log`" in came["stable"]
     assert came["changing"].endswith("> when is the tide?")
+    assert came["replies"][-2] == "The harbour is Lisbon."
     assert "2 lines in the tide log" in came["replies"][-1]
     assert "2 lines in the tide log" in again.stdout

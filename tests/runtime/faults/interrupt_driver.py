@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -26,6 +27,9 @@ async def wait_for_ever() -> str:
 
 
 def main(state_dir: Path) -> None:
+    """Two turns, the first of which is interrupted."""
+    # A parent in the background of a shell hands down that SIGINT is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     model = ScriptedModel(calls(("wait_for_ever", {})), says("Here I am."))
     environment = {"HOME": str(state_dir / "home")}
     with BlockingAgent.open(

@@ -233,6 +233,13 @@ def test_a_fallback_that_is_the_same_or_nobody_is_none(provider: str, fallback: 
     assert not isinstance(chosen(provider=provider, fallback=fallback), FallbackEmbedder)
 
 
+@pytest.mark.parametrize("fallback", ["bogus", "sentence-transformers"])
+def test_a_fallback_that_cannot_be_is_named_by_its_own_key(fallback: str) -> None:
+    """The owner is sent to `memorySearch.fallback`, and not to the provider that is right."""
+    with pytest.raises(ConfigError, match=f"^memorySearch.fallback is '{fallback}'.*Use none, local"):
+        chosen(provider="local", fallback=fallback)
+
+
 async def test_a_fallback_has_its_own_model_and_address() -> None:
     """An OpenAI model's name, key and address never reach Gemini."""
     with EmbeddingServer() as server:

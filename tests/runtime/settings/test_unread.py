@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import load_config
 from tests.runtime.agents import write_settings
 
@@ -23,3 +26,39 @@ def test_memory_search_at_the_top_is_told_and_not_read(tmp_path: Path) -> None:
     assert [notice for notice in config.notices if "memorySearch" in notice and "does not read" in notice]
     assert config.settings.agent.memory_search.enabled
     assert config.settings.agent.memory_search.query.max_results == 3
+
+
+@pytest.mark.parametrize("name", ["nacre.json", "nacre.yaml", "openclaw.json"])
+def test_settings_in_a_file_of_another_name_are_told(tmp_path: Path, name: str) -> None:
+    """Whoever brings a file along learns why it changes nothing, and where its settings belong."""
+    (tmp_path / name).write_text("{}", encoding="utf-8")
+
+    (notice,) = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path).notices
+
+    assert notice == (
+        f"Settings are read from {tmp_path / 'nacre.json5'} alone, and not from {name} beside it. "
+        "Move them there."
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "agents: { defaults: { memorySearch: { query: { maxResults: 3 } } } }",
+        '// from a page\n"agents": {"defaults": {"memorySearch": {"query": {"maxResults": 3}}}}, // end',
+        "agents: { defaults: { memorySearch: { query: { maxResults: 3 } } } },\nsession: {},\n",
+    ],
+)
+def test_settings_without_the_outer_braces_are_read(tmp_path: Path, text: str) -> None:
+    """Published settings are often shown as a fragment; it may stand in the file as it is."""
+    (tmp_path / "nacre.json5").write_text(text, encoding="utf-8")
+
+    assert load_config({}, state_dir=tmp_path).settings.agent.memory_search.query.max_results == 3
+
+
+def test_half_a_file_is_no_fragment(tmp_path: Path) -> None:
+    """What only lacks its end is told as broken, with its own place."""
+    (tmp_path / "nacre.json5").write_text("agents: { defaults: {", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="is not JSON5"):
+        load_config({}, state_dir=tmp_path)

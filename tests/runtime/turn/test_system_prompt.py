@@ -217,3 +217,12 @@ async def test_a_file_that_changes_between_two_turns_is_read_in_the_next_one(tmp
     assert second == first.replace("be calm", "be curt")
     assert third is second
     assert fourth == first.replace("be calm", "be kind")
+
+
+async def test_a_group_does_not_learn_where_the_workspace_lies(tmp_path: Path) -> None:
+    """The path has the account's name in it; groups and strangers read names from the workspace downwards."""
+    for inbound in (said("hi", chat_kind="group"), said("hi", is_owner=False, sender_id="x")):
+        model = ScriptedModel(says("hello"))
+        async with opened(tmp_path, model) as agent:
+            await agent.respond(inbound)
+        assert str(tmp_path) not in model.requests[0].system.stable + model.requests[0].system.changing

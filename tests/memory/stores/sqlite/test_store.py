@@ -93,6 +93,7 @@ async def test_a_damaged_file_is_told_from_a_foreign_one(tmp_path: Path) -> None
     newer = open_connection(tmp_path / "newer.sqlite")
     migrate(newer)
     newer.pragma("user_version", SCHEMA_VERSION + 1)
+    newer.execute("CREATE TABLE later (id INTEGER)")
     newer.close()
     with pytest.raises(IndexUnusable, match="newer Nacre"):
         await SqliteStore.open(tmp_path / "newer.sqlite")

@@ -1,6 +1,6 @@
-"""Make an exported model quick to open: the second step after `benchmarks/export_minilm.py`.
+"""Make an exported model quick to open: the second step after `benchmarks/minilm/export_minilm.py`.
 
-    python benchmarks/settle_minilm.py build/export/model memory/embedders/all-MiniLM-L6-v2
+    python benchmarks/minilm/settle_minilm.py build/export/model memory/embedders/all-MiniLM-L6-v2
 
 Opening a model took most of what embedding one question costs in a cold process: reading one large file into
 memory, and rewriting the graph. Here onnxruntime does the rewriting once (its level "extended", which depends

