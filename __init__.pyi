@@ -1,5 +1,23 @@
 from .runtime.agent.agent import Agent as Agent
 from .runtime.contracts.inbound import Attachment as Attachment, Inbound as Inbound, Reply as Reply
+from .runtime.hooks.events import (
+    AfterCompaction as AfterCompaction,
+    AfterFlush as AfterFlush,
+    AfterModel as AfterModel,
+    AfterTool as AfterTool,
+    AfterTurn as AfterTurn,
+    Ask as Ask,
+    BeforeCompaction as BeforeCompaction,
+    BeforeFlush as BeforeFlush,
+    BeforeModel as BeforeModel,
+    BeforeTool as BeforeTool,
+    BeforeTurn as BeforeTurn,
+    Deny as Deny,
+    MessageArrived as MessageArrived,
+    ReplyLeaves as ReplyLeaves,
+    SessionEnded as SessionEnded,
+)
+from .runtime.hooks.hooks import Hooks as Hooks, HookTable as HookTable
 from .runtime.tools.function import ToolContext as ToolContext, tool as tool
 from .runtime.tools.toolbox import ToolFailed as ToolFailed
 

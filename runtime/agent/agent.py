@@ -29,7 +29,8 @@ from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, Tur
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.endings.hooks import Hooks
+from nacre.runtime.hooks.around import arrived, leaving, without_text
+from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.tools.function import FunctionTool
@@ -58,6 +59,7 @@ class Agent:
         model: ChatModel | str | None = None,
         tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]] = (),
         instructions: str = "",
+        hooks: HookTable | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         new_id: NewId = random_id,
@@ -69,11 +71,11 @@ class Agent:
         `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
         `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `tools` are typed
         functions that the model may call, see `nacre.tool`; `instructions` are added to the system prompt of
-        every chat. `clock` gives aware datetimes in the owner's zone. `watch` follows changes that others
-        make to the notes.
+        every chat. `hooks` are handlers by name, see `Agent.hooks`. `clock` gives aware datetimes in the
+        owner's zone. `watch` follows changes that others make to the notes.
 
         Raises:
-            ConfigError: a setting, the settings file or a tool cannot be used.
+            ConfigError: a setting, the settings file, a tool or a hook cannot be used.
             TurnBroken: the folders cannot be made or read.
         """
         config = load_config(
@@ -86,6 +88,7 @@ class Agent:
             model=None if isinstance(model, str) else model,
             tools=given_tools(tools),
             instructions=instructions,
+            hooks=hooks or {},
         )
         parts = await assemble(config, given, clock=clock, new_id=new_id, watch=watch)
         await parts.upkeep.begin()
@@ -115,7 +118,7 @@ class Agent:
     @property
     def hooks(self) -> Hooks:
         """Where handlers are registered, for example `agent.hooks.on("session_end", handler)`."""
-        return self._parts.hooks
+        return self._parts.turn.hooks
 
     async def ask(
         self, text: str, *, session: str = "", attachments: tuple[Attachment, ...] = ()
@@ -243,9 +246,11 @@ class Agent:
             told.once("", (*parts.turn.sessions.index.notices, *parts.upkeep.notices), emit)
             told.once(session.session_id, session.notices, emit)
             try:
-                turn = parts.chosen.applied(Turn(session, parts.turn, emit))
-                turn, reply = await self._outcome(inbound, turn)
+                hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace)
+                turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit)))
+                turn, reply = await self._outcome(await arrived(hooks, chat, inbound), turn)
                 parts.turn.on_said()
+                reply = None if reply is None else await leaving(hooks, chat, reply)
                 emit(turn.ending(reply))
             finally:
                 parts.lifecycle.finish(where.key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from nacre.memory.contracts.errors import IndexUnusable, MemoryIndexError
@@ -16,13 +16,13 @@ from nacre.runtime.agent.open_models import open_models, side_model
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
-from nacre.runtime.contracts.errors import TurnBroken
+from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.endings.upkeep import Upkeep
+from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
@@ -53,6 +53,7 @@ class Given:
     model: ChatModel | None = None
     tools: tuple[FunctionTool[..., Any], ...] = ()
     instructions: str = ""
+    hooks: HookTable = field(default_factory=lambda: HookTable())
 
 
 async def assemble(
@@ -107,15 +108,14 @@ async def _assembled(
         count_tokens=count_tokens,
     )
     lanes = Lanes(config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
-    hooks = _hooks(turn)
+    _register(given.hooks, turn)
     endings = EndingFolder(config.state_dir / "agents" / AGENT_ID / "endings", now=now)
     return AgentParts(
         agent_id=AGENT_ID,
         turn=turn,
         chosen=chosen,
         lanes=lanes,
-        hooks=hooks,
-        lifecycle=Lifecycle(turn, lanes=lanes, endings=endings, hooks=hooks),
+        lifecycle=Lifecycle(turn, lanes=lanes, endings=endings),
         notices=(
             *config.notices,
             *_notices(workspace),
@@ -146,6 +146,7 @@ def _window_parts(
         count_tokens=count_tokens,
         on_notes=lambda path: _on_notes(memory, path),
         told=Told(),
+        hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
     )
 
 
@@ -191,8 +192,9 @@ def _memory_notices(unindexed: UnindexedNotes | None) -> tuple[str, ...]:
     return (f"Memory cannot be searched until the next start. {unindexed.problem}",)
 
 
-def _hooks(turn: TurnParts) -> Hooks:
-    hooks, internal = Hooks(), turn.settings.hooks.internal
+def _register(given: HookTable, turn: TurnParts) -> None:
+    """The built-in handlers, then the bot author's."""
+    internal = turn.settings.hooks.internal
     if internal.enabled and internal.entries.session_memory.enabled:
         handler = SessionMemory(
             workspace=turn.workspace,
@@ -201,8 +203,11 @@ def _hooks(turn: TurnParts) -> Hooks:
             model=turn.model,
             on_notes=turn.window.on_notes,
         )
-        hooks.on("session_end", handler)
-    return hooks
+        turn.hooks.on("session_end", handler)
+    try:
+        register_all(turn.hooks, given)
+    except ValueError as error:
+        raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
 
 
 def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nacre.runtime.commands.chosen_models import ChosenModels
-from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.upkeep import Upkeep
 from nacre.runtime.lanes.lanes import Lanes
@@ -20,7 +19,6 @@ class AgentParts:
     turn: TurnParts
     chosen: ChosenModels
     lanes: Lanes
-    hooks: Hooks
     lifecycle: Lifecycle
     upkeep: Upkeep
     notices: tuple[str, ...]

@@ -23,6 +23,10 @@ class PrivacyError(AgentError):
     """An inbound message asked for a session or a file that its chat must not see."""
 
 
+class MessageRefused(AgentError):
+    """A hook refused the message; it is not written down, and the text is the hook's reason."""
+
+
 class SessionInUse(AgentError):
     """Another process held the session's lane for longer than the caller would wait."""
 

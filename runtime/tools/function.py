@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import re
-import threading
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,6 +15,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_arg
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, create_model
 
 from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.tools.own_thread import on_its_own_thread
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput
 
 P = ParamSpec("P")
@@ -96,7 +93,7 @@ class FunctionTool(Generic[P, R]):
                 values[self.context_name] = ToolContext(chat=chat, scope=scope)
             call: Callable[..., Any] = self.function
             is_async = inspect.iscoroutinefunction(call)
-            result = call(**values) if is_async else await _on_its_own_thread(partial(call, **values))
+            result = call(**values) if is_async else await on_its_own_thread(partial(call, **values))
             # A plain function may hand on what a coroutine function gave it, as decorators do.
             return ToolOutput(text=_text(await result if inspect.isawaitable(result) else result))
 
@@ -195,25 +192,6 @@ def _parameters(called: str, function: Callable[..., Any]) -> tuple[str, dict[st
             raise TypeError(f"The parameter {parameter.name!r} of the tool {called!r} needs another name.")
         fields[parameter.name] = (hint, ... if parameter.default is parameter.empty else parameter.default)
     return context_name, fields
-
-
-async def _on_its_own_thread(work: Callable[[], R]) -> R:
-    """What `work` gives. Work that hangs takes no thread from others and keeps no program from ending."""
-    done: Future[R] = Future()
-    done.set_running_or_notify_cancel()
-    context = copy_context()
-
-    def run() -> None:
-        try:
-            done.set_result(context.run(work))
-        except StopIteration as error:
-            # No future takes this one: whoever waits would wait for ever.
-            done.set_exception(RuntimeError(f"it raised StopIteration({error})"))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="tool", daemon=True).start()
-    return await asyncio.wrap_future(done)
 
 
 def _arguments(called: str, fields: dict[str, Any]) -> type[ToolArguments]:

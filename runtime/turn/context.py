@@ -23,9 +23,9 @@ from nacre.runtime.models.failover import Candidate
 from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.tools.files import file_tools
-from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
+from nacre.runtime.turn.guard import TurnGuard
 from nacre.runtime.turn.parts import TurnParts
 from nacre.sessions.disk.whole_results import WholeResults
 
@@ -59,6 +59,7 @@ class TurnContext:
             self._tools(),
             now_ms=self._session.now_ms,
             timeout_seconds=self._parts.settings.agent.tool_timeout_seconds,
+            guard=TurnGuard(self._parts.hooks, self._session.chat(self._parts.workspace)),
         )
 
     @cached_property
@@ -104,13 +105,7 @@ class TurnContext:
     def _tools(self) -> tuple[Tool, ...]:
         parts, session, policy = self._parts, self._session, self._session.policy
         workspace = parts.workspace
-        chat = ToolChat(
-            session_key=session.key,
-            session_id=session.session_id,
-            channel=session.route.origin.channel,
-            policy=policy,
-            workspace=workspace,
-        )
+        chat = session.chat(workspace)
         own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(policy))
         if not workspace.is_dir():
             # A mount that is not there must not be grown anew: the notes on it would seem lost.

@@ -13,6 +13,7 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.models.failover import ModelChain
@@ -59,6 +60,11 @@ class TurnParts:
     def told(self) -> Told:
         """What the owner was told already."""
         return self.window.told
+
+    @property
+    def hooks(self) -> Hooks:
+        """What others do when something happens."""
+        return self.window.hooks
 
     def cites(self, policy: ChatPolicy) -> bool:
         """Whether search results name their source in this chat."""

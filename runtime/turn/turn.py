@@ -17,8 +17,9 @@ from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnTimedOut
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Reply
-from nacre.runtime.contracts.model import ModelRequest
+from nacre.runtime.contracts.model import Ask, ModelRequest
 from nacre.runtime.contracts.silence import is_silent, without_token
+from nacre.runtime.hooks.around import around_turn, asking
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.recall.recent_notes import recall_is_due, recalled_notes
@@ -80,6 +81,12 @@ class Turn:
             ModelError: no answer could be had; the words and all that followed are on disk.
             TurnTimedOut: the answer took too long; the same holds.
         """
+        heard, chat = self.parts.hooks, self.session.chat(self.parts.workspace)
+        return await around_turn(
+            heard, chat, self._answer, model_name=self.parts.model.name, usage=lambda: self.usage
+        )
+
+    async def _answer(self) -> Reply | None:
         session, agent = self.session, self.parts.settings.agent
         context = await self._frame()
         self._deadline = asyncio.timeout(agent.timeout_seconds)
@@ -87,7 +94,7 @@ class Turn:
             async with self._deadline:
                 answer = await run_loop(
                     self,
-                    ask=self.parts.models.ask(self.emit),
+                    ask=self._ask(),
                     toolbox=context.toolbox,
                     emit=self.emit,
                     max_steps=agent.max_steps,
@@ -203,6 +210,11 @@ class Turn:
             return
         if notes:
             await self.session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
+
+    def _ask(self) -> Ask:
+        parts = self.parts
+        chat = self.session.chat(parts.workspace)
+        return asking(parts.models.ask(self.emit), parts.hooks, chat, model_name=parts.model.name)
 
     async def _asked_first(self) -> Candidate:
         if self._asked is None:

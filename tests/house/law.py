@@ -28,6 +28,7 @@ RUNTIME: Floors = (
     ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/lanes"),
+    ("runtime/hooks",),
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),

@@ -82,6 +82,7 @@ LIBRARIES = {
         "runtime/settings/settings.py",
         "runtime/tools/function.py",
         "runtime/tools/toolbox.py",
+        "runtime/turn/guard.py",
     ),
     "pyjson5": ("runtime/settings/settings_file.py", "sessions/index/index.py"),
     "sentence_transformers": ("memory/embedders/sentence_transformer.py",),

@@ -17,6 +17,7 @@ from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Em
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.turn.window.flush import FlushLimits, NotesFile, run_flush
+from nacre.runtime.turn.window.heard import HeardWindow
 from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
 from nacre.runtime.turn.window.session_pruning import prune
 from nacre.runtime.turn.window.summaries.ladder import Summary, extractor, summary_models, summary_of
@@ -62,6 +63,7 @@ class Window:
         self._frame = frame
         self._emit = emit
         self._gave_up = False
+        self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace))
 
     async def measure(self) -> ContextMeasure:
         """How full the window is: the provider's last usage, and an estimate for what followed.
@@ -130,6 +132,7 @@ class Window:
         """Replaces old history by a summary; on any failure the history stays whole."""
         session, parts = self._session, self._parts
         tokens_before = (await self.measure()).tokens
+        await self._heard.compaction_begins(reason, tokens_before)
         if self.budget.flush_enabled and not session.flushes.is_spent:
             await self._flush(tokens_before, has_overflowed=reason == "overflow")
         overhead_tokens = await self._frame.overhead_tokens()
@@ -140,9 +143,12 @@ class Window:
         try:
             summary = await summary_of(
                 plan,
-                models=summary_models(
-                    self._models, parts.summary_model, self.budget, parts.settings, self._emit
-                ),
+                models=[
+                    replace(model, ask=self._heard.ask(model.ask, model_name=model.name))
+                    for model in summary_models(
+                        self._models, parts.summary_model, self.budget, parts.settings, self._emit
+                    )
+                ],
                 extractor=extractor(parts.offline, self.budget, parts.settings)
                 if reason == "overflow"
                 else None,
@@ -241,12 +247,14 @@ class Window:
             problem,
         )
         self._emit(ended)
+        await self._heard.compaction_ended(ended)
         return ended
 
     async def _flush(
         self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False
     ) -> FlushEnded:
         parts, budget = self._parts, self.budget
+        await self._heard.flush_begins()
         notes = NotesFile(
             parts.workspace,
             daily_log_path(parts.now().date()),
@@ -260,7 +268,10 @@ class Window:
             system=await self._frame.system(),
             notes=notes,
             settings=parts.settings.memory_flush,
-            ask=self._models.asking(parts.flush_model, self._emit),
+            ask=self._heard.ask(
+                self._models.asking(parts.flush_model, self._emit),
+                model_name=(parts.flush_model or self._models.first.model).name,
+            ),
             ask_offline=parts.offline.stream,
             limits=FlushLimits(
                 max_output_tokens=budget.summary_tokens,
@@ -272,6 +283,7 @@ class Window:
         if notes.wrote:
             parts.on_notes(notes.path)
         self._emit(ended)
+        await self._heard.flush_ended(ended)
         return ended
 
 
