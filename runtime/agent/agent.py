@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.runtime.agent.approving import ApprovalDoor, answered_in_chat
 from nacre.runtime.agent.assembly import Given, assemble, disassemble
 from nacre.runtime.agent.failures import failure_of
 from nacre.runtime.agent.given_tools import given_tools
@@ -34,6 +35,7 @@ from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.settling import settle
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 
@@ -120,6 +122,11 @@ class Agent:
         """Where handlers are registered, for example `agent.hooks.on("session_end", handler)`."""
         return self._parts.turn.hooks
 
+    @property
+    def approvals(self) -> ApprovalDoor:
+        """The tool calls that wait for the owner: listed, approved, denied."""
+        return ApprovalDoor(parts=self._parts)
+
     async def ask(
         self, text: str, *, session: str = "", attachments: tuple[Attachment, ...] = ()
     ) -> Reply | None:
@@ -143,11 +150,7 @@ class Agent:
         )
 
     async def respond(self, inbound: Inbound) -> Reply | None:
-        """Runs one turn and gives its reply, or `None` when the assistant stays silent.
-
-        Raises:
-            AgentError: the turn failed; the message is on disk unless it was refused.
-        """
+        """Runs one turn and gives its reply, or `None` for silence. Raises as `ask`."""
         async with aclosing(self.stream(inbound)) as events:
             async for event in events:
                 if isinstance(event, ReplyReady):
@@ -182,10 +185,9 @@ class Agent:
             await asyncio.gather(task, return_exceptions=True)
 
     def stop(self, inbound: Inbound) -> bool:
-        """Stops the running and waiting turns of the session that `inbound` belongs to.
+        """Stops the turns of the session of `inbound`. Each ends with `TurnFailed(TurnCancelled)`.
 
-        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`.
-        """
+        `True` if there were any."""
         stopped = [task.cancel() for task in self._running.get(self._lane(inbound), ())]
         return any(stopped)
 
@@ -240,12 +242,15 @@ class Agent:
     async def _answer(self, inbound: Inbound, emit: Emit) -> None:
         """Answers one message in the lane of its session."""
         parts, where = self._parts, self._route(inbound)
+        if await answered_in_chat(parts, inbound.text, where, emit):
+            return
         async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
             session = await parts.turn.sessions.open(where)
             told = parts.turn.told
             told.once("", (*parts.turn.sessions.index.notices, *parts.upkeep.notices), emit)
             told.once(session.session_id, session.notices, emit)
             try:
+                await settle(Turn(session, parts.turn, emit), runs=False)
                 hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace)
                 turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit)))
                 turn, reply = await self._outcome(await arrived(hooks, chat, inbound), turn)
@@ -260,9 +265,8 @@ class Agent:
         """What comes of a message, and the turn that it ended in: a command may have changed the session."""
         parts = self._parts
         triggers = turn.parts.settings.session.reset_triggers
-        is_owner = turn.session.policy.is_owner
-        command = parse_command(inbound.text, reset_triggers=triggers) if is_owner else None
-        if command is not None:
+        command = parse_command(inbound.text, reset_triggers=triggers)
+        if command is not None and turn.session.policy.is_owner:
             run = CommandRun(
                 rest=command.rest,
                 attachments=inbound.attachments,
@@ -278,6 +282,7 @@ class Agent:
         await turn.write_down(inbound.text, inbound.attachments)
         if turn is not before:
             await before.save_notes()
+        await settle(turn, runs=True)
         return turn, await turn.answer()
 
     def _forget(self, lane: str, task: asyncio.Task[None]) -> None:

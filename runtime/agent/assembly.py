@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,9 @@ from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import AGENT_ID, Config
 from nacre.runtime.settings.settings import Settings
+from nacre.runtime.tools.approvals.approval import Approval
+from nacre.runtime.tools.approvals.approvals import Approvals
+from nacre.runtime.tools.approvals.folder import ApprovalFolder
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.parts import WindowParts
@@ -103,10 +106,12 @@ async def _assembled(
         unindexed=unindexed,
         tools=given.tools,
         instructions=given.instructions,
+        approvals=_approvals(config, now, new_id),
         now=now,
         new_id=new_id,
         count_tokens=count_tokens,
     )
+    waiting = await turn.approvals.pending()
     lanes = Lanes(config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
     _register(given.hooks, turn)
     endings = EndingFolder(config.state_dir / "agents" / AGENT_ID / "endings", now=now)
@@ -119,10 +124,22 @@ async def _assembled(
         notices=(
             *config.notices,
             *_notices(workspace),
+            *_approval_notices(waiting),
             *_memory_notices(unindexed),
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+    )
+
+
+def _approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
+    approvals = config.settings.tools.approvals
+    return Approvals(
+        ApprovalFolder(config.state_dir / "agents" / AGENT_ID / "approvals", now=now),
+        now_ms=lambda: epoch_ms(now()),
+        new_id=new_id,
+        wait_seconds=approvals.wait_seconds,
+        expire_ms=int(approvals.expire_hours * 3_600_000),
     )
 
 
@@ -212,6 +229,13 @@ def _register(given: HookTable, turn: TurnParts) -> None:
 
 def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:
     return (workspace.notice,) if workspace.notice else ()
+
+
+def _approval_notices(waiting: Sequence[Approval]) -> tuple[str, ...]:
+    if not waiting:
+        return ()
+    named = ", ".join(f"{each.tool_name} ({each.id})" for each in waiting)
+    return (f"Tool calls that wait for your approval: {named}. /approve tells more.",)
 
 
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:

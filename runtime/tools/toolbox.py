@@ -55,6 +55,8 @@ class Tool:
 
     `run` gets a validated instance of `arguments` and raises `ToolFailed` with a sentence when it
     cannot do the work. `timeout_seconds` is how long a call may take, `None` as long as the toolbox allows.
+    `needs_approval` says whether the owner approves a call first; a function says it of the
+    arguments, and why if it gives a text.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Tool:
     arguments: type[ToolArguments]
     run: Callable[[Any, CallScope], Awaitable[ToolOutput]]
     timeout_seconds: float | None = None
+    needs_approval: bool | Callable[[Any], bool | str] = False
 
     def spec(self) -> ToolSpec:
         """The tool as the model sees it."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +28,7 @@ from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.guard import TurnGuard
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.tool_rules import offered_tools
 from nacre.sessions.disk.whole_results import WholeResults
 
 log = logging.getLogger(__name__)
@@ -39,18 +41,41 @@ class TurnContext:
     """What every request of one turn carries besides the transcript: tools and system prompt.
 
     Each piece is made when it is first asked for, so that a `/status` reads no file, and then stays the same
-    for the turn. `asked` is the model that is asked first, with its window.
+    for the turn. `asked` is the model that is asked first, with its window. `pause` stops the turn's
+    deadline.
     """
 
-    def __init__(self, session: OpenSession, parts: TurnParts, asked: Candidate, emit: Emit) -> None:
+    def __init__(
+        self,
+        session: OpenSession,
+        parts: TurnParts,
+        asked: Candidate,
+        emit: Emit,
+        *,
+        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._session = session
         self._parts = parts
         self._asked = asked
         self._emit = emit
+        self._pause = pause
         self._whole = WholeResults(session.journal.path)
         self._limits = result_limits(asked.budget)
         self._system: SystemPrompt | None = None
         self._overhead_tokens: int | None = None
+
+    @cached_property
+    def guard(self) -> TurnGuard:
+        """What stands between the model's calls and the tools."""
+        parts, session = self._parts, self._session
+        return TurnGuard(
+            session,
+            session.chat(parts.workspace),
+            hooks=parts.hooks,
+            approvals=parts.approvals,
+            emit=self._emit,
+            pause=self._pause,
+        )
 
     @cached_property
     def toolbox(self) -> Toolbox:
@@ -59,7 +84,7 @@ class TurnContext:
             self._tools(),
             now_ms=self._session.now_ms,
             timeout_seconds=self._parts.settings.agent.tool_timeout_seconds,
-            guard=TurnGuard(self._parts.hooks, self._session.chat(self._parts.workspace)),
+            guard=self.guard,
         )
 
     @cached_property
@@ -106,13 +131,13 @@ class TurnContext:
         parts, session, policy = self._parts, self._session, self._session.policy
         workspace = parts.workspace
         chat = session.chat(workspace)
-        own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(policy))
+        rules = parts.settings.tools
         if not workspace.is_dir():
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
             log.warning("the workspace %s is gone", workspace)
             text = f"The workspace folder {workspace.name!r} is gone: no note can be read or written."
             self._emit(Warned(message=text))
-            return own
+            return offered_tools((), parts.tools, chat, rules)
         tools = file_tools(
             workspace,
             policy,
@@ -123,9 +148,9 @@ class TurnContext:
             page_chars=self._limits.page_chars,
         )
         notes = parts.memory or parts.unindexed
-        if notes is None or not policy.offers_memory_tools:
-            return (*tools, *own)
-        return (*tools, *memory_tools(notes, cites=parts.cites(policy)), *own)
+        if notes is not None and policy.offers_memory_tools:
+            tools = (*tools, *memory_tools(notes, cites=parts.cites(policy)))
+        return offered_tools(tools, parts.tools, chat, rules)
 
 
 async def system_prompt(

@@ -19,6 +19,7 @@ from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.settings import Settings
+from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.window.parts import WindowParts
 
@@ -42,6 +43,7 @@ class TurnParts:
     unindexed: UnindexedNotes | None
     tools: tuple[FunctionTool[..., Any], ...]
     instructions: str
+    approvals: Approvals
     now: Clock
     new_id: NewId
     count_tokens: Callable[[str], int]

@@ -88,7 +88,7 @@ class Turn:
 
     async def _answer(self) -> Reply | None:
         session, agent = self.session, self.parts.settings.agent
-        context = await self._frame()
+        context = await self.context()
         self._deadline = asyncio.timeout(agent.timeout_seconds)
         try:
             async with self._deadline:
@@ -138,7 +138,7 @@ class Turn:
         """The whole context, after the window has made room."""
         with paused(self._deadline):
             await (await self.window()).keep()
-        session, context = self.session, await self._frame()
+        session, context = self.session, await self.context()
         if recall_is_due(session.branch):
             await self.recall()
         return ModelRequest(
@@ -169,10 +169,12 @@ class Turn:
 
     async def record(self, message: Message) -> None:
         """Puts the message on disk, a tool's result no longer than fits."""
-        results = (await self._frame()).results
+        results = (await self.context()).results
         if isinstance(message, ToolResultMessage):
             message = await results.fitted(message)
         await self.session.write(message)
+        if isinstance(message, ToolResultMessage):
+            await (await self.context()).guard.recorded(message.tool_call_id)
         if isinstance(message, AssistantMessage):
             results.begin_step(len(message.tool_calls))
             if message.usage is not None:
@@ -221,13 +223,20 @@ class Turn:
             self._asked = await self.parts.models.current()
         return self._asked
 
-    async def _frame(self) -> TurnContext:
+    async def context(self) -> TurnContext:
+        """What every request of the turn carries besides the transcript."""
         if self._context is None:
-            self._context = TurnContext(self.session, self.parts, await self._asked_first(), self.emit)
+            self._context = TurnContext(
+                self.session,
+                self.parts,
+                await self._asked_first(),
+                self.emit,
+                pause=lambda: paused(self._deadline),
+            )
         return self._context
 
     async def _window_in(self, budget: ContextBudget) -> Window:
-        parts, context = self.parts, await self._frame()
+        parts, context = self.parts, await self.context()
         return Window(self.session, parts.window, parts.models, budget, context, self.emit)
 
     def ending(self, reply: Reply | None) -> ReplyReady | Silence:
