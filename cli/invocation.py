@@ -15,6 +15,7 @@ from nacre.runtime.settings.config import Config, load_config, process_environme
 
 _OPTIONS = (
     ("--state-dir", "DIR", "Folder for everything that Nacre keeps, ~/.nacre unless given."),
+    ("--agent", "ID", "One of agents.list in nacre.json5, its default agent unless given."),
     ("--workspace", "DIR", "Folder with the notes, <state-dir>/workspace unless given."),
     ("--model", "NAME", "provider/model, as litellm names it; without one, Nacre works offline."),
 )

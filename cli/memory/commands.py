@@ -61,8 +61,8 @@ async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_js
 
     found = await engine.status(deep=deep)
     if as_json:
-        return print_json(status_json(found))
-    invocation.say(*status_lines(found, invocation.short))
+        return print_json(status_json(found, agent_id=invocation.config.agent_id))
+    invocation.say(*status_lines(found, invocation.short, agent_id=invocation.config.agent_id))
     return 0
 
 
@@ -78,7 +78,7 @@ async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> in
     with shown_progress(sys.stderr, invocation.environment) as progress:
         report = await engine.sync(reason="cli", force=force, progress=progress)
     invocation.warn(*index_problems(report))
-    invocation.say(*index_lines(report))
+    invocation.say(*index_lines(report, agent_id=invocation.config.agent_id))
     return 1 if report.problem else 0
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from nacre.cli.screen.json_text import camel_json
 from nacre.memory.contracts.records import HitExplanation, MemoryStatus, SearchHit, SearchReport, SyncReport
-from nacre.runtime.settings.config import AGENT_ID
 
 _SHOWN_ISSUES = 20
 
@@ -47,11 +46,11 @@ def search_json(report: SearchReport) -> dict[str, Any]:
     return told | blank | {"elapsedMs": round(report.elapsed_ms, 2)}
 
 
-def index_lines(report: SyncReport) -> list[str]:
+def index_lines(report: SyncReport, *, agent_id: str) -> list[str]:
     rebuilt = f", rebuilt: {report.rebuilt}" if report.rebuilt else ""
     vectors = f" · {report.embedded} vectors made, {report.reused_vectors} kept" if report.embedded else ""
     return [
-        f"Memory index updated ({AGENT_ID}){rebuilt}.",
+        f"Memory index updated ({agent_id}){rebuilt}.",
         f"{report.indexed_files} files read, {report.removed_files} removed, "
         f"{report.unchanged_files} unchanged · {report.indexed_chunks} chunks written{vectors} "
         f"· {report.elapsed_seconds:.1f} s",
@@ -71,7 +70,7 @@ def index_problems(report: SyncReport) -> list[str]:
     return lines
 
 
-def status_lines(status: MemoryStatus, short: Callable[[Path], str]) -> list[str]:
+def status_lines(status: MemoryStatus, short: Callable[[Path], str], *, agent_id: str) -> list[str]:
     """The status as `Label: value` lines; what is not the case is left out."""
     pairs: list[tuple[str, str]] = [
         ("Search", status.mode if status.mode != "none" else "not possible"),
@@ -96,7 +95,7 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str]) -> list[str
         ("Embedding cache", _cache(status)),
         ("Differs", status.identity_problem),
     ]
-    lines = [f"Memory Search ({AGENT_ID})"]
+    lines = [f"Memory Search ({agent_id})"]
     lines += [f"{label + ':':<19}{value}" for label, value in pairs if value]
     issues = [f"{file.path}: {file.problem} ({file.attempts} attempts)" for file in status.failed]
     issues += [f"{path.path}: skipped, {path.reason}" for path in status.skipped]
@@ -109,9 +108,9 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str]) -> list[str
     return lines
 
 
-def status_json(status: MemoryStatus) -> list[dict[str, Any]]:
+def status_json(status: MemoryStatus, *, agent_id: str) -> list[dict[str, Any]]:
     """The status for scripts: a list with one agent."""
-    entry: dict[str, Any] = {"agentId": AGENT_ID, "status": _status_json(status)}
+    entry: dict[str, Any] = {"agentId": agent_id, "status": _status_json(status)}
     if (problem := status.embeddings_problem) is not None:
         entry["embeddingProbe"] = {"ok": False, "error": problem} if problem else {"ok": True}
     return [entry]

@@ -11,7 +11,6 @@ from nacre.cli.talk.piped_chat import answer_lines
 from nacre.cli.talk.quiet_turn import owner_says, run_quiet_turn
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ReplyReady, TurnFailed
-from nacre.runtime.settings.config import AGENT_ID
 from nacre.sessions.contracts.keys import RECOVERED, canonical_key
 from nacre.sessions.upkeep.catalogue import StoredSession
 
@@ -25,7 +24,7 @@ async def resume_session(
     under a former main key.
     """
     named = main_key if session.key.startswith(RECOVERED) else session.key
-    key = canonical_key(named, agent_id=AGENT_ID, main_key=main_key)
+    key = canonical_key(named, agent_id=invocation.config.agent_id, main_key=main_key)
     first = "" if session.is_current and key == session.key else f"/resume {session.session_id}"
     if as_json:
         return await _went_back(invocation, session, key, first)

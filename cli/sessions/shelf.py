@@ -9,7 +9,7 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.contracts.clock import owner_zone, system_clock
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.recall.open_memory import open_memory
-from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.config import Config
 from nacre.sessions.contracts.errors import SessionNotFound, SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
 from nacre.sessions.index.index import SessionIndex
@@ -44,7 +44,7 @@ class SessionShelf:
             SessionNotFound: there is none, or there are several.
         """
         sessions = await self.sessions(with_earlier=True)
-        return find_session(sessions, name, agent_id=AGENT_ID, main_key=self.main_key)
+        return find_session(sessions, name, agent_id=self._config.agent_id, main_key=self.main_key)
 
     async def read(self, session: StoredSession) -> StoredTranscript:
         """A session's transcript; nothing is written.
@@ -76,7 +76,7 @@ class SessionShelf:
             SessionInUse: another process is in a turn of it. SessionWriteFailed: the system refused.
         """
         lanes = Lanes(
-            self._config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS
+            self._config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS
         )
         async with lanes.enter(session.key, on_wait=lambda _: None):
             return await delete_session(self.index, session, now=self.now)

@@ -34,7 +34,7 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
         async with await Agent.open(environment=invocation.environment) as agent:
             _greet(agent, invocation, screen)
             meanings = {usage.split()[0]: meaning for usage, meaning in COMMANDS.items()}
-            prompt = Prompt(invocation.config.state_dir / HISTORY_FILE, meanings)
+            prompt = Prompt(invocation.config.private_dir / HISTORY_FILE, meanings)
             text = first or await _next_message(prompt, screen)
             while text is not None:
                 await _turn(agent, owner_says(text, session_key), screen)

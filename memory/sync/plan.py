@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState
 from nacre.memory.files.discovery import Discovery, FoundFile
-
-RACY_NS = 2_000_000_000
-"""A file changed this shortly before it was read may change again without a new time stamp (the coarsest
-file systems count in steps of two seconds), so its stat values prove nothing."""
+from nacre.memory.workspace.files import RACY_NS
 
 FIRST_RETRY_SECONDS = 30.0
 LONGEST_RETRY_SECONDS = 3600.0

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
-import aiofiles
-
 from nacre.memory.workspace.paths import contained_path, open_regular, path_in_root
 from nacre.memory.workspace.repeats import is_list_item, without_repeats
 
 MAX_READ_BYTES = 2 * 1024 * 1024
 LOCK_WAIT_SECONDS = 10.0
+RACY_NS = 2_000_000_000
+"""A file changed this shortly before it was read may change again without a new time stamp (the coarsest
+file systems count in steps of two seconds), so its stat values prove nothing."""
 
 
 class FileBusy(Exception):
@@ -75,10 +76,15 @@ async def read_bytes(root: Path, relative: str, *, max_bytes: int = MAX_READ_BYT
         PathOutsideRoot: see `contained_path`; also for what is not a regular file.
         OSError: the file is missing or cannot be read.
     """
+    return await asyncio.to_thread(file_bytes, root, relative, max_bytes=max_bytes)
+
+
+def file_bytes(root: Path, relative: str, *, max_bytes: int) -> FileBytes:
+    """What `read_bytes` gives, for whoever is on a thread already. Raises as it does."""
     path = contained_path(root, relative)
-    async with aiofiles.open(path, "rb", opener=_open_regular) as file:
+    with _binary(open_regular(path, os.O_RDONLY), "rb") as file:
         info = os.fstat(file.fileno())
-        data = await file.read(max_bytes)
+        data = file.read(max_bytes)
     return FileBytes(
         relative=path_in_root(root, path),
         data=data,
@@ -261,10 +267,6 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def _open_regular(path: str, flags: int) -> int:
-    return open_regular(Path(path), flags)
 
 
 def _binary(descriptor: int, mode: str) -> BinaryIO:

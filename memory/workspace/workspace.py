@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -16,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nacre.memory.workspace.files import MAX_READ_BYTES, read_bytes
+from nacre.memory.workspace.files import MAX_READ_BYTES, file_bytes
 from nacre.memory.workspace.paths import PathOutsideRoot
 
 log = logging.getLogger(__name__)
@@ -134,9 +133,14 @@ async def read_context_file(root: Path, name: str, *, max_chars: int) -> Context
     Never raises for what it finds: a missing file, and a symbolic link, which could put a private
     file before a group under another name, become a mark.
     """
+    return await asyncio.to_thread(context_file, root, name, max_chars=max_chars)
+
+
+def context_file(root: Path, name: str, *, max_chars: int) -> ContextFile:
+    """What `read_context_file` gives, for whoever is on a thread already."""
     path = root / name
     try:
-        content = await read_bytes(root, name, max_bytes=MAX_READ_BYTES)
+        content = file_bytes(root, name, max_bytes=MAX_READ_BYTES)
     except FileNotFoundError:
         return _without_text(name, path, f"[MISSING] Expected at: {path}")
     except (PathOutsideRoot, OSError) as error:
@@ -158,25 +162,6 @@ async def read_context_file(root: Path, name: str, *, max_chars: int) -> Context
     )
 
 
-async def read_context_files(
-    root: Path, names: Sequence[str], *, per_file_chars: int = 20_000, total_chars: int = 60_000
-) -> tuple[ContextFile, ...]:
-    """The files in the order of their names, which is the order in which the total is spent.
-
-    A file that the total no longer reaches comes back with an empty text, marked as truncated.
-    """
-    read: list[ContextFile] = []
-    left_chars = total_chars
-    for name in names:
-        max_chars = min(per_file_chars, left_chars) if left_chars >= MIN_USEFUL_CHARS else 0
-        file = await read_context_file(root, _present_name(root, name), max_chars=max_chars)
-        if file.truncated:
-            log.warning("%s is %d characters long, %d enter the context", name, file.raw_chars, max_chars)
-        left_chars -= file.injected_chars
-        read.append(file)
-    return tuple(read)
-
-
 def cut_text(text: str, name: str, max_chars: int) -> str:
     """`text`, or 70 % of `max_chars` from its head and 20 % from its tail around a visible mark."""
     if len(text) <= max_chars or max_chars <= 0:
@@ -195,7 +180,8 @@ def _without_text(name: str, path: Path, mark: str) -> ContextFile:
     )
 
 
-def _present_name(root: Path, name: str) -> str:
+def present_name(root: Path, name: str) -> str:
+    """The name under which a file is there: an older one only where the first is missing."""
     return OLDER_NAMES[name] if _has_older_name(root, name) and not os.path.lexists(root / name) else name
 
 

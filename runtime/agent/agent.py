@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.agent.approving import ApprovalDoor, answered_in_chat
-from nacre.runtime.agent.assembly import Given, assemble, disassemble
+from nacre.runtime.agent.assembly import Given, assemble
 from nacre.runtime.agent.failures import failure_of
 from nacre.runtime.agent.given_tools import given_tools
 from nacre.runtime.agent.parts import AgentParts
@@ -56,6 +56,7 @@ class Agent:
     async def open(
         cls,
         *,
+        agent: str | None = None,
         state_dir: Path | str | None = None,
         workspace: Path | str | None = None,
         model: ChatModel | str | None = None,
@@ -69,6 +70,7 @@ class Agent:
     ) -> Self:
         """Opens an agent and makes the workspace if it is new.
 
+        `agent` is one of `agents.list` in the settings; `$NACRE_AGENT` or the default agent unless given.
         `state_dir` is `$NACRE_STATE_DIR` or `~/.nacre` unless given; `workspace` is a folder in it.
         `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
         `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `tools` are typed
@@ -85,6 +87,7 @@ class Agent:
             state_dir=None if state_dir is None else Path(state_dir),
             workspace=None if workspace is None else Path(workspace),
             model_name=model if isinstance(model, str) else None,
+            agent_id=agent,
         )
         given = Given(
             model=None if isinstance(model, str) else model,
@@ -166,8 +169,7 @@ class Agent:
         """
         if self._closed:
             raise TurnBroken("This agent is closed. Open a new one.")
-        events: asyncio.Queue[Event | None] = asyncio.Queue()
-        lane = self._lane(inbound)
+        events, lane = asyncio.Queue[Event | None](), self._lane(inbound)
         task = asyncio.create_task(self._run(inbound, events.put_nowait))
         self._running.setdefault(lane, set()).add(task)
         task.add_done_callback(lambda done: self._forget(lane, done))
@@ -185,9 +187,7 @@ class Agent:
             await asyncio.gather(task, return_exceptions=True)
 
     def stop(self, inbound: Inbound) -> bool:
-        """Stops the turns of the session of `inbound`. Each ends with `TurnFailed(TurnCancelled)`.
-
-        `True` if there were any."""
+        """Stops the turns of the session of `inbound`, by `TurnCancelled`; `True` if there were any."""
         stopped = [task.cancel() for task in self._running.get(self._lane(inbound), ())]
         return any(stopped)
 
@@ -214,7 +214,7 @@ class Agent:
             await self._parts.lifecycle.close()
             await self._parts.upkeep.close()
         finally:
-            await disassemble(self._parts)
+            await self._parts.closing.aclose()
 
     async def __aenter__(self) -> Self:
         """The agent itself."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from nacre.memory.contracts.errors import IndexUnusable, MemoryIndexError
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
-from nacre.runtime.agent.open_models import open_models, side_model
+from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.agent.shared import Shared, World
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
@@ -29,17 +32,17 @@ from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.models.offline.model import OfflineModel
-from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.recall.open_memory import open_memory, unindexed_notes
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.channels import history_turns
-from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.folder import ApprovalFolder
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.disk.endings import EndingFolder
 from nacre.sessions.index.index import SessionIndex
@@ -60,82 +63,105 @@ class Given:
 
 
 async def assemble(
-    config: Config, given: Given, *, clock: Clock | None, new_id: NewId, watch: bool
+    config: Config,
+    given: Given,
+    *,
+    clock: Clock | None,
+    new_id: NewId,
+    watch: bool,
+    shared: Shared | None = None,
 ) -> AgentParts:
-    """Builds an agent's parts, making folders that do not exist yet.
+    """Builds an agent's parts, making folders that do not exist yet. Their `closing` releases what it opened.
+
+    `shared` is what it has in common with other agents of this process; without it, nothing.
 
     Raises:
         ConfigError: a setting cannot be used.
         TurnBroken: a folder cannot be made or read.
     """
+    closing = AsyncExitStack()
     try:
-        return await _assembled(config, given, clock=clock, new_id=new_id, watch=watch)
-    except (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing) as error:
+        world = World(
+            now=clock or system_clock(owner_zone(config.settings.agent.user_timezone or None)),
+            new_id=new_id,
+            watch=watch,
+            shared=shared or Shared(),
+            closing=closing,
+        )
+        return await _assembled(config, given, world)
+    except BaseException as error:
+        await closing.aclose()
+        if not isinstance(error, (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing)):
+            raise
         raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
 
 
-async def _assembled(
-    config: Config, given: Given, *, clock: Clock | None, new_id: NewId, watch: bool
-) -> AgentParts:
-    settings, model = config.settings, given.model
-    now = clock or system_clock(owner_zone(settings.agent.user_timezone or None))
+async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
+    settings, now = config.settings, world.now
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
-    name = model.name if model else config.model_name
-    # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
-    count_tokens = counted_once(count_tokens_for(name) if name else estimate_tokens)
-    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=new_id, count_tokens=count_tokens)
+    count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
+    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=world.new_id, count_tokens=count_tokens)
     chosen = open_models(
-        config, model, offline=offline, now=now, sleep=asyncio.sleep, count_tokens=count_tokens
+        config,
+        world.given(given.model) if given.model else None,
+        offline=offline,
+        model_named=partial(world.model, config),
+        now=now,
+        sleep=asyncio.sleep,
+        count_tokens=count_tokens,
     )
-    memory, unindexed = await _memory(config, now)
-    if memory is not None and watch:
-        await memory.start_watching()
+    memory, unindexed = await _memory(config, world)
     turn = TurnParts(
+        agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
-        window=_window_parts(config, offline, memory, now, count_tokens),
+        window=_window_parts(config, world, offline, memory, count_tokens),
         sessions=SessionOpener(
             SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
-            Journals(workspace=config.workspace, now=now, new_id=new_id),
+            Journals(workspace=config.workspace, now=now, new_id=world.new_id),
             now=now,
-            new_id=new_id,
+            new_id=world.new_id,
             history_turns=lambda route: _history_turns(route, settings),
         ),
         memory=memory,
         unindexed=unindexed,
         tools=given.tools,
-        instructions=given.instructions,
-        approvals=_approvals(config, now, new_id),
+        approvals=_approvals(config, now, world.new_id),
+        prompts=SystemPrompts(
+            config.workspace,
+            settings.agent,
+            now=now,
+            count_tokens=count_tokens,
+            instructions=given.instructions,
+        ),
         now=now,
-        new_id=new_id,
+        new_id=world.new_id,
         count_tokens=count_tokens,
     )
-    waiting = await turn.approvals.pending()
-    lanes = Lanes(config.state_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    lanes = Lanes(config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
     _register(given.hooks, turn)
-    endings = EndingFolder(config.state_dir / "agents" / AGENT_ID / "endings", now=now)
+    endings = EndingFolder(config.folders.agent_dir / "endings", now=now)
     return AgentParts(
-        agent_id=AGENT_ID,
         turn=turn,
         chosen=chosen,
         lanes=lanes,
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings),
         notices=(
             *config.notices,
-            *_notices(workspace),
-            *_approval_notices(waiting),
+            *_notices(workspace, waiting=await turn.approvals.pending()),
             *_memory_notices(unindexed),
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+        closing=world.closing,
     )
 
 
 def _approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
     approvals = config.settings.tools.approvals
     return Approvals(
-        ApprovalFolder(config.state_dir / "agents" / AGENT_ID / "approvals", now=now),
+        ApprovalFolder(config.folders.agent_dir / "approvals", now=now),
         now_ms=lambda: epoch_ms(now()),
         new_id=new_id,
         wait_seconds=approvals.wait_seconds,
@@ -145,21 +171,25 @@ def _approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
 
 def _window_parts(
     config: Config,
+    world: World,
     offline: ChatModel,
     memory: MemoryEngine | None,
-    now: Clock,
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
     compaction = config.settings.agent.compaction
+
+    def side_model(name: str) -> ChatModel | None:
+        return world.model(config, name.strip()) if name.strip() else None
+
     return WindowParts(
         settings=compaction,
         pruning=config.settings.agent.context_pruning,
-        summary_model=side_model(config, compaction.model, now),
-        flush_model=side_model(config, compaction.memory_flush.model, now),
+        summary_model=side_model(compaction.model),
+        flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
         workspace=config.workspace,
         lock_dir=config.state_dir / "locks",
-        now=now,
+        now=world.now,
         count_tokens=count_tokens,
         on_notes=lambda path: _on_notes(memory, path),
         told=Told(),
@@ -167,26 +197,18 @@ def _window_parts(
     )
 
 
-async def disassemble(parts: AgentParts) -> None:
-    """Releases what `assemble` opened."""
-    try:
-        if parts.turn.memory is not None:
-            await parts.turn.memory.close()
-    finally:
-        turn = parts.turn
-        for model in (turn.models, turn.window.summary_model, turn.window.flush_model):
-            if model is not None:
-                await model.aclose()
-        await parts.chosen.aclose()
-
-
-async def _memory(config: Config, now: Clock) -> tuple[MemoryEngine | None, UnindexedNotes | None]:
+async def _memory(config: Config, world: World) -> tuple[MemoryEngine | None, UnindexedNotes | None]:
     """The engine, or what is left of memory when its index cannot be opened: people can talk without it."""
     try:
-        return await open_memory(config, now), None
+        memory = await open_memory(config, world.now, lent=world.embedder)
     except IndexUnusable as error:
         log.warning("memory search is not available: %s", error)
         return None, unindexed_notes(config, str(error))
+    if memory is not None:
+        world.closing.push_async_callback(memory.close)
+        if world.watch:
+            await memory.start_watching()
+    return memory, None
 
 
 def _on_notes(memory: MemoryEngine | None, path: str) -> None:
@@ -227,15 +249,10 @@ def _register(given: HookTable, turn: TurnParts) -> None:
         raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
 
 
-def _notices(workspace: WorkspaceReport) -> tuple[str, ...]:
-    return (workspace.notice,) if workspace.notice else ()
-
-
-def _approval_notices(waiting: Sequence[Approval]) -> tuple[str, ...]:
-    if not waiting:
-        return ()
+def _notices(workspace: WorkspaceReport, *, waiting: Sequence[Approval]) -> tuple[str, ...]:
     named = ", ".join(f"{each.tool_name} ({each.id})" for each in waiting)
-    return (f"Tool calls that wait for your approval: {named}. /approve tells more.",)
+    calls = f"Tool calls that wait for your approval: {named}. /approve tells more." if waiting else ""
+    return tuple(text for text in (workspace.notice, calls) if text)
 
 
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import replace
 
 from nacre.runtime.commands.chosen_models import ChosenModels
@@ -16,7 +16,7 @@ from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.litellm.loading import price_map_entry
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.settings.agents import AgentSettings
-from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.config import Config
 
 STALL_SECONDS = 60.0
 """A stream that has begun and then says nothing for so long is given up."""
@@ -27,6 +27,7 @@ def open_models(
     given: ChatModel | None,
     *,
     offline: ChatModel,
+    model_named: Callable[[str], ChatModel],
     now: Clock,
     sleep: Callable[[float], Awaitable[None]],
     count_tokens: Callable[[str], int],
@@ -34,12 +35,13 @@ def open_models(
     """The models of an agent, and what may be chosen in their place for single chats.
 
     By default that is the model of the config with its fallbacks, a given one alone, or else the offline
-    responder. Chosen may be what the settings name, and every model of litellm's price map.
+    responder. Chosen may be what the settings name, and every model of litellm's price map. `model_named`
+    opens a model by its name; whoever hands it in closes what it opened.
 
     Raises:
         ConfigError: a model's window is too small to work in.
     """
-    cooldowns = CooldownFile(config.state_dir / "agents" / AGENT_ID / "model-cooldowns.json", now=now)
+    cooldowns = CooldownFile(config.folders.agent_dir / "model-cooldowns.json", now=now)
 
     def chain(models: Sequence[ChatModel]) -> ModelChain:
         candidates = [
@@ -50,7 +52,7 @@ def open_models(
 
     def connected(first_name: str) -> ModelChain:
         names = model_names(replace(config, model_name=first_name))
-        return chain([litellm_model(config, name, now) for name in names])
+        return chain([model_named(name) for name in names])
 
     has_name = given is None and bool(config.model_name)
     default = connected(config.model_name) if has_name else chain([given or offline])
@@ -86,9 +88,11 @@ def model_names(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys([config.model_name, *names, *own]))
 
 
-def side_model(config: Config, name: str, now: Clock) -> ChatModel | None:
-    """A model for one kind of call, or `None` where the session's models make it."""
-    return litellm_model(config, name.strip(), now) if name.strip() else None
+def model_key(config: Config, name: str) -> Hashable:
+    """All that the settings say of a model: equal keys are the same model, asked in the same way."""
+    provider = config.settings.models.providers.get(name.partition("/")[0])
+    said = provider.model_dump_json() if provider else ""
+    return "model", name, said, config.settings.agent.model_timeout_seconds
 
 
 def litellm_model(config: Config, name: str, now: Clock) -> ChatModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from nacre.runtime.commands.chosen_models import ChosenModels
@@ -13,12 +14,17 @@ from nacre.runtime.turn.parts import TurnParts
 
 @dataclass(frozen=True, kw_only=True)
 class AgentParts:
-    """Everything that an open agent holds."""
+    """Everything that an open agent holds. `closing` releases it, in the opposite order of its opening."""
 
-    agent_id: str
     turn: TurnParts
     chosen: ChosenModels
     lanes: Lanes
     lifecycle: Lifecycle
     upkeep: Upkeep
     notices: tuple[str, ...]
+    closing: AsyncExitStack
+
+    @property
+    def agent_id(self) -> str:
+        """Which of the agents of its state folder it is."""
+        return self.turn.agent_id

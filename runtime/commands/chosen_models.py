@@ -61,8 +61,3 @@ class ChosenModels:
                 text = f"{name} was chosen for this chat and cannot be used: {error} /new default ends that."
                 turn.emit(Warned(message=text))
         return turn.with_models(chain)
-
-    async def aclose(self) -> None:
-        """Closes the models that were opened."""
-        for chain in self._chains.values():
-            await chain.aclose()

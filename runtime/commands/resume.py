@@ -11,8 +11,8 @@ from nacre.runtime.commands.branch_points import is_spoken
 from nacre.runtime.commands.command import CommandRun, Outcome, said
 from nacre.runtime.commands.wording import shortened
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.settings.config import AGENT_ID
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import RECOVERED, canonical_key
 from nacre.sessions.index.changes import resumed_session
@@ -48,7 +48,7 @@ async def resume(run: CommandRun) -> Outcome:
     if name == session.session_id:
         return run.said("This is the session that goes on already.")
     try:
-        chosen = _chosen(name, [item for item, _ in listed], earlier, session.key)
+        chosen = _chosen(name, [item for item, _ in listed], earlier, turn)
     except SessionNotFound:
         return run.said(f"This chat has no earlier session {name!r}. /resume lists them.")
     await turn.save_notes()
@@ -83,7 +83,7 @@ async def _earlier(session: OpenSession, parts: TurnParts) -> list[StoredSession
         if item.key.startswith(RECOVERED):
             return session.policy.is_private
         try:
-            key = canonical_key(item.key, agent_id=AGENT_ID, main_key=main_key)
+            key = canonical_key(item.key, agent_id=parts.agent_id, main_key=main_key)
         except SessionKeyInvalid:
             return False
         return key == session.key and (not item.is_current or item.key != session.key)
@@ -103,14 +103,16 @@ def _listed(sessions: list[StoredSession]) -> list[tuple[StoredSession, str]]:
     return found
 
 
-def _chosen(name: str, listed: list[StoredSession], sessions: list[StoredSession], key: str) -> StoredSession:
+def _chosen(
+    name: str, listed: list[StoredSession], sessions: list[StoredSession], turn: Turn
+) -> StoredSession:
     # An id may begin with digits as well, but never with so few.
     if name.isdecimal() and len(name) < LEAST_ID_CHARS and 1 <= int(name) <= len(listed):
         return listed[int(name) - 1]
-    found = find_session(sessions, name, agent_id=AGENT_ID)
+    found = find_session(sessions, name, agent_id=turn.parts.agent_id)
     if found.session_id.lower().startswith(name.strip().lower()):
         return found
-    raise SessionNotFound(f"{name!r} is no id of a session of {key}.")
+    raise SessionNotFound(f"{name!r} is no id of a session of {turn.session.key}.")
 
 
 def _list_text(listed: list[tuple[StoredSession, str]], session: OpenSession, now: datetime) -> str:

@@ -10,6 +10,9 @@ from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.index.changes import with_model_override, with_usage, without_usage
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 
+SAID_EVERY_MS = 3_600_000
+"""How far behind the time of the last words may be while they are answered. The transcript tells it exactly."""
+
 
 class IndexLine:
     """The line of one session under its key; a line that meanwhile names another session stays as it is."""
@@ -18,12 +21,23 @@ class IndexLine:
         self._key = key
         self._index = index
         self._now = now
+        self._said_at_ms: int | None = None
         self.record = record
 
     async def said(self) -> None:
-        """Notes that a person said something now."""
-        at_ms = epoch_ms(self._now())
-        await self._change(lambda record: replace(record, last_interaction_at_ms=at_ms, system_sent=True))
+        """Notes that a person said something now.
+
+        Together with what is noted next, or by `settle`; at once where the line would seem long unused.
+        """
+        self._said_at_ms = at_ms = epoch_ms(self._now())
+        told_ms = self.record.last_interaction_at_ms or 0
+        if not self.record.system_sent or not 0 <= at_ms - told_ms < SAID_EVERY_MS:
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Notes what waits to be noted, for a turn that ends without an answer."""
+        if self._said_at_ms is not None:
+            await self._change(lambda record: record)
 
     async def flushed(self, *, cycle: int) -> None:
         """Notes an attempt to flush in this cycle."""
@@ -69,13 +83,19 @@ class IndexLine:
         await self._change(lambda record: replace(record, aborted_last_run=True))
 
     async def _change(self, change: Callable[[SessionRecord], SessionRecord]) -> None:
-        session_id = self.record.session_id
+        session_id, said_at_ms = self.record.session_id, self._said_at_ms
+
+        def changed(record: SessionRecord) -> SessionRecord:
+            if said_at_ms is not None:
+                record = replace(record, last_interaction_at_ms=said_at_ms, system_sent=True)
+            return change(record)
 
         def checked(record: SessionRecord | None) -> SessionRecord | None:
             if record is None or record.session_id != session_id:
                 return record
-            return change(replace(record, updated_at_ms=epoch_ms(self._now())))
+            return changed(replace(record, updated_at_ms=epoch_ms(self._now())))
 
         there = await self._index.update(self._key, checked)
         is_ours = there is not None and there.session_id == session_id
-        self.record = there if there is not None and is_ours else change(self.record)
+        self.record = there if there is not None and is_ours else changed(self.record)
+        self._said_at_ms = None

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nacre.runtime.contracts.errors import SessionInUse
+from nacre.sessions.disk.kernel_lock import try_lock
 
 POLL_SECONDS = 0.05
 NOTICE_AFTER_SECONDS = 2.0
@@ -56,28 +57,28 @@ class Lanes:
     async def _across_processes(
         self, session_key: str, on_wait: Callable[[str], None], wait_seconds: float
     ) -> AsyncIterator[None]:
-        from filelock import FileLock, Timeout
-
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        name = hashlib.sha256(session_key.encode()).hexdigest()[:24]
-        lock = FileLock(self._directory / f"{name}.lane", thread_local=False)
         waited_seconds = 0.0
-        while True:
-            try:
-                lock.acquire(blocking=False)
-                break
-            except Timeout:
-                if waited_seconds >= wait_seconds:
-                    raise SessionInUse(
-                        f"Another process has been in a turn of session {session_key!r} for over "
-                        f"{wait_seconds:.0f} seconds. "
-                        "Try again when it is done, or use another session."
-                    ) from None
-                await self._sleep(POLL_SECONDS)
-                before, waited_seconds = waited_seconds, waited_seconds + POLL_SECONDS
-                if before < NOTICE_AFTER_SECONDS <= waited_seconds:
-                    on_wait(f"Waiting: another process is in a turn of session {session_key!r}.")
+        while (release := self._try(session_key)) is None:
+            if waited_seconds >= wait_seconds:
+                raise SessionInUse(
+                    f"Another process has been in a turn of session {session_key!r} for over "
+                    f"{wait_seconds:.0f} seconds. "
+                    "Try again when it is done, or use another session."
+                )
+            await self._sleep(POLL_SECONDS)
+            before, waited_seconds = waited_seconds, waited_seconds + POLL_SECONDS
+            if before < NOTICE_AFTER_SECONDS <= waited_seconds:
+                on_wait(f"Waiting: another process is in a turn of session {session_key!r}.")
         try:
             yield
         finally:
-            lock.release()
+            release()
+
+    def _try(self, session_key: str) -> Callable[[], None] | None:
+        name = hashlib.sha256(session_key.encode()).hexdigest()[:24]
+        path = self._directory / f"{name}.lane"
+        try:
+            return try_lock(path)
+        except FileNotFoundError:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return try_lock(path)

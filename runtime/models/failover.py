@@ -87,10 +87,6 @@ class ModelChain:
         budgets = [candidate.budget for candidate in self._candidates.values()]
         return next((budget for budget in budgets if budget.window_tokens == window_tokens), budgets[0])
 
-    async def aclose(self) -> None:
-        for candidate in self._candidates.values():
-            await candidate.model.aclose()
-
     def ask(self, emit: Callable[[Event], None]) -> Ask:
         """Asks the models in their order; retries and a fallback that answered are told through `emit`."""
         told: set[str] = set()

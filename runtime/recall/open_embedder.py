@@ -6,9 +6,10 @@ key nor network. A provider that is named is used or failed, never replaced in s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from nacre.memory.batch_jobs.jobs import JobRules
 from nacre.memory.contracts.embedder import Embedder
@@ -31,6 +32,17 @@ AUTO_ORDER = ("openai", "gemini", "voyage", "mistral")
 """Which provider `auto` takes: the first with a key (seed 001, "Vector memory search")."""
 
 
+Lend: TypeAlias = Callable[[Hashable, Callable[[], Embedder]], Embedder]
+"""Gives the embedder of a key, made when nobody has it. Equal keys make the same vectors in the same way."""
+
+_REMOTE = {"model", "output_dimensionality", "remote"}
+
+
+def new_for_each(_key: Hashable, make: Callable[[], Embedder]) -> Embedder:
+    """The embedder of somebody who shares it with nobody."""
+    return make()
+
+
 def embedder_for(
     settings: MemorySearchSettings,
     providers: Mapping[str, ProviderSettings],
@@ -40,13 +52,14 @@ def embedder_for(
     models_folder: Path,
     budget: EmbeddingBudget | None = None,
     local: Callable[[], Embedder] = MiniLmEmbedder,
+    lent: Lend = new_for_each,
 ) -> Embedder | None:
     """The embedder that `memorySearch` asks for; `None` for the provider `none`.
 
     `providers` is `models.providers`. `memorySearch.remote` and `model` are the first provider's alone; a
     fallback has its own model, and its address and key from `models.providers`. `budget` counts the tokens
-    that go to remote providers. Models are downloaded into `models_folder` unless the settings name another.
-    `local` makes the embedder of the model that comes with Nacre.
+    that go to remote providers; `lent` may give one embedder to several agents. Models are downloaded into
+    `models_folder` unless the settings name another.
 
     Raises:
         ConfigError: a provider is not known and has no address, or has no model.
@@ -56,18 +69,12 @@ def embedder_for(
         if name == "none":
             return None
         if name in LOCAL:
-            return _local(name, settings.local, home, models_folder, local)
+            return _local(name, settings.local, home, models_folder, local, lent)
         if name == "sentence-transformers":
-            return _sentence_transformer(settings.model)
-        # a command that searches with the local model has no use for the rest
-        from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
-
-        return HttpEmbedder(
-            endpoint_for(name, settings, providers),
-            now_seconds=now_seconds,
-            budget=budget,
-            job_rules=_job_rules(settings),
-        )
+            return lent((name, settings.model), lambda: _sentence_transformer(settings.model))
+        key = name, settings.model_dump_json(include=_REMOTE), _providers_json(providers)
+        endpoint = endpoint_for(name, settings, providers)
+        return lent(key, lambda: _remote(endpoint, now_seconds, budget, _job_rules(settings)))
 
     name = provider_name(settings, providers, home)
     first = made(name, settings)
@@ -113,19 +120,37 @@ def provider_name(
 
 
 def _local(
-    name: str, settings: LocalSettings, home: Path, models_folder: Path, shipped: Callable[[], Embedder]
+    name: str,
+    settings: LocalSettings,
+    home: Path,
+    models_folder: Path,
+    shipped: Callable[[], Embedder],
+    lent: Lend,
 ) -> Embedder:
     source = (settings.model_path or "").strip() or (DEFAULT_GGUF if name == "gguf" else "")
     if not source or (not name and not _is_file(source, home)):
-        return shipped()
+        return lent("shipped", shipped)
     # a command that searches with the model that comes with Nacre has no use for these
     from nacre.memory.embedders.gguf import FileOnDisk, GgufEmbedder
     from nacre.runtime.models.embedding.download import RemoteModelFile
 
     if not source.startswith(("hf:", "https://", "http://")):
-        return GgufEmbedder(FileOnDisk(Path(at_home(source, home))))
+        file = Path(at_home(source, home))
+        return lent(file, lambda: GgufEmbedder(FileOnDisk(file)))
     folder = Path(at_home(settings.model_cache_dir, home)) if settings.model_cache_dir else models_folder
-    return GgufEmbedder(RemoteModelFile(source, folder))
+    return lent((source, folder), lambda: GgufEmbedder(RemoteModelFile(source, folder)))
+
+
+def _remote(
+    endpoint: EmbeddingEndpoint,
+    now_seconds: Callable[[], float],
+    budget: EmbeddingBudget | None,
+    job_rules: JobRules | None,
+) -> Embedder:
+    # a command that searches with the local model has no use for the rest
+    from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
+
+    return HttpEmbedder(endpoint, now_seconds=now_seconds, budget=budget, job_rules=job_rules)
 
 
 def _sentence_transformer(model: str | None) -> Embedder:
@@ -149,6 +174,11 @@ def _job_rules(settings: MemorySearchSettings) -> JobRules | None:
         poll_seconds=batch.poll_interval_ms / 1000,
         timeout_seconds=batch.timeout_minutes * 60,
     )
+
+
+def _providers_json(providers: Mapping[str, ProviderSettings]) -> str:
+    """The settings of all providers as one text; who has the same text asks them in the same way."""
+    return json.dumps({name: provider.model_dump_json() for name, provider in sorted(providers.items())})
 
 
 def _is_file(model_path: str | None, home: Path) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.settings import at_home, index_path
+from nacre.memory.contracts.settings import at_home
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.recall.open_embedder import embedder_for
+from nacre.runtime.recall.open_embedder import Lend, embedder_for, new_for_each
 from nacre.runtime.recall.unindexed import UnindexedNotes
-from nacre.runtime.settings.config import AGENT_ID, Config
+from nacre.runtime.settings.config import Config
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -21,11 +21,16 @@ if TYPE_CHECKING:
 
 
 async def open_memory(
-    config: Config, now: Clock, *, local: Callable[[], Embedder] = MiniLmEmbedder
+    config: Config,
+    now: Clock,
+    *,
+    local: Callable[[], Embedder] = MiniLmEmbedder,
+    lent: Lend | None = None,
 ) -> MemoryEngine | None:
     """The engine over this agent's notes, or `None` when memory search is switched off.
 
-    `local` makes the embedder that arrives with the install, should the settings ask for it.
+    `local` makes the embedder that arrives with the install, should the settings ask for it. The engine
+    closes its embedder, but not what was `lent` to it.
 
     Raises:
         ConfigError: the settings ask for an embedder that there cannot be.
@@ -42,6 +47,7 @@ async def open_memory(
         models_folder=config.state_dir / "models",
         budget=_budget(config, now),
         local=local,
+        lent=lent or new_for_each,
     )
     # while a question is being embedded in a process of its own
     from nacre.memory.engine import MemoryEngine
@@ -49,15 +55,15 @@ async def open_memory(
     try:
         engine = await MemoryEngine.open(
             workspace=config.workspace,
-            index_path=index_path(settings, state_dir=config.state_dir, agent_id=AGENT_ID, home=config.home),
+            index_path=config.folders.index_file,
             settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
             embedder=embedder,
-            owns_embedder=True,
+            owns_embedder=lent is None,
             now=now,
             transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
         )
     except BaseException:
-        if embedder is not None:
+        if embedder is not None and lent is None:
             await embedder.close()
         raise
     if isinstance(embedder, FallbackEmbedder):
@@ -92,7 +98,7 @@ def _transcripts(config: Config, now: Clock) -> TranscriptSource:
     return SessionTranscripts(
         config.sessions_file.parent,
         SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
-        agent_id=AGENT_ID,
+        agent_id=config.agent_id,
         main_key=config.settings.session.main_key,
         now=now,
     )

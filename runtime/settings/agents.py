@@ -1,4 +1,4 @@
-"""`agents.defaults`: the assistant itself, and how its context is kept within the window."""
+"""`agents`: what holds for every agent, and which agents there are besides the first."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.settings.section import SettingsSection, bytes_or, clamped, count_or
+from nacre.sessions.contracts.keys import normalise_agent_id
+
+FIRST_AGENT = "main"
+"""The agent of a state folder whose settings list none."""
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE)
@@ -22,6 +26,19 @@ def _duration(value: object) -> object:
     if _DURATION.fullmatch(str(value)) is None:
         raise ValueError(f"{value!r} is no duration; write it like '5m', '90s' or '1h'")
     return str(value)
+
+
+def _agent_id(value: object) -> object:
+    """The id in small letters. What session keys and folders would spell in another way is refused."""
+    if not isinstance(value, str):
+        return value
+    found = value.strip().lower()
+    if not found or found != (usable := normalise_agent_id(found)):
+        proposal = f", for example {usable!r}" if found else ""
+        raise ValueError(
+            f"the id {value!r} cannot name an agent; use letters, digits, '-' and '_', at most 64{proposal}"
+        )
+    return found
 
 
 def _model_choice(value: object) -> object:
@@ -117,13 +134,26 @@ class HardClearSettings(SettingsSection):
     """What stands in its place."""
 
 
-class PrunedToolsSettings(SettingsSection):
-    """`contextPruning.tools`: whose results are pruned; `*` stands for anything, in any case."""
+class ToolNames(SettingsSection):
+    """Which tools are meant; `*` stands for anything, upper and lower case are one."""
 
     allow: tuple[str, ...] = ()
-    """Only these tools; empty is all."""
+    """Only these; empty is all."""
     deny: tuple[str, ...] = ()
     """Never these, also where `allow` names them."""
+
+    def admits(self, name: str) -> bool:
+        """Whether the tool of this name is meant."""
+        return (not self.allow or _is_named(name, self.allow)) and not _is_named(name, self.deny)
+
+
+def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(_matches(pattern, name) for pattern in patterns)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    parts = map(re.escape, pattern.strip().casefold().split("*"))
+    return re.fullmatch(".*".join(parts), name.casefold(), re.DOTALL) is not None
 
 
 class ContextPruningSettings(SettingsSection):
@@ -145,7 +175,8 @@ class ContextPruningSettings(SettingsSection):
     """With less than this in old results none is replaced as a whole."""
     soft_trim: SoftTrimSettings = Field(default_factory=SoftTrimSettings.model_construct)
     hard_clear: HardClearSettings = Field(default_factory=HardClearSettings.model_construct)
-    tools: PrunedToolsSettings = Field(default_factory=PrunedToolsSettings.model_construct)
+    tools: ToolNames = Field(default_factory=ToolNames.model_construct)
+    """Whose results are pruned."""
 
     @property
     def ttl_seconds(self) -> float:
@@ -188,9 +219,62 @@ class AgentSettings(SettingsSection):
     context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.model_construct)
     compaction: CompactionSettings = Field(default_factory=CompactionSettings.model_construct)
     memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)
+    tools: ToolNames = Field(default_factory=ToolNames.model_construct)
+    """Which tools there are at all, of Nacre and of whoever embeds it."""
+
+
+class AgentEntry(AgentSettings):
+    """One of `agents.list`: who it is, where it lives, and what it has otherwise than `agents.defaults`."""
+
+    id: Annotated[str, BeforeValidator(_agent_id)]
+    """Stands in its session keys and folders: small letters, digits, `-` and `_`, at most 64."""
+    default: bool = False
+    """Whether it is the agent that is meant when none is named; else the first of the list is."""
+    name: str = ""
+    """What people call it."""
+    agent_dir: str = ""
+    """The folder of what it keeps beside conversations and notes; blank is `<state>/agents/<id>`."""
+    allow_paths: tuple[str, ...] = ()
+    """Files and folders of other agents that this one may read after all."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: object) -> object:
+        return _written(value)
 
 
 class AgentsSettings(SettingsSection):
     """`agents`."""
 
     defaults: AgentSettings = Field(default_factory=AgentSettings.model_construct)
+    entries: tuple[AgentEntry, ...] = Field(default=(), alias="list")
+
+    @field_validator("entries")
+    @classmethod
+    def _distinct(cls, entries: tuple[AgentEntry, ...]) -> tuple[AgentEntry, ...]:
+        ids = [entry.id for entry in entries]
+        twice = [agent_id for agent_id in dict.fromkeys(ids) if ids.count(agent_id) > 1]
+        if twice:
+            raise ValueError(f"there are two agents with the id {twice[0]!r}; give one of them another")
+        return entries
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """All agents of the state folder, in the order of the list."""
+        return tuple(entry.id for entry in self.entries) or (FIRST_AGENT,)
+
+    def entry(self, agent_id: str) -> AgentEntry | None:
+        """What the list says of an agent."""
+        return next((entry for entry in self.entries if entry.id == agent_id), None)
+
+    @property
+    def default_id(self) -> str:
+        """The agent that is meant when none is named: the first that says so, else the first of all."""
+        return next((entry.id for entry in self.entries if entry.default), self.ids[0])
+
+
+def _written(value: object) -> object:
+    """Settings without the keys whose value is null: an agent's null means that it has nothing of its own."""
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _written(item) for key, item in value.items() if item is not None}

@@ -9,33 +9,62 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
+    from nacre.runtime.settings.agents import AgentsSettings
+    from nacre.runtime.settings.disk.agent_folders import AgentFolders
     from nacre.runtime.settings.settings import Settings
 
 SETTINGS_FILE = "nacre.json5"
-AGENT_ID = "main"
-"""The one agent of a state folder."""
 
 STATE_DIR_VARIABLE = "NACRE_STATE_DIR"
 WORKSPACE_VARIABLE = "NACRE_WORKSPACE"
 MODEL_VARIABLE = "NACRE_MODEL"
+AGENT_VARIABLE = "NACRE_AGENT"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings with every path resolved. `notices` are sentences for the owner about the file."""
+    """One agent's settings, `settings.agent` its own, with every path resolved.
+
+    `agents` are the ids of all agents of the state folder, in the order of the list; `default_agent` is the
+    one that is meant when none is named. `notices` are sentences for the owner about the file.
+    """
 
     home: Path
     state_dir: Path
-    workspace: Path
-    sessions_file: Path
+    folders: AgentFolders
+    agents: tuple[str, ...]
+    default_agent: str
     model_name: str
     settings: Settings
     notices: tuple[str, ...] = ()
+
+    @property
+    def agent_id(self) -> str:
+        """Which agent it is."""
+        return self.folders.agent_id
+
+    @property
+    def workspace(self) -> Path:
+        """The folder with its notes."""
+        return self.folders.workspace
+
+    @property
+    def sessions_file(self) -> Path:
+        """The index of its sessions; the transcripts lie beside it."""
+        return self.folders.sessions_file
+
+    @property
+    def private_dir(self) -> Path:
+        """Where its lanes are locked and what was typed to it is kept: the first agent came before there were
+        others, and keeps them in the state folder itself."""
+        from nacre.runtime.settings.agents import FIRST_AGENT
+
+        return self.state_dir if self.agent_id == FIRST_AGENT else self.folders.agent_dir
 
 
 def process_environment() -> Mapping[str, str]:
@@ -49,34 +78,47 @@ def load_config(
     state_dir: Path | None = None,
     workspace: Path | None = None,
     model_name: str | None = None,
+    agent_id: str | None = None,
 ) -> Config:
-    """Reads the settings of a state folder. A missing folder or file means all defaults.
+    """Reads the settings of one agent of a state folder. A missing folder or file means all defaults.
+
+    `workspace` is this agent's; the variable of that name is the default agent's, whichever is asked for.
 
     Raises:
         ConfigError: the file is unreadable, no JSON5, names a variable that is not set, or a value does not
-            fit its setting.
+            fit its setting; there is no such agent, or it could reach what is another agent's.
     """
-    home = _home(environment)
-    state = state_dir or _state_dir(environment)
+    from nacre.memory.contracts.settings import at_home
+    from nacre.runtime.settings.disk.agent_folders import kept_apart
+    from nacre.runtime.settings.disk.settings_file import read_settings_file, with_own_settings
+
+    state = (state_dir or _state_dir(environment)).absolute()
     file = state / SETTINGS_FILE
-    settings = _settings(file, environment)
-    chosen = (
-        workspace
-        or _path(environment.get(WORKSPACE_VARIABLE), home)
-        or _path(settings.agent.workspace, home)
-        or state / "workspace"
+    raw = read_settings_file(file, environment)
+    written = _settings(raw, file)
+    agents = written.agents
+    own_id = _agent_id(agent_id or environment.get(AGENT_VARIABLE, ""), agents, file)
+    place = next((place for place, entry in enumerate(agents.entries) if entry.id == own_id), None)
+    settings = written if place is None else _settings(with_own_settings(raw, place), file)
+
+    places = _Places(environment=environment, home=_home(environment), state=state, settings=written)
+    own = places.of(own_id, workspace=workspace)
+    notices = kept_apart(
+        own,
+        [places.of(other) for other in agents.ids if other != own_id],
+        extra_paths=[at_home(path, places.home) for path in settings.agent.memory_search.extra_paths],
+        allowed=places.allowed(own_id),
     )
-    unread = ", ".join(settings.unread_keys())
+    said = model_name or environment.get(MODEL_VARIABLE, "").strip()
     return Config(
-        home=home,
-        state_dir=state.absolute(),
-        workspace=chosen.absolute(),
-        sessions_file=_sessions_file(settings.session.store, state=state, home=home).absolute(),
-        model_name=model_name
-        or environment.get(MODEL_VARIABLE, "").strip()
-        or settings.agent.model.primary.strip(),
+        home=places.home,
+        state_dir=state,
+        folders=own,
+        agents=agents.ids,
+        default_agent=agents.default_id,
+        model_name=said or settings.agent.model.primary.strip(),
         settings=settings,
-        notices=(f"{file} has settings that Nacre does not read: {unread}.",) if unread else (),
+        notices=(*_file_notices(file, written), *notices),
     )
 
 
@@ -98,16 +140,89 @@ def _state_dir(environment: Mapping[str, str]) -> Path:
     return _path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
 
 
-def _sessions_file(setting: str, *, state: Path, home: Path) -> Path:
-    """Where the index of sessions lies; its folder holds the transcripts."""
-    chosen = _path(setting.replace("{agentId}", AGENT_ID), home)
-    if chosen is None:
-        return state / "agents" / AGENT_ID / "sessions" / "sessions.json"
-    if chosen.suffix != ".json":
-        raise ConfigError(
-            f"session.store is {setting!r}. Name a file that ends in .json, such as ~/chats/sessions.json."
+@dataclass(frozen=True, kw_only=True)
+class _Places:
+    """Where the agents of a state folder live, by settings that are as they were written."""
+
+    environment: Mapping[str, str]
+    home: Path
+    state: Path
+    settings: Settings
+
+    def of(self, agent_id: str, *, workspace: Path | None = None) -> AgentFolders:
+        from nacre.memory.contracts.settings import index_path
+        from nacre.runtime.settings.disk.agent_folders import AgentFolders
+
+        agents = self.settings.agents
+        entry = agents.entry(agent_id)
+        usual = self.state / "agents" / agent_id
+        search = agents.defaults.memory_search
+        if entry is not None and entry.memory_search.store.path:
+            search = entry.memory_search
+        return AgentFolders(
+            agent_id=agent_id,
+            workspace=(workspace or self._workspace(agent_id)).absolute(),
+            agent_dir=(_path(entry.agent_dir if entry else "", self.home) or usual).absolute(),
+            sessions_file=self._sessions_file(agent_id, usual).absolute(),
+            index_file=index_path(search, state_dir=self.state, agent_id=agent_id, home=self.home).absolute(),
         )
-    return chosen
+
+    def allowed(self, agent_id: str) -> list[Path]:
+        """What an agent may reach although it is another's."""
+        entry = self.settings.agents.entry(agent_id)
+        found = (_path(text, self.home) for text in (entry.allow_paths if entry else ()))
+        return [path.absolute() for path in found if path is not None]
+
+    def _workspace(self, agent_id: str) -> Path:
+        agents = self.settings.agents
+        entry, is_default = agents.entry(agent_id), agent_id == agents.default_id
+        texts = [
+            self.environment.get(WORKSPACE_VARIABLE) if is_default else None,
+            entry.workspace if entry else None,
+            agents.defaults.workspace if is_default else None,
+        ]
+        usual = self.state / ("workspace" if is_default else f"workspace-{agent_id}")
+        return next((path for text in texts if (path := _path(text, self.home))), usual)
+
+    def _sessions_file(self, agent_id: str, usual: Path) -> Path:
+        """Where the index of sessions lies; its folder holds the transcripts."""
+        setting = self.settings.session.store
+        chosen = _path(setting.replace("{agentId}", agent_id), self.home)
+        if chosen is None:
+            return usual / "sessions" / "sessions.json"
+        if chosen.suffix != ".json":
+            raise ConfigError(
+                f"session.store is {setting!r}. "
+                "Name a file that ends in .json, such as ~/chats/sessions.json."
+            )
+        return chosen
+
+
+def _agent_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
+    """The agent that is asked for, by any spelling of its id; without one the default agent."""
+    from nacre.sessions.contracts.keys import normalise_agent_id
+
+    if not wanted.strip():
+        return agents.default_id
+    found = normalise_agent_id(wanted)
+    if found in agents.ids and found == wanted.strip().lower():
+        return found
+    is_one = len(agents.ids) == 1
+    raise ConfigError(
+        f"There is no agent {wanted!r}. {'The only one is' if is_one else 'The agents are'} "
+        f"{', '.join(agents.ids)}; agents.list in {file} names them."
+    )
+
+
+def _file_notices(file: Path, settings: Settings) -> tuple[str, ...]:
+    unread = ", ".join(settings.unread_keys())
+    marked = [entry.id for entry in settings.agents.entries if entry.default]
+    notices = [f"{file} has settings that Nacre does not read: {unread}."] if unread else []
+    if len(marked) > 1:
+        notices.append(
+            f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is it."
+        )
+    return tuple(notices)
 
 
 def _path(text: str | None, home: Path) -> Path | None:
@@ -121,14 +236,12 @@ def _path(text: str | None, home: Path) -> Path | None:
     return Path(text.strip())
 
 
-def _settings(file: Path, environment: Mapping[str, str]) -> Settings:
+def _settings(raw: Mapping[str, Any], file: Path) -> Settings:
     # whoever asks for the environment alone waits neither for pydantic nor for the memory room
     from pydantic import ValidationError
 
     from nacre.runtime.settings.settings import Settings
-    from nacre.runtime.settings.settings_file import read_settings_file
 
-    raw = read_settings_file(file, environment, agent_id=AGENT_ID)
     if not raw:
         # Nothing to validate: making a validator would take longer than reading the file.
         return Settings.model_construct()

@@ -36,7 +36,7 @@ class Settings(SettingsSection):
 
     @property
     def agent(self) -> AgentSettings:
-        """The settings of the one agent of this state folder."""
+        """The settings of the agent that these were made for: the defaults, with its own laid over them."""
         return self.agents.defaults
 
     def unread_keys(self) -> Iterator[str]:
@@ -57,3 +57,6 @@ def _unread_below(value: Any, path: str) -> Iterator[str]:
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from _unread_below(item, f"{path}{name}.")
+    elif isinstance(value, tuple):
+        for place, item in enumerate(value):
+            yield from _unread_below(item, f"{path.removesuffix('.')}[{getattr(item, 'id', place)}].")

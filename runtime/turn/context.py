@@ -1,40 +1,27 @@
-"""What the model reads before the conversation: workspace files, the day, and where recalled notes stand.
-
-Stable parts come first and stay byte for byte the same from call to call, so that a provider's
-prompt cache holds; what moves with the day or the chat comes last.
-"""
+"""What every request of a turn carries besides the transcript: its chat's tools and the system prompt."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 
-from nacre.memory.workspace.workspace import ContextFile, read_context_files
-from nacre.prompts import render
 from nacre.runtime.contracts.events import Emit, Warned
-from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
-from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
 from nacre.runtime.recall.memory_tools import memory_tools
-from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.tools.files import file_tools
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.guard import TurnGuard
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.system_prompt import changing_part
 from nacre.runtime.turn.tool_rules import offered_tools
 from nacre.sessions.disk.whole_results import WholeResults
 
 log = logging.getLogger(__name__)
-
-OPTIONAL_FILES = ("MEMORY.md",)
-"""Files whose absence is no news: they are left out instead of marked as missing."""
 
 
 class TurnContext:
@@ -62,7 +49,6 @@ class TurnContext:
         self._whole = WholeResults(session.journal.path)
         self._limits = result_limits(asked.budget)
         self._system: SystemPrompt | None = None
-        self._overhead_tokens: int | None = None
 
     @cached_property
     def guard(self) -> TurnGuard:
@@ -102,30 +88,20 @@ class TurnContext:
         """The system prompt; what was cut of it is told once."""
         if self._system is None:
             parts, policy = self._parts, self._session.policy
-            self._system, notices = await system_prompt(
-                workspace=parts.workspace,
-                policy=policy,
-                settings=parts.settings.agent,
-                tools=self.specs,
-                cites=parts.cites(policy),
-                instructions=parts.instructions,
-                changing=changing_part(
-                    now=parts.now(),
-                    channel=self._session.route.origin.channel,
-                    chat_kind=policy.chat_kind,
-                    model_name=self._asked.model.name,
-                ),
+            stable = await parts.prompts.stable(policy, tools=self.specs, cites=parts.cites(policy))
+            changing = changing_part(
+                now=parts.now(),
+                channel=self._session.route.origin.channel,
+                chat_kind=policy.chat_kind,
+                model_name=self._asked.model.name,
             )
-            parts.told.once(self._session.session_id, notices, self._emit)
+            self._system = SystemPrompt(stable=stable.text, changing=changing)
+            parts.told.once(self._session.session_id, stable.notices, self._emit)
         return self._system
 
     async def overhead_tokens(self) -> int:
         """Tokens of system prompt and tool schemas together, counted on a thread."""
-        if self._overhead_tokens is None:
-            self._overhead_tokens = await asyncio.to_thread(
-                overhead_tokens, await self.system(), self.specs, self._parts.count_tokens
-            )
-        return self._overhead_tokens
+        return await self._parts.prompts.overhead_tokens(await self.system(), self.specs)
 
     def _tools(self) -> tuple[Tool, ...]:
         parts, session, policy = self._parts, self._session, self._session.policy
@@ -151,64 +127,3 @@ class TurnContext:
         if notes is not None and policy.offers_memory_tools:
             tools = (*tools, *memory_tools(notes, cites=parts.cites(policy)))
         return offered_tools(tools, parts.tools, chat, rules)
-
-
-async def system_prompt(
-    *,
-    workspace: Path,
-    policy: ChatPolicy,
-    settings: AgentSettings,
-    tools: Sequence[ToolSpec],
-    cites: bool,
-    changing: str,
-    instructions: str = "",
-) -> tuple[SystemPrompt, tuple[str, ...]]:
-    """The system prompt of one chat, and a sentence for each file that was cut.
-
-    `instructions` are the words of the program that runs the agent, in every chat.
-    """
-    files = await read_context_files(
-        workspace,
-        policy.context_files(),
-        per_file_chars=settings.bootstrap_max_chars,
-        total_chars=settings.bootstrap_total_max_chars,
-    )
-    shown = [file for file in files if _is_shown(file)]
-    tool_lines = "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
-    if policy.is_private:
-        head = render(
-            "system/private",
-            tools=tool_lines,
-            citations=render("system/citations_on" if cites else "system/citations_off"),
-            workspace=str(workspace),
-        )
-    else:
-        head = render("system/group", tools=tool_lines, workspace=str(workspace))
-    if instructions.strip():
-        head = f"{head}\n\n{render('system/instructions', text=instructions.strip())}"
-    texts = "\n\n".join(render("system/context_file", name=file.name, text=file.text) for file in shown)
-    stable = f"{head}\n\n{render('system/context_files', files=texts)}" if shown else head
-    notices = tuple(
-        f"{file.name} is too long for the context: "
-        f"{file.injected_chars} of {file.raw_chars} characters went in."
-        for file in files
-        if file.truncated
-    )
-    return SystemPrompt(stable=stable, changing=changing), notices
-
-
-def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: str) -> str:
-    """The part of the system prompt that moves: the owner's date and zone, the chat, the model."""
-    return render(
-        "system/changing",
-        date=now.strftime("%Y-%m-%d"),
-        weekday=now.strftime("%A"),
-        time_zone=str(now.tzinfo),
-        channel=channel or "unknown",
-        chat_kind=chat_kind,
-        model=model_name,
-    )
-
-
-def _is_shown(file: ContextFile) -> bool:
-    return bool(file.text.strip()) and not (file.missing and file.name in OPTIONAL_FILES)

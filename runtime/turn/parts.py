@@ -21,6 +21,7 @@ from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 
 log = logging.getLogger(__name__)
@@ -32,9 +33,10 @@ class TurnParts:
 
     `models` are asked in their order; a chat for which another model was chosen has its own chain.
     `memory` is `None` when search is switched off, or when its index cannot be opened: then `unindexed` is
-    there in its place. `tools` are the bot author's, `instructions` what they add to the system prompt.
+    there in its place. `tools` are the bot author's.
     """
 
+    agent_id: str
     settings: Settings
     models: ModelChain
     window: WindowParts
@@ -42,8 +44,8 @@ class TurnParts:
     memory: MemoryEngine | None
     unindexed: UnindexedNotes | None
     tools: tuple[FunctionTool[..., Any], ...]
-    instructions: str
     approvals: Approvals
+    prompts: SystemPrompts
     now: Clock
     new_id: NewId
     count_tokens: Callable[[str], int]

@@ -30,6 +30,7 @@ from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
+from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.entries.entries import CustomMessage
@@ -117,8 +118,13 @@ class Turn:
                 "the workspace; /new begins a fresh session.",
                 detail=overflow.detail,
             ) from overflow
-        window_tokens = self.parts.models.window_tokens_of(answer)
-        await session.line.answered(answer, window_tokens=window_tokens, compactions=session.compaction_count)
+        else:
+            window_tokens = self.parts.models.window_tokens_of(answer)
+            await session.line.answered(
+                answer, window_tokens=window_tokens, compactions=session.compaction_count
+            )
+        finally:
+            await self._settle()
         return self._reply(answer)
 
     async def save_notes(self) -> None:
@@ -217,6 +223,13 @@ class Turn:
         parts = self.parts
         chat = self.session.chat(parts.workspace)
         return asking(parts.models.ask(self.emit), parts.hooks, chat, model_name=parts.model.name)
+
+    async def _settle(self) -> None:
+        """Notes in the index that something was said; why there is no answer matters more than that."""
+        try:
+            await self.session.line.settle()
+        except SessionError as error:
+            log.warning("the line of %s is behind its transcript: %s", self.session.key, error)
 
     async def _asked_first(self) -> Candidate:
         if self._asked is None:

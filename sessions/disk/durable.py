@@ -6,10 +6,12 @@ Never follows a symbolic link to a file.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -17,10 +19,10 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionWriteFailed
+from nacre.sessions.disk.kernel_lock import FILE_MODE, try_lock
 
 LOCK_TIMEOUT_SECONDS = 30.0
 LOCK_POLL_SECONDS = 0.005
-FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 READ_BLOCK_BYTES = 1 << 18
 
@@ -39,18 +41,12 @@ def locked(path: Path) -> Iterator[None]:
     Raises:
         SessionWriteFailed: the lock could not be had within `LOCK_TIMEOUT_SECONDS`.
     """
-    from filelock import FileLock
-
-    make_folder(path.parent)
-    lock = FileLock(
-        f"{path}.lock", timeout=LOCK_TIMEOUT_SECONDS, mode=FILE_MODE, poll_interval=LOCK_POLL_SECONDS
-    )
     with reported("lock", path):
-        lock.acquire()
+        release = _waited_for(path.with_name(f"{path.name}.lock"))
     try:
         yield
     finally:
-        lock.release()
+        release()
 
 
 @contextmanager
@@ -69,6 +65,8 @@ def reported(verb: str, path: Path) -> Iterator[None]:
 
 def make_folder(path: Path) -> None:
     """Creates a folder, and those above it, for its owner only; an existing one is left as it is."""
+    if path.is_dir():
+        return
     with reported("create the folder", path):
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
@@ -226,6 +224,22 @@ def sync_folder(path: Path, *, sync: Sync = os.fsync) -> None:
         sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _waited_for(lock: Path) -> Callable[[], None]:
+    give_up_at = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    while time.monotonic() < give_up_at:
+        try:
+            release = try_lock(lock)
+        except FileNotFoundError:
+            make_folder(lock.parent)
+            release = try_lock(lock)
+        if release is not None:
+            return release
+        time.sleep(LOCK_POLL_SECONDS)
+    raise TimeoutError(
+        errno.ETIMEDOUT, f"another process has held its lock for {LOCK_TIMEOUT_SECONDS:.0f} seconds"
+    )
 
 
 def _keep_as(backup: Path, path: Path, sync: Sync) -> None:

@@ -11,16 +11,28 @@ from pydantic.alias_generators import to_camel
 
 
 def settings_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted key and default as JSON; `<name>` stands for a key that the owner chooses."""
-    for name, field in model.model_fields.items():
+    """Dotted key and default as JSON; `<name>` stands for a key that the owner chooses, `[]` for an entry.
+
+    What an entry of a list has from a section that is listed itself is not said again.
+    """
+    for name, field in _own_fields(model).items():
         key = prefix + (field.alias or to_camel(name))
         below = _section(field.annotation)
         if below is None:
-            yield key, json.dumps(_plain(field.get_default(call_default_factory=True)))
+            is_needed = field.is_required()
+            yield key, "" if is_needed else json.dumps(_plain(field.get_default(call_default_factory=True)))
+        elif get_origin(field.annotation) is tuple:
+            yield from settings_keys(below, f"{key}[].")
         elif get_origin(field.annotation) is Mapping:
             yield from settings_keys(below, f"{key}.<name>.")
         else:
             yield from settings_keys(below, f"{key}.")
+
+
+def _own_fields(model: type[BaseModel]) -> dict[str, Any]:
+    (base,) = model.__bases__
+    shared = base.model_fields if issubclass(base, BaseModel) else {}
+    return {name: field for name, field in model.model_fields.items() if name not in shared}
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:

@@ -33,7 +33,7 @@ RUNTIME: Floors = (
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
     ("runtime/models", "runtime/settings", "runtime/tools"),
-    ("runtime/models/litellm", "runtime/tools/approvals"),
+    ("runtime/models/litellm", "runtime/settings/disk", "runtime/tools/approvals"),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (

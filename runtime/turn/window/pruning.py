@@ -9,12 +9,11 @@ remembers the prompt, because in a busy session its time is never up.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.settings.agents import ContextPruningSettings, PrunedToolsSettings
+from nacre.runtime.settings.agents import ContextPruningSettings
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -117,18 +116,6 @@ def message_chars(message: Message) -> int:
     return chars
 
 
-def is_pruned_tool(name: str, tools: PrunedToolsSettings) -> bool:
-    """Whether results of a tool may be pruned: `deny` wins, an empty `allow` means every tool."""
-    if any(_matches(pattern, name) for pattern in tools.deny):
-        return False
-    return not tools.allow or any(_matches(pattern, name) for pattern in tools.allow)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    parts = map(re.escape, pattern.strip().casefold().split("*"))
-    return re.fullmatch(".*".join(parts), name.casefold(), re.DOTALL) is not None
-
-
 def _trigger(facts: PruningFacts, settings: ContextPruningSettings, size_line: int) -> str:
     idle = facts.idle_seconds
     if settings.ttl_seconds > 0 and idle is not None and idle >= settings.ttl_seconds:
@@ -166,7 +153,7 @@ def _candidates(items: Sequence[TranscriptItem], settings: ContextPruningSetting
         for item in items[said[0] : end]
         if isinstance(item.message, ToolResultMessage)
         and is_own_result(item, callers)
-        and is_pruned_tool(item.message.tool_name, settings.tools)
+        and settings.tools.admits(item.message.tool_name)
         and not any(isinstance(block, Image) for block in item.message.content)
     ]
 

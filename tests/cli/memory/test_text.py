@@ -34,7 +34,7 @@ async def _status(
 
 
 def _shown(status: MemoryStatus) -> dict[str, str]:
-    lines = status_lines(status, str)
+    lines = status_lines(status, str, agent_id="main")
     return {label.strip(): value.strip() for label, _, value in (line.partition(":") for line in lines)}
 
 
@@ -58,7 +58,7 @@ async def test_a_status_says_what_is_wrong_and_why(tmp_path: Path) -> None:
     settings = {"store": {"vector": {"extensionPath": str(tmp_path / "none")}}, "cache": {"enabled": False}}
     status = await _status(tmp_path, DeadEmbedder(), settings)
     shown = _shown(status)
-    (agent,) = status_json(status)
+    (agent,) = status_json(status, agent_id="main")
 
     assert shown["Vector"].startswith("numpy, ")
     assert "could not be loaded" in shown["Vector problem"]

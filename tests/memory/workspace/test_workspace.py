@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import date
 from importlib.resources import files
 from pathlib import Path
+from time import time_ns
 
 import pytest
 
+from nacre.memory.workspace.context_files import ContextFiles
 from nacre.memory.workspace.workspace import (
     TEMPLATES,
     TemplateMissing,
@@ -15,7 +17,6 @@ from nacre.memory.workspace.workspace import (
     daily_log_path,
     ensure_workspace,
     read_context_file,
-    read_context_files,
     template_text,
     without_front_matter,
 )
@@ -202,7 +203,7 @@ async def test_linked_context_files_are_refused(tmp_path: Path) -> None:
     (root / "TOOLS.md").symlink_to("MEMORY.md")
     (root / "USER.md").mkdir()
 
-    for file in await read_context_files(root, ["SOUL.md", "TOOLS.md", "USER.md"]):
+    for file in await ContextFiles(root, now_ns=time_ns).read(["SOUL.md", "TOOLS.md", "USER.md"]):
         assert file.missing
         assert file.text.startswith("[MISSING]")
         assert "secret" not in file.text.replace("secret.md", "")
@@ -225,8 +226,8 @@ async def test_totals_are_spent_in_order(tmp_path: Path) -> None:
     for name in ("A.md", "B.md", "C.md"):
         (tmp_path / name).write_text(name[0] * 1000, encoding="utf-8")
 
-    first, second, third = await read_context_files(
-        tmp_path, ["A.md", "B.md", "C.md"], per_file_chars=500, total_chars=1100
+    first, second, third = await ContextFiles(tmp_path, now_ns=time_ns).read(
+        ["A.md", "B.md", "C.md"], per_file_chars=500, total_chars=1100
     )
 
     assert (first.truncated, second.truncated, third.truncated) == (True, True, True)

@@ -1,4 +1,4 @@
-"""`agents.list`: this agent's own settings of memory search; the rest of the list is told, not read."""
+"""`agents.list`: which agents there are, and what each has otherwise than `agents.defaults`."""
 
 from __future__ import annotations
 
@@ -43,23 +43,45 @@ async def test_an_agent_can_have_memory_search_switched_off(tmp_path: Path) -> N
 
 
 def test_other_agents_settings_are_not_ours(tmp_path: Path) -> None:
-    """What another agent is given changes nothing here; the list is told as not read."""
-    config = _config(tmp_path, [{"id": "work", "memorySearch": {"query": {"maxResults": 9}}}])
+    """What another agent is given changes nothing here."""
+    entries = [{"id": "main"}, {"id": "work", "memorySearch": {"query": {"maxResults": 9}}}]
+
+    config = _config(tmp_path, entries)
 
     assert config.settings.agent.memory_search.query.max_results == 4
-    assert "agents.list" in config.notices[0]
+    assert config.notices == ()
+
+
+def test_what_is_not_read_of_the_list_is_told(tmp_path: Path) -> None:
+    """Keys of any entry that Nacre does not read are named with the agent that they stand at."""
+    entries = [{"id": "main"}, {"id": "Work", "sandbox": {"mode": "all"}, "tools": {"profile": "coding"}}]
+
+    config = _config(tmp_path, entries)
+
+    assert "agents.list[work].sandbox, agents.list[work].tools.profile" in config.notices[0]
 
 
 @pytest.mark.parametrize(
-    "entry",
-    [{"id": "main", "model": "x/y", "memorySearch": {}}, {"id": "main", "memorySearch": 3}, "main", None],
+    ("entries", "told"),
+    [
+        ([{"id": "main", "memorySearch": 3}], r"agents\.list\.0\.memorySearch"),
+        (["main"], r"agents\.list\.0"),
+        ([None], r"agents\.list\.0"),
+        ({"main": {}}, r"agents\.list"),
+        ([{"name": "nobody"}], r"agents\.list\.0\.id"),
+        ([{"id": ""}], "'' cannot name an agent"),
+        ([{"id": "../main"}], "'../main' cannot name an agent.*for example 'main'"),
+        ([{"id": "a b"}], "'a b' cannot name an agent.*for example 'a-b'"),
+        ([{"id": "-work"}], "cannot name an agent"),
+        ([{"id": "agent:work"}], "cannot name an agent"),
+        ([{"id": "w" * 65}], "at most 64"),
+        ([{"id": "work"}, {"id": " WORK "}], "two agents with the id 'work'"),
+    ],
 )
-def test_what_is_not_read_of_the_list_is_told(tmp_path: Path, entry: Any) -> None:
-    """Other keys of the own entry, and values of a wrong type, do not vanish silently."""
-    config = _config(tmp_path, [entry])
-
-    assert "agents.list" in config.notices[0]
-    assert config.settings.agent.memory_search.query.max_results == 4
+def test_an_entry_that_cannot_be_an_agent_stops_the_start(tmp_path: Path, entries: Any, told: str) -> None:
+    """Values of a wrong type, ids that would be spelled in another way on disk, and ids given twice."""
+    with pytest.raises(ConfigError, match=told):
+        _config(tmp_path, entries)
 
 
 def test_without_defaults_the_own_settings_stand_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nacre.runtime.agent.open_models import model_names, open_models
+from nacre.runtime.agent.open_models import litellm_model, model_names, open_models
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, ScriptedModel
 from nacre.runtime.models.tokenizer import estimate_tokens
@@ -43,10 +43,12 @@ def test_who_is_asked_in_which_order(tmp_path: Path) -> None:
 def test_each_model_has_its_own_window(tmp_path: Path) -> None:
     """The owner's window holds for the first; a fallback with a smaller one keeps that."""
     choice = {"primary": "openai/gpt-4o", "fallbacks": ["openai/gpt-3.5-turbo"]}
+    chosen = config(tmp_path, choice, contextTokens=100_000)
     chain = open_models(
-        config(tmp_path, choice, contextTokens=100_000),
+        chosen,
         None,
         offline=ScriptedModel(),
+        model_named=lambda name: litellm_model(chosen, name, Clock()),
         now=Clock(),
         sleep=no_sleep,
         count_tokens=estimate_tokens,
@@ -58,11 +60,13 @@ def test_each_model_has_its_own_window(tmp_path: Path) -> None:
 def test_a_fallback_that_is_too_small_is_told_at_the_start(tmp_path: Path) -> None:
     """Not in the middle of the night when it is needed."""
     choice = {"primary": "openai/gpt-4o", "fallbacks": ["openai/gpt-4"]}
+    chosen = config(tmp_path, choice)
     with pytest.raises(ConfigError, match=r"fallback model 'openai/gpt-4' cannot be used.*8192"):
         open_models(
-            config(tmp_path, choice),
+            chosen,
             None,
             offline=ScriptedModel(),
+            model_named=lambda name: litellm_model(chosen, name, Clock()),
             now=Clock(),
             sleep=no_sleep,
             count_tokens=estimate_tokens,

@@ -8,7 +8,7 @@ import pytest
 
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import load_config
-from nacre.runtime.settings.settings_file import with_variables
+from nacre.runtime.settings.disk.settings_file import with_variables
 
 
 def test_a_key_can_stay_in_the_environment(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.workspace.workspace import ensure_workspace
-from nacre.runtime.contracts.model import SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
+from nacre.runtime.models.tokenizer import estimate_tokens
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.tools.toolbox import ToolSpec
-from nacre.runtime.turn.context import changing_part, system_prompt
+from nacre.runtime.turn.system_prompt import StablePart, SystemPrompts, changing_part
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.runtime.agents import START, opened, said
 
@@ -27,19 +27,15 @@ TOOLS = (
 
 async def prompt_of(
     workspace: Path, policy: ChatPolicy = PRIVATE, settings: AgentSettings | None = None
-) -> tuple[SystemPrompt, tuple[str, ...]]:
-    return await system_prompt(
-        workspace=workspace,
-        policy=policy,
-        settings=settings or AgentSettings(),
-        tools=TOOLS,
-        cites=False,
-        changing="",
+) -> StablePart:
+    prompts = SystemPrompts(
+        workspace, settings or AgentSettings(), now=Clock(START), count_tokens=estimate_tokens
     )
+    return await prompts.stable(policy, tools=TOOLS, cites=False)
 
 
 async def stable(workspace: Path, policy: ChatPolicy = PRIVATE) -> str:
-    return (await prompt_of(workspace, policy))[0].stable
+    return (await prompt_of(workspace, policy)).text
 
 
 def headings(prompt: str) -> list[str]:
@@ -89,13 +85,13 @@ async def test_a_file_over_its_limit_is_cut_and_told(tmp_path: Path) -> None:
     (tmp_path / "SOUL.md").write_text(f"head{'x' * 20_000}tail", encoding="utf-8")
     (tmp_path / "USER.md").write_text("y" * 19_999, encoding="utf-8")
 
-    prompt, notices = await prompt_of(tmp_path)
+    prompt = await prompt_of(tmp_path)
 
-    assert "## SOUL.md\n\nheadxxx" in prompt.stable
-    assert "xxxtail\n" in prompt.stable
-    assert "[...truncated, read SOUL.md for full content...]" in prompt.stable
-    assert "read USER.md" not in prompt.stable
-    [notice] = notices
+    assert "## SOUL.md\n\nheadxxx" in prompt.text
+    assert "xxxtail\n" in prompt.text
+    assert "[...truncated, read SOUL.md for full content...]" in prompt.text
+    assert "read USER.md" not in prompt.text
+    [notice] = prompt.notices
     assert notice.startswith("SOUL.md is too long for the context: ")
     assert notice.endswith(" of 20008 characters went in.")
 
@@ -107,10 +103,10 @@ async def test_the_owner_says_how_much_of_a_file(tmp_path: Path, written: object
     """`bootstrapMaxChars`; what is no number of characters is the default."""
     settings = AgentSettings.model_validate({} if written is None else {"bootstrapMaxChars": written})
     (tmp_path / "SOUL.md").write_text("x" * limit, encoding="utf-8")
-    assert (await prompt_of(tmp_path, settings=settings))[1] == ()
+    assert (await prompt_of(tmp_path, settings=settings)).notices == ()
     (tmp_path / "SOUL.md").write_text("x" * (limit + 1), encoding="utf-8")
 
-    assert len((await prompt_of(tmp_path, settings=settings))[1]) == 1
+    assert len((await prompt_of(tmp_path, settings=settings)).notices) == 1
 
 
 async def test_tools_are_listed_under_the_names_they_are_called_by(tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.budget import resolve_budget
-from nacre.runtime.settings.agents import ContextPruningSettings, PrunedToolsSettings
+from nacre.runtime.settings.agents import ContextPruningSettings, ToolNames
 from nacre.runtime.turn.window.pruning import (
     NothingToPrune,
     Pruning,
     PruningFacts,
-    is_pruned_tool,
     message_chars,
     plan_pruning,
 )
@@ -221,7 +220,7 @@ def test_tools_are_chosen_by_name(
     allow: tuple[str, ...], deny: tuple[str, ...], name: str, expected: bool
 ) -> None:
     """Deny wins, an empty allow is all, only the star is special, and case does not matter."""
-    assert is_pruned_tool(name, PrunedToolsSettings(allow=allow, deny=deny)) is expected
+    assert ToolNames(allow=allow, deny=deny).admits(name) is expected
     if not expected:
         chosen = {"allow": list(allow), "deny": list(deny)}
         assert "old enough" in why_not(conversation(result("r1", 60_000, tool=name)), tools=chosen)

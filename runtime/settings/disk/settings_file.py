@@ -1,4 +1,4 @@
-"""`nacre.json5` as plain values: read, its variables filled in, this agent's own settings laid over the rest.
+"""`nacre.json5` as plain values: read, its variables filled in, one agent's own settings laid over the rest.
 
 Its only reader. What the values mean, and whether they fit, is decided by the sections.
 """
@@ -14,7 +14,8 @@ from nacre.memory.contracts.settings import merged_settings
 from nacre.runtime.contracts.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$(?P<literal>\$)?\{(?P<name>[A-Z_][A-Z0-9_]*)\}")
-_WHO_IT_IS = frozenset({"id", "default", "name"})
+_WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "allowPaths"})
+"""What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
 _PROBLEM = re.compile(
     r"(?P<kind>Unclosed|Expected|Stray|Extra data)?(?P<what>.*?),? (?:starting )?near (?P<near>\d+).*",
     re.DOTALL,
@@ -32,8 +33,8 @@ _NAMES = {
 }
 
 
-def read_settings_file(file: Path, environment: Mapping[str, str], *, agent_id: str) -> dict[str, Any]:
-    """What the file says for one agent; nothing when there is no file, or an empty one.
+def read_settings_file(file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What the file says; nothing when there is no file, or an empty one.
 
     Raises:
         ConfigError: the file is unreadable, no JSON5, no object, or names a variable that is not set.
@@ -43,7 +44,27 @@ def read_settings_file(file: Path, environment: Mapping[str, str], *, agent_id: 
         raise ConfigError(
             f"The settings file {file} holds {type(raw).__name__}, where an object {{…}} belongs."
         )
-    return _with_own_settings(raw, agent_id)
+    return raw
+
+
+def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """A valid file in which `agents.defaults` are those of one agent: the entry at `place` of `agents.list`.
+
+    As in OpenClaw, the entry lies over the defaults field by field, and a null in it counts as not written.
+    A model that is a plain text is the primary one, and keeps the fallbacks of all; `extraPaths` and
+    `tools.deny` of both are joined.
+    """
+    agents = raw["agents"]
+    defaults, entry = agents.get("defaults") or {}, agents["list"][place]
+    own = {key: value for key, value in entry.items() if key not in _WHO_AND_WHERE}
+    merged = merged_settings(_with_whole_model(defaults), _with_whole_model(own))
+    search = "memorySearch"
+    if isinstance(own.get(search), Mapping):
+        merged[search] = merged_settings(defaults.get(search) or {}, own[search])
+    denied = [(part.get("tools") or {}).get("deny") or () for part in (defaults, own)]
+    if any(denied):
+        merged["tools"] = {**merged["tools"], "deny": [*denied[0], *denied[1]]}
+    return {**raw, "agents": {**agents, "defaults": merged}}
 
 
 def with_variables(value: Any, environment: Mapping[str, str], *, place: str = "") -> Any:
@@ -123,39 +144,6 @@ def _json5_problem(text: str, message: str, character: object) -> str:
     return f"{kind or ''} {what}, in {place}.".strip()
 
 
-def _with_own_settings(raw: dict[str, Any], agent_id: str) -> dict[str, Any]:
-    """The file with `agents.list[].memorySearch` of this agent laid over `agents.defaults.memorySearch`.
-
-    OpenClaw keeps several agents in one file. Nacre has one in a state folder, and reads of its entry in
-    the list the settings of memory search; what else stands there stays, to be told as not read. Values of
-    a wrong type stay where they are: validating the file names them.
-    """
-    agents = raw.get("agents")
-    entries = agents.get("list") if isinstance(agents, Mapping) else None
-    if not isinstance(agents, Mapping) or not isinstance(entries, list | tuple):
-        return raw
-    defaults = agents.get("defaults", {})
-    shared = defaults.get("memorySearch", {}) if isinstance(defaults, Mapping) else None
-    own = [entry["memorySearch"] for entry in entries if _is_own(entry, agent_id)]
-    if not own or not isinstance(shared, Mapping):
-        return raw
-    merged = {**agents, "defaults": {**defaults, "memorySearch": merged_settings(shared, own[0])}}
-    unread = [_without_search(entry) if _is_own(entry, agent_id) else entry for entry in entries]
-    merged["list"] = [entry for entry in unread if entry]
-    if not merged["list"]:
-        del merged["list"]
-    return {**raw, "agents": merged}
-
-
-def _is_own(entry: object, agent_id: str) -> bool:
-    return (
-        isinstance(entry, Mapping)
-        and entry.get("id") == agent_id
-        and isinstance(entry.get("memorySearch"), Mapping)
-    )
-
-
-def _without_search(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left to be told of the agent's own entry; nothing, when it only says who it is."""
-    left = {key: value for key, value in entry.items() if key != "memorySearch"}
-    return left if left.keys() - _WHO_IT_IS else {}
+def _with_whole_model(agent: Mapping[str, Any]) -> Mapping[str, Any]:
+    model = agent.get("model")
+    return {**agent, "model": {"primary": model}} if isinstance(model, str) else agent

@@ -1,0 +1,140 @@
+"""The system prompts of an agent: workspace files, tools, the day; each made once while nothing changes.
+
+The stable part comes first and stays byte for byte the same from call to call, so that a provider's prompt
+cache holds; what moves with the day or the chat comes last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from nacre.memory.workspace.context_files import ContextFiles
+from nacre.memory.workspace.workspace import ContextFile
+from nacre.prompts import render
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.settings.agents import AgentSettings
+
+OPTIONAL_FILES = ("MEMORY.md",)
+"""Files whose absence is no news: they are left out instead of marked as missing."""
+MOST_COUNTED = 64
+"""So many system prompts' tokens are remembered: one for each day, kind of chat, channel and model."""
+
+_Kind: TypeAlias = tuple[bool, bool, tuple[str, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StablePart:
+    """The stable part of a system prompt, and a sentence for each file that was cut."""
+
+    text: str
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    files: tuple[ContextFile, ...]
+    tools: tuple[ToolSpec, ...]
+    part: StablePart
+
+
+class SystemPrompts:
+    """The system prompts of one agent, over all of its turns.
+
+    `instructions` are the words of the program that runs the agent, in every chat.
+    """
+
+    def __init__(
+        self,
+        workspace: Path,
+        settings: AgentSettings,
+        *,
+        now: Clock,
+        count_tokens: Callable[[str], int],
+        instructions: str = "",
+    ) -> None:
+        self._workspace = workspace
+        self._settings = settings
+        self._instructions = instructions.strip()
+        self._count_tokens = count_tokens
+        self._files = ContextFiles(workspace, now_ns=lambda: epoch_ms(now()) * 1_000_000)
+        self._made: dict[_Kind, _Made] = {}
+        self._counted: dict[tuple[str, str, tuple[str, ...]], int] = {}
+
+    async def stable(self, policy: ChatPolicy, *, tools: tuple[ToolSpec, ...], cites: bool) -> StablePart:
+        """The stable part in such a chat: the same object as before, unless a file or a tool changed."""
+        files = await self._files.read(
+            policy.context_files(),
+            per_file_chars=self._settings.bootstrap_max_chars,
+            total_chars=self._settings.bootstrap_total_max_chars,
+        )
+        kind = (policy.is_private, cites, tuple(tool.name for tool in tools))
+        made = self._made.get(kind)
+        if made is None or (made.files, made.tools) != (files, tools):
+            head = _head(self._workspace, policy, tools=tools, cites=cites, instructions=self._instructions)
+            part = StablePart(text=_with_files(head, files), notices=_cuts(files))
+            made = self._made[kind] = _Made(files=files, tools=tools, part=part)
+        return made.part
+
+    async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
+        """Tokens of a system prompt and the tools' schemas together, counted on a thread."""
+        asked = (system.stable, system.changing, tuple(tool.name for tool in tools))
+        if asked not in self._counted:
+            if len(self._counted) >= MOST_COUNTED:
+                self._counted.clear()
+            self._counted[asked] = await asyncio.to_thread(overhead_tokens, system, tools, self._count_tokens)
+        return self._counted[asked]
+
+
+def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: str) -> str:
+    """The part of the system prompt that moves: the owner's date and zone, the chat, the model."""
+    return render(
+        "system/changing",
+        date=now.strftime("%Y-%m-%d"),
+        weekday=now.strftime("%A"),
+        time_zone=str(now.tzinfo),
+        channel=channel or "unknown",
+        chat_kind=chat_kind,
+        model=model_name,
+    )
+
+
+def _head(
+    workspace: Path, policy: ChatPolicy, *, tools: Sequence[ToolSpec], cites: bool, instructions: str
+) -> str:
+    tool_lines = "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
+    if policy.is_private:
+        head = render(
+            "system/private",
+            tools=tool_lines,
+            citations=render("system/citations_on" if cites else "system/citations_off"),
+            workspace=str(workspace),
+        )
+    else:
+        head = render("system/group", tools=tool_lines, workspace=str(workspace))
+    return f"{head}\n\n{render('system/instructions', text=instructions)}" if instructions else head
+
+
+def _with_files(head: str, files: Sequence[ContextFile]) -> str:
+    shown = [file for file in files if _is_shown(file)]
+    texts = "\n\n".join(render("system/context_file", name=file.name, text=file.text) for file in shown)
+    return f"{head}\n\n{render('system/context_files', files=texts)}" if shown else head
+
+
+def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:
+    return tuple(
+        f"{file.name} is too long for the context: "
+        f"{file.injected_chars} of {file.raw_chars} characters went in."
+        for file in files
+        if file.truncated
+    )
+
+
+def _is_shown(file: ContextFile) -> bool:
+    return bool(file.text.strip()) and not (file.missing and file.name in OPTIONAL_FILES)

@@ -1,0 +1,70 @@
+"""Lock files: one holder at a time, programs that use filelock included, and none left behind by the dead."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from filelock import FileLock, Timeout
+
+from nacre.sessions.disk.kernel_lock import try_lock
+
+
+def test_a_lock_has_one_holder(tmp_path: Path) -> None:
+    """Whoever comes while it is held is turned away, and gets it once it is released."""
+    path = tmp_path / "a.lock"
+    release = try_lock(path)
+    assert release is not None
+    assert try_lock(path) is None
+    release()
+    again = try_lock(path)
+    assert again is not None
+    again()
+
+
+def test_programs_with_filelock_keep_out_and_are_kept_out(tmp_path: Path) -> None:
+    """Both mean the same lock by the same file."""
+    path = tmp_path / "a.lock"
+    with FileLock(path):
+        assert try_lock(path) is None
+    release = try_lock(path)
+    assert release is not None
+    with pytest.raises(Timeout):
+        FileLock(path).acquire(blocking=False)
+    release()
+    FileLock(path).acquire(blocking=False)
+
+
+def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
+    """The kernel frees what a process held that is killed."""
+    path = tmp_path / "a.lock"
+    script = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from nacre.sessions.disk.kernel_lock import try_lock\n"
+        "held = try_lock(Path(sys.argv[1]))\n"
+        "print('held', flush=True)\n"
+        "signal.pause()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert try_lock(path) is None
+        holder.kill()
+        holder.wait()
+    assert try_lock(path) is not None
+
+
+def test_a_lock_file_that_was_removed_keeps_nobody_out(tmp_path: Path) -> None:
+    """The holder's file is gone with its session; who comes next makes a new one and holds that."""
+    path = tmp_path / "a.lock"
+    first = try_lock(path)
+    path.unlink()
+    second = try_lock(path)
+    assert first is not None
+    assert second is not None
+    assert try_lock(path) is None
+    first()
+    second()
