@@ -18,7 +18,14 @@ from .runtime.hooks.events import (
     SessionEnded as SessionEnded,
 )
 from .runtime.hooks.hooks import Hooks as Hooks, HookTable as HookTable
-from .runtime.tools.function import ToolContext as ToolContext, tool as tool
+from .runtime.recall.memory_plugin import MemoryHome as MemoryHome, MemoryPlugin as MemoryPlugin
+from .runtime.tools.function import (
+    FunctionTool as FunctionTool,
+    ToolChat as ToolChat,
+    ToolContext as ToolContext,
+    tool as tool,
+)
 from .runtime.tools.toolbox import ToolFailed as ToolFailed
+from .runtime.turn.prompt_parts.prompt_part import PromptPart as PromptPart, prompt_part as prompt_part
 
 __version__: str

@@ -26,7 +26,7 @@ from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.reading import read_excerpt
 from nacre.memory.files.watcher import Watcher
 from nacre.memory.search.searching import Answer, EmbedderInUse, Question, search
-from nacre.memory.stores.sqlite.opening import SqliteIndexFile
+from nacre.memory.stores.sqlite.opening import SqliteIndexPlace
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.syncing import Syncing
@@ -86,12 +86,17 @@ class MemoryEngine:
             overlap_tokens=settings.chunking.overlap,
             count_tokens=count_tokens,
         )
-        corpus = Corpus(
-            workspace=workspace, extra_paths=settings.extra_paths, sizes=sizes, index_path=index_path
+        place = SqliteIndexPlace(index_path, settings.store.vector, now)
+        plan = IndexPlan(
+            corpus=Corpus(
+                workspace=workspace, extra_paths=settings.extra_paths, sizes=sizes, index_path=index_path
+            ),
+            settings=settings,
+            embedder=embedder,
+            transcripts=transcripts,
+            analysis=place.analysis,
         )
-        plan = IndexPlan(corpus=corpus, settings=settings, embedder=embedder, transcripts=transcripts)
-        file = SqliteIndexFile(index_path, settings.store.vector, now)
-        return cls(plan, Syncing(plan, file, await file.open(), now), now, owns_embedder=owns_embedder)
+        return cls(plan, Syncing(plan, place, await place.open(), now), now, owns_embedder=owns_embedder)
 
     async def search(
         self,

@@ -52,7 +52,7 @@ class ChunkPlace:
 class HitExplanation:
     """How a hit got its place. Ranks count from 1; `None` means that the list did not have the chunk.
 
-    `lexical_score` is −bm25 (higher is better), `cosine` −1…1, `fused` the calibrated score before
+    `lexical_score` is BM25 (higher is better), `cosine` −1…1, `fused` the calibrated score before
     `decay_factor` (1 = untouched); `mmr_rank` the place that diversity gave it, `None` when off.
     """
 
@@ -180,8 +180,8 @@ class SourceCount:
 class MemoryStatus:
     """The engine as its owner should see it; every sentence field is empty when there is nothing to say.
 
-    `provider` is `none` without an embedder. `vector_engine` names what compares vectors (`sqlite-vec 0.1.9`,
-    `numpy`, `off`), with `vector_problem` when it is not the preferred one. `pending_*`, `failed` and
+    `provider` is `none` without an embedder. `vector_engine` names what compares vectors (`numpy 2.3.0`,
+    `off`), with `vector_problem` when it is not the preferred one. `pending_*`, `failed` and
     `identity_problem` say what is not up to date and why; `waiting_transcripts` have grown, but by less than
     `sync.sessions` asks for. `refused` cites chunks that the embedder does not take, the first hundred.
     `embeddings_problem` is `None` until probed

@@ -1,8 +1,9 @@
 """What the engine needs from a database. The contract that every backend's test suite runs against.
 
 A chunk's id is an opaque integer, a query is the pieces that `lexical.match_query` found, a vector a sequence
-of floats. A `Store` hands out one moment of the index to read from, or one transaction to write in: plain
-methods, on a thread of the store, so that any amount of work costs one hand-over between threads.
+of floats: each store puts them into its own query language, and `words` says how it cuts text. A `Store`
+hands out one moment of the index to read from, or one transaction to write in: plain methods, on a thread of
+the store, so that any amount of work costs one hand-over between threads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import date
 from typing import Protocol, TypeAlias, TypeVar
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount
+from nacre.memory.contracts.words import MatchQuery, WordFields
 
 Vector: TypeAlias = Sequence[float]
 T = TypeVar("T")
@@ -37,11 +39,11 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexedFile:
-    """A file with its chunks and, for each chunk, the texts of its lexical row."""
+    """A file with its chunks and, for each chunk, the texts under which words find it."""
 
     state: FileState
     chunks: Sequence[Chunk]
-    fields: Sequence[tuple[str, ...]]
+    fields: Sequence[WordFields]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,7 @@ class StoreCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class VectorEngine:
-    """What compares vectors (`sqlite-vec 0.1.9`, `numpy`); `problem` is why it is not the preferred one."""
+    """What compares vectors, as its makers call it; `problem` is why it is not the preferred one."""
 
     name: str
     problem: str = ""
@@ -131,7 +133,11 @@ class Snapshot(Protocol):
         """How many numbers the vectors of the chunks have; `None` while there is none."""
 
     def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
-        """−bm25 of the best chunks by words, best first."""
+        """The BM25 of the best chunks in which any of the query's atoms stands, best first.
+
+        What an atom costs is bounded: where the atoms together are in many chunks, the store may let the
+        rarest choose the chunks, and weigh the others in those alone.
+        """
 
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
         """The cosine of the best chunks' best piece, best first; vectors of other lengths are passed over."""
@@ -258,8 +264,16 @@ class Store(Protocol):
         """Waits for running calls and lets go of the files."""
 
 
-class IndexFile(Protocol):
-    """The place of an index on disk. What is damaged there is set aside, since the notes are the truth."""
+class IndexPlace(Protocol):
+    """Where an index is kept. What is damaged there is set aside, since the notes are the truth."""
+
+    @property
+    def name(self) -> str:
+        """The place as its owner knows it, without a password."""
+
+    @property
+    def analysis(self) -> str:
+        """How words are cut, folded and stemmed there; when it changes, they are made again."""
 
     async def open(self) -> Store:
         """The index, or a fresh one in the place of a damaged one.
@@ -278,20 +292,3 @@ class IndexFile(Protocol):
 
     def quarantined(self) -> Sequence[str]:
         """The names of damaged predecessors, oldest first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatchQuery:
-    """A query, ready for `… MATCH ?`, and the pieces that later stages weigh.
-
-    `terms` are lower-case words without stop words and, for scripts without spaces, their
-    bigrams and the characters that stand alone; `phrases` what the asker put in quotes;
-    `identifiers` what looks like a name of code, a hash or an issue number, as typed; `atoms` the
-    expression's parts, of which any is enough.
-    """
-
-    expression: str
-    terms: tuple[str, ...]
-    phrases: tuple[str, ...]
-    identifiers: tuple[str, ...]
-    atoms: tuple[str, ...] = ()

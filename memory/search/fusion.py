@@ -35,7 +35,7 @@ _WORD_AMONG_FEW = 0.8
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """What both lists found: `words`, −bm25, and `nearest`, cosines, by chunk id and each best first.
+    """What both lists found: `words`, BM25, and `nearest`, cosines, by chunk id and each best first.
 
     `cosines` has every candidate's that is known, `evidence` what the best of `words` have of the query, best
     first. `places` says where candidates stand; it may be empty when neither days nor decay ask for it.
@@ -127,7 +127,7 @@ def vector_share(covered: float, related: Sequence[float], asked: Asked, *, word
 
 
 def lexical_strength(top: float, chunk_count: int, matched_terms: int) -> float:
-    """The best −bm25 in units of one word that stands in a single chunk.
+    """The best BM25 in units of one word that stands in a single chunk.
 
     Among a few chunks bm25 is nearly 0 for any word, since each stands in a good part of them; the
     `matched_terms` of the best chunk are counted there instead.
@@ -167,8 +167,8 @@ def meaning_needed(chunk_count: int) -> float:
 def seed_scores(found: Candidates, asked: Asked) -> dict[int, float]:
     """The first description's formula: `vectorWeight · cosine + textWeight · 1 / (1 + max(0, bm25))`.
 
-    FTS5's bm25 is never positive, so every lexical hit gets 1 for its words. When one list did not take part
-    at all, the other has the whole weight.
+    Its bm25 is ours with the sign turned and never positive, so every lexical hit gets 1 for its words. When
+    one list did not take part at all, the other has the whole weight.
     """
     vector_weight = asked.vector_weight if found.words else 1.0
     text_weight = asked.text_weight if found.cosines else 1.0

@@ -12,7 +12,8 @@ from itertools import islice
 
 from nacre.memory.contracts.records import Chunk, SearchHit, SearchMode, citation
 from nacre.memory.contracts.settings import QuerySettings
-from nacre.memory.contracts.store import MatchQuery, Scope, Snapshot, Vector
+from nacre.memory.contracts.store import Scope, Snapshot, Vector
+from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.discovery import ROOT_FILES
 from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, diverse, placed, rank

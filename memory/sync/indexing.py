@@ -43,17 +43,18 @@ Advance = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class IndexPlan:
-    """Everything that decides what an index holds."""
+    """Everything that decides what an index holds; `analysis` is how its place cuts words."""
 
     corpus: Corpus
     settings: MemorySearchSettings
     embedder: Embedder | None
     transcripts: TranscriptSource | None
+    analysis: str
 
     @property
     def identity(self) -> dict[str, str]:
         """What an index made by this plan is marked with."""
-        return wanted_identity(self.corpus.sizes, self.embedder)
+        return wanted_identity(self.corpus.sizes, self.embedder, self.analysis)
 
     @property
     def embedder_key(self) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nacre.memory.contracts.embedder import handed_over
 from nacre.memory.contracts.records import FailedFile, MemoryStatus, SourceCount
-from nacre.memory.contracts.store import FileState, Store
+from nacre.memory.contracts.store import FileState, IndexPlace, Store
 from nacre.memory.files.discovery import Discovery, FoundFile, discover
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.plan import plan_changes
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class Moment:
     """What only the engine knows: what runs, and how the last sync of this process ended.
 
-    `quarantined` is asked last, because the very look at a damaged index sets it aside.
+    What was set aside at its `place` is asked last, because the very look at a damaged index sets it aside.
     """
 
     syncing: bool
@@ -36,7 +36,7 @@ class Moment:
     embeddings_problem: str | None
     files_problem: str
     vectors_problem: str
-    quarantined: Callable[[], Sequence[str]]
+    place: IndexPlace
     watching: str
 
 
@@ -65,7 +65,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
     identity, synced_at = stored_identity(meta), meta.get("last_sync_at_seconds")
     problem = identity_problem(identity, plan.identity)
     return MemoryStatus(
-        index_path=str(corpus.index_path),
+        index_path=moment.place.name,
         workspace=str(corpus.workspace),
         files=sum(item.files for item in source_counts),
         chunks=sum(item.chunks for item in source_counts),
@@ -96,7 +96,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         embeddings_problem=moment.embeddings_problem,
         last_sync_at_seconds=float(synced_at) if synced_at else None,
         last_sync_problem=_last_problem(moment, meta, pending_vectors, handed_over(embedder)),
-        quarantined=tuple(moment.quarantined()),
+        quarantined=tuple(moment.place.quarantined()),
         index_bytes=counts.size_bytes,
         watching=moment.watching,
     )

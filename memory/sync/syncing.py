@@ -18,7 +18,7 @@ from nacre.memory.batch_jobs.sync import JobTally
 from nacre.memory.contracts.embedder import EmbeddingFailed, handed_over
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
 from nacre.memory.contracts.records import MemoryStatus, SyncProgress, SyncReport
-from nacre.memory.contracts.store import IndexFile, Store, Writer
+from nacre.memory.contracts.store import IndexPlace, Store, Writer
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
 from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
@@ -42,9 +42,9 @@ JOB_PAUSE_SECONDS = 60.0
 class Syncing:
     """The index of one engine and everything that changes it."""
 
-    def __init__(self, plan: IndexPlan, file: IndexFile, store: Store, now: Callable[[], datetime]) -> None:
+    def __init__(self, plan: IndexPlan, place: IndexPlace, store: Store, now: Callable[[], datetime]) -> None:
         self._plan = plan
-        self._file = file
+        self._place = place
         self._store = store
         self._now = now
         self._files = SingleFlight("memory sync", self._index_files)
@@ -157,7 +157,7 @@ class Syncing:
             embeddings_problem=await self._probe() if deep else None,
             files_problem=self._files_problem,
             vectors_problem=self._vector_problem,
-            quarantined=self._file.quarantined,
+            place=self._place,
             watching=watching,
         )
         return await self.with_store(lambda store: describe(store, self._plan, moment))
@@ -261,7 +261,7 @@ class Syncing:
             if not isinstance(error, IndexDamaged):
                 raise error
             await broken.close()
-            self._store = await self._file.replace_damaged()
+            self._store = await self._place.replace_damaged()
             self._changes += 1
 
 

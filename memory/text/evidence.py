@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nacre.memory.contracts.store import MatchQuery
+from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.lexical import HEX, inflected_stem, normalise
 
 _SUFFIXES = (

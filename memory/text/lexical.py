@@ -1,11 +1,10 @@
 """What the full-text index stores for a chunk, and what it is asked for a query.
 
-Both sides live here because they must agree: words as FTS5 cuts them, parts of identifiers,
-character n-grams for scripts without spaces. Pure text in, text out; never touches SQLite.
+Both sides live here because they must agree: words as a store cuts them (`contracts/words.py` says how),
+parts of identifiers, character n-grams for scripts without spaces. Pure text in, text out.
 
-FTS5 itself folds case and accents and stems English (`FTS_TOKENIZE`); this file adds what it
-cannot do. Whole identifiers are kept as tokens that start with `WHOLE`, a private-use character,
-so that `#12` can be told from the number 12.
+A store folds case and accents and stems English; this file adds what it cannot do. Whole identifiers are
+kept as tokens that start with `WHOLE`, a private-use character, so that `#12` can be told from the number 12.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import string
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from nacre.memory.contracts.store import MatchQuery
+from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
 from nacre.memory.text.character_grams import RUN, index_grams, query_grams
 from nacre.memory.text.words import DAY_WORDS, stop_words_for
 
@@ -25,13 +24,10 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.records import Chunk
     from nacre.memory.text.query_dates import DayRange
 
+T = TypeVar("T")
+
 LEXICAL_VERSION = "2"
 """Part of the index's identity: raise it when `lexical_fields` gives other texts for the same chunk."""
-
-# Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
-FTS_TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
-FTS_COLUMNS: tuple[str, ...] = ("text", "title", "parts")
-FTS_WEIGHTS: tuple[float, ...] = (1.0, 1.0, 0.5)
 
 WHOLE = "\ue000"
 MAX_TERMS = 96
@@ -58,7 +54,7 @@ _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|`(
 _GREEK = [*map(chr, range(0x370, 0x400)), *map(chr, range(0x1F00, 0x2000))]
 _FOLDS = str.maketrans(
     {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}
-    # FTS5 takes accents off Latin letters alone; capitals in Greek are written without them.
+    # A store may take accents off Latin letters alone; capitals in Greek are written without them.
     | {letter: unicodedata.normalize("NFD", letter)[0] for letter in _GREEK}
     | {"ς": "σ", "ё": "е", "Ё": "Е"}
 )
@@ -76,11 +72,11 @@ def normalise(text: str) -> str:
     return unicodedata.normalize("NFKC", text).translate(_FOLDS)
 
 
-def lexical_fields(chunk: Chunk) -> tuple[str, ...]:
-    """The texts of one chunk's row, in the order of `FTS_COLUMNS`."""
+def lexical_fields(chunk: Chunk) -> WordFields:
+    """The texts under which words find a chunk."""
     text = normalise(chunk.text)
     title = normalise(" ".join(_title_pieces(chunk)))
-    return text, title, " ".join(_index_parts(f"{title}\n{text}"))
+    return WordFields(text, title, " ".join(_index_parts(f"{title}\n{text}")))
 
 
 def _title_pieces(chunk: Chunk) -> Iterator[str]:
@@ -135,8 +131,8 @@ def _case_parts(word: str) -> Iterator[str]:
 def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     """What to ask the index for `text`, any of the terms being enough; `None` when nothing can match.
 
-    Chunks of the named `days` match too. The expression is legal FTS5 for every input: each term is a quoted
-    string without control characters or lone surrogates.
+    Chunks of the named `days` match too. No atom has control characters, lone surrogates or double quotes,
+    whatever was typed.
     """
     text = normalise("".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C"))
     quoted = ("".join(groups).strip() for groups in _QUOTED.findall(text))
@@ -147,18 +143,17 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     stems = [WHOLE + inflected_stem(word) for word in _LONG_INFLECTED.findall(text.lower())]
     atoms = _unique(
         [
-            *(f"title : {_quote(day)}" for day in _day_phrases(days)),
-            *map(_quote, phrases),
+            *(Atom(day, "title") for day in _day_phrases(days)),
+            *map(_words, phrases),
             *(atom for name in names for atom in _name_atoms(name)),
-            *map(_quote, words),
-            *(f"parts : {_quote(part)}" for part in (*grams, *stems)),
+            *map(_words, words),
+            *(Atom(part, "parts") for part in (*grams, *stems)),
         ]
     )
     if not atoms:
         return None
     return MatchQuery(
-        expression=" OR ".join(atoms[:MAX_TERMS]),
-        atoms=tuple(atoms[:MAX_TERMS]),
+        atoms=atoms[:MAX_TERMS],
         terms=_unique([*(word for word in words if word not in DAY_WORDS), *_telling(grams)]),
         phrases=phrases,
         identifiers=_unique(name for name in names if _is_identifier(name)),
@@ -205,24 +200,24 @@ def _is_identifier(word: str) -> bool:
     return bool(re.search(r"_|::|->|@|\w\w\.\w\w", word)) or len(_JOINT.findall(word)) > 1
 
 
-def _name_atoms(identifier: str) -> Iterator[str]:
+def _name_atoms(identifier: str) -> Iterator[Atom]:
     if identifier.startswith("#"):
-        yield f"parts : {_quote(WHOLE + identifier[1:])}"
+        yield Atom(WHOLE + identifier[1:], "parts")
         return
     if HEX.fullmatch(identifier):
-        yield f"{_quote(identifier)} *"
-        yield from (_quote(identifier[:cut]) for cut in (7, 8, 10, 12) if cut < len(identifier))
+        yield Atom(identifier, prefix=True)
+        yield from (Atom(identifier[:cut]) for cut in (7, 8, 10, 12) if cut < len(identifier))
         return
     if len(_WORD.findall(identifier.replace("_", " "))) > 1:
-        yield _quote(identifier)
+        yield Atom(identifier)
     if hyphened := _HYPHENED.fullmatch(identifier):
-        yield _quote("".join(hyphened.groups()))
-    yield from (_quote(part.lower()) for part in _case_parts(identifier) if part != identifier)
+        yield Atom("".join(hyphened.groups()))
+    yield from (Atom(part.lower()) for part in _case_parts(identifier) if part != identifier)
 
 
-def _quote(term: str) -> str:
-    return '"' + term.replace('"', " ") + '"'
+def _words(text: str) -> Atom:
+    return Atom(text.replace('"', " "))
 
 
-def _unique(items: Iterable[str]) -> tuple[str, ...]:
+def _unique(items: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(items))

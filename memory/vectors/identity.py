@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from nacre.memory.contracts.words import FIELDS
 from nacre.memory.text.chunker import ChunkSizes
-from nacre.memory.text.lexical import FTS_COLUMNS, FTS_TOKENIZE, LEXICAL_VERSION
+from nacre.memory.text.lexical import LEXICAL_VERSION
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -17,11 +18,11 @@ _EMBEDDER_KEYS = (*_VECTOR_KEYS, "pieces")
 _PREFIX = "identity."
 
 
-def wanted_identity(sizes: ChunkSizes, embedder: Embedder | None) -> dict[str, str]:
-    """The identity of an index made with these settings, as rows of `meta`."""
+def wanted_identity(sizes: ChunkSizes, embedder: Embedder | None, analysis: str) -> dict[str, str]:
+    """The identity of an index made with these settings, as rows of `meta`; `analysis` is its place's."""
     return {
         f"{_PREFIX}chunking": sizes.identity(),
-        f"{_PREFIX}lexical": f"{LEXICAL_VERSION}:{FTS_TOKENIZE}:{','.join(FTS_COLUMNS)}",
+        f"{_PREFIX}lexical": f"{LEXICAL_VERSION}:{analysis}:{','.join(FIELDS)}",
         f"{_PREFIX}provider": embedder.facts.provider if embedder else "none",
         f"{_PREFIX}model": embedder.facts.model if embedder else "",
         f"{_PREFIX}endpoint": embedder.facts.fingerprint if embedder else "",

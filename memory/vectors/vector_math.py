@@ -71,7 +71,7 @@ def code_of(blob: bytes) -> bytes:
 
 
 def cosine_distance(left: bytes, right: bytes) -> float:
-    """1 − cosine of two vectors of length one; stands in for sqlite-vec's function of that meaning."""
+    """1 − cosine of two vectors of length one; stands in for a database's function of that meaning."""
     import numpy as np
 
     return 1.0 - float(np.dot(np.frombuffer(left, dtype="<f4"), np.frombuffer(right, dtype="<f4")))

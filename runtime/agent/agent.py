@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.agent.approving import ApprovalDoor, answered_in_chat
 from nacre.runtime.agent.assembly import Given, assemble
 from nacre.runtime.agent.failures import failure_of
+from nacre.runtime.agent.given_prompt_parts import given_prompt_parts
 from nacre.runtime.agent.given_tools import given_tools
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.commands.command import CommandRun, Outcome
@@ -33,8 +33,10 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.around import arrived, leaving, without_text
 from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.routing import Route, route
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 from nacre.runtime.turn.settling import settle
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
@@ -63,6 +65,8 @@ class Agent:
         tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]] = (),
         instructions: str = "",
         hooks: HookTable | None = None,
+        prompt_parts: Sequence[PromptPart | PromptFunction] = (),
+        memory: MemoryPlugin | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         new_id: NewId = random_id,
@@ -75,11 +79,13 @@ class Agent:
         `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
         `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `tools` are typed
         functions that the model may call, see `nacre.tool`; `instructions` are added to the system prompt of
-        every chat. `hooks` are handlers by name, see `Agent.hooks`. `clock` gives aware datetimes in the
-        owner's zone. `watch` follows changes that others make to the notes.
+        every chat, and `prompt_parts` as sections of their own, see `nacre.prompt_part`. `hooks` are handlers
+        by name, see `nacre.Hooks`. `memory` is a memory engine in the place of the one that the settings name,
+        see `nacre.MemoryPlugin`. `clock` gives aware datetimes in the owner's zone. `watch` follows changes
+        that others make to the notes.
 
         Raises:
-            ConfigError: a setting, the settings file, a tool or a hook cannot be used.
+            ConfigError: a setting, the settings file, a tool, a prompt part or a hook cannot be used.
             TurnBroken: the folders cannot be made or read.
         """
         config = load_config(
@@ -92,8 +98,9 @@ class Agent:
         given = Given(
             model=None if isinstance(model, str) else model,
             tools=given_tools(tools),
-            instructions=instructions,
             hooks=hooks or {},
+            prompt_parts=given_prompt_parts(instructions, prompt_parts),
+            memory=memory,
         )
         parts = await assemble(config, given, clock=clock, new_id=new_id, watch=watch)
         await parts.upkeep.begin()
@@ -196,10 +203,9 @@ class Agent:
 
         An agent that stays open does this by itself; a program that ends after a turn asks for it.
         """
-        if self._parts.turn.memory is not None:
-            with suppress(TimeoutError, MemoryIndexError):
-                async with asyncio.timeout(wait_seconds):
-                    await self._parts.turn.memory.sync(reason="turn")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_seconds):
+                await self._parts.turn.memory.sync()
 
     async def close(self) -> None:
         """Stops running turns, waits for their last writes, and releases everything. Safe to repeat."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nacre.memory.contracts.errors import IndexUnusable, MemoryIndexError
-from nacre.memory.engine import MemoryEngine
+from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
 from nacre.runtime.agent.open_models import open_models
@@ -32,16 +31,20 @@ from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.models.offline.model import OfflineModel
-from nacre.runtime.recall.open_memory import open_memory, unindexed_notes
-from nacre.runtime.recall.unindexed import UnindexedNotes
+from nacre.runtime.recall.memory_core import memory_core
+from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
+from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.folder import ApprovalFolder
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
+from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.disk.endings import EndingFolder
@@ -54,12 +57,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What a bot author hands in besides the settings; without a model the settings decide."""
+    """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
 
     model: ChatModel | None = None
     tools: tuple[FunctionTool[..., Any], ...] = ()
-    instructions: str = ""
     hooks: HookTable = field(default_factory=lambda: HookTable())
+    prompt_parts: tuple[PromptPart, ...] = ()
+    memory: MemoryPlugin | None = None
 
 
 async def assemble(
@@ -111,7 +115,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         sleep=asyncio.sleep,
         count_tokens=count_tokens,
     )
-    memory, unindexed = await _memory(config, world)
+    memory = await _memory(config, given, world)
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
@@ -125,16 +129,10 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
             history_turns=lambda route: _history_turns(route, settings),
         ),
         memory=memory,
-        unindexed=unindexed,
         tools=given.tools,
         approvals=_approvals(config, now, world.new_id),
-        prompts=SystemPrompts(
-            config.workspace,
-            settings.agent,
-            now=now,
-            count_tokens=count_tokens,
-            instructions=given.instructions,
-        ),
+        prompt_parts=PromptParts(given.prompt_parts),
+        prompts=SystemPrompts(config.workspace, settings.agent, now=now, count_tokens=count_tokens),
         now=now,
         new_id=world.new_id,
         count_tokens=count_tokens,
@@ -150,7 +148,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         notices=(
             *config.notices,
             *_notices(workspace, waiting=await turn.approvals.pending()),
-            *_memory_notices(unindexed),
+            *memory.notices,
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
@@ -173,7 +171,7 @@ def _window_parts(
     config: Config,
     world: World,
     offline: ChatModel,
-    memory: MemoryEngine | None,
+    memory: MemorySlot,
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
     compaction = config.settings.agent.compaction
@@ -197,25 +195,37 @@ def _window_parts(
     )
 
 
-async def _memory(config: Config, world: World) -> tuple[MemoryEngine | None, UnindexedNotes | None]:
-    """The engine, or what is left of memory when its index cannot be opened: people can talk without it."""
-    try:
-        memory = await open_memory(config, world.now, lent=world.embedder)
-    except IndexUnusable as error:
-        log.warning("memory search is not available: %s", error)
-        return None, unindexed_notes(config, str(error))
-    if memory is not None:
-        world.closing.push_async_callback(memory.close)
-        if world.watch:
-            await memory.start_watching()
-    return memory, None
+async def _memory(config: Config, given: Given, world: World) -> MemorySlot:
+    """The slot with the engine that the author handed in, or that the settings name, started."""
+    slot = _slot(config, given, world)
+    world.closing.push_async_callback(slot.close)
+    home = MemoryHome(
+        agent_id=config.agent_id,
+        workspace=config.workspace,
+        state_dir=config.state_dir,
+        engine_id=slot.name,
+        now=world.now,
+    )
+    await slot.start(home)
+    return slot
 
 
-def _on_notes(memory: MemoryEngine | None, path: str) -> None:
+def _slot(config: Config, given: Given, world: World) -> MemorySlot:
+    chosen = config.settings.plugins.slots.memory
+    if given.memory is not None:
+        return MemorySlot(given.memory, name=chosen if chosen != MEMORY_CORE else type(given.memory).__name__)
+    if chosen == MEMORY_CORE:
+        core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
+        return MemorySlot(core, name=chosen, why_empty="memory search is switched off")
+    if chosen == NO_MEMORY:
+        return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
+    return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
+
+
+def _on_notes(memory: MemorySlot, path: str) -> None:
     """A tool wrote a file: the index has something to read."""
     log.info("%s was written", path)
-    if memory is not None:
-        memory.mark_dirty()
+    memory.notes_changed()
 
 
 def _history_turns(route: Route, settings: Settings) -> int | None:
@@ -223,12 +233,6 @@ def _history_turns(route: Route, settings: Settings) -> int | None:
     return history_turns(
         route.key, channel=origin.channel, sender_id=origin.sender_id, channels=settings.channels
     )
-
-
-def _memory_notices(unindexed: UnindexedNotes | None) -> tuple[str, ...]:
-    if unindexed is None:
-        return ()
-    return (f"Memory cannot be searched until the next start. {unindexed.problem}",)
 
 
 def _register(given: HookTable, turn: TurnParts) -> None:

@@ -11,12 +11,16 @@ from nacre.runtime.contracts.budget import ContextBudget, resolve_budget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.models.cooldown_file import CooldownFile
+from nacre.runtime.models.completions.keys import from_environment
+from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.cooldown.file import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain
-from nacre.runtime.models.litellm.loading import price_map_entry
 from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
+from nacre.runtime.models.openai_compatible.providers import address_in_environment, goes_without_litellm
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.models import ProviderSettings
 
 STALL_SECONDS = 60.0
 """A stream that has begun and then says nothing for so long is given up."""
@@ -95,19 +99,32 @@ def model_key(config: Config, name: str) -> Hashable:
     return "model", name, said, config.settings.agent.model_timeout_seconds
 
 
-def litellm_model(config: Config, name: str, now: Clock) -> ChatModel:
-    """A model by its litellm name, with the address, key and time-out of the settings."""
+def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
+    """A model by its name, with the address, key and time-out of the settings.
+
+    Who speaks OpenAI's chat completions is asked over plain HTTP, all others through litellm, unless the
+    settings say which way.
+    """
     timeout_seconds = config.settings.agent.model_timeout_seconds
-    provider = config.settings.models.providers.get(name.partition("/")[0])
-    return LiteLLMModel(
+    provider = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
+    return _way_to(name, provider)(
         name,
         context_window_tokens=None,
-        api_base=provider.base_url or None if provider else None,
-        api_key=provider.api_key or None if provider else None,
+        base_url=provider.base_url or None,
+        api_key=provider.api_key or None,
         request_timeout_seconds=timeout_seconds,
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
     )
+
+
+def _way_to(name: str, provider: ProviderSettings) -> type[OpenAICompatibleModel] | type[LiteLLMModel]:
+    if provider.api:
+        is_short = provider.api in ("openai-completions", "ollama")
+        return OpenAICompatibleModel if is_short else LiteLLMModel
+    address = provider.base_url or address_in_environment(name, from_environment)
+    is_short = goes_without_litellm(name, address, price_map_entry(name))
+    return OpenAICompatibleModel if is_short else LiteLLMModel
 
 
 def _budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from nacre.memory.contracts.embedder import Embedder
-from nacre.runtime.agent.open_models import litellm_model, model_key
+from nacre.runtime.agent.open_models import connected_model, model_key
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
@@ -72,7 +72,7 @@ class World:
         """A model by its litellm name, the same for all agents whose settings say the same of it."""
         return self.shared.borrowed(
             model_key(config, name),
-            lambda: litellm_model(config, name, self.now),
+            lambda: connected_model(config, name, self.now),
             close=lambda model: model.aclose(),
             until=self.closing,
         )

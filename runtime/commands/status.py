@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from nacre import __version__
-from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.commands.command import CommandRun, Outcome
 from nacre.runtime.commands.wording import short_age, short_count
 from nacre.runtime.endings.lifecycle import last_said_at, started_at
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.freshness import NextReset
 
@@ -51,24 +51,9 @@ async def _context(turn: Turn) -> str:
 
 
 async def _memory(turn: Turn) -> str:
-    files, chunks, mode, problem = await _memory_facts(turn)
-    text = f"{files} files, {chunks} chunks, {mode} search"
-    return f"{text} · {problem}" if problem else text
-
-
-async def _memory_facts(turn: Turn) -> tuple[int, int, str, str]:
-    parts = turn.parts
-    if parts.unindexed is not None:
-        return 0, 0, "no", parts.unindexed.problem
-    if parts.memory is None:
-        return 0, 0, "no", "memory search is switched off"
     if not turn.session.policy.offers_memory_tools:
-        return 0, 0, "no", "private memory is not available in this chat"
-    try:
-        status = await parts.memory.status()
-    except MemoryIndexError as error:
-        return 0, 0, "no", str(error)
-    return status.files, status.chunks, status.mode, status.last_sync_problem
+        return f"{NO_MEMORY} · private memory is not available in this chat"
+    return await turn.parts.memory.status()
 
 
 def _last_flush(session: OpenSession, now: datetime) -> str:

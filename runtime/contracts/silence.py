@@ -10,18 +10,29 @@ import re
 
 SILENT_TOKEN = "NO_REPLY"
 
-_WRAP = r"[\s*_`\"'{}\[\]().!:-]*"
-_EXACT = re.compile(rf"(?:{_WRAP}{SILENT_TOKEN})+{_WRAP}", re.IGNORECASE)
-_BEGINNING = re.compile(rf"(?:{_WRAP}{SILENT_TOKEN})*{_WRAP}", re.IGNORECASE)
+_UNSEEN = (
+    "\u00ad\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+)
+"""Characters without a glyph: zero-width spaces and joiners, direction marks."""
+_ENDS = ".!。．！…"
+_CLOSERS = '")]>」』】》”’»）'
+_OPENERS = '"([「『【《“‘«（'
+_WRAP = rf"[\s*_`~'{{}}:;,?|\-–—：；、，？{re.escape(_UNSEEN + _ENDS + _CLOSERS + _OPENERS)}]*"
+_FENCE = r"(?:\s*```+[\w+-]*[ \t]*\n)?"
+"""The line that opens a block of code, with the name of its language."""
+_EXACT = re.compile(rf"{_FENCE}(?:{_WRAP}<?{SILENT_TOKEN})+{_WRAP}", re.IGNORECASE)
+_BEGINNING = re.compile(rf"{_FENCE}(?:{_WRAP}<?{SILENT_TOKEN})*{_WRAP}", re.IGNORECASE)
+_OPENING_FENCE = re.compile(r"\s*```+[\w+-]*[ \t]*")
 _LEADING_LINES = re.compile(rf"(?:\s*[*_`]*{SILENT_TOKEN}[*_`.!]*[ \t]*\n+)+")
 _LEADING_GLUED = re.compile(rf"\s*{SILENT_TOKEN}(?=[A-Z][a-z]|[^\W\d_a-zA-Z])")
 """With the beginning of a word behind it: a capital and a small letter, or a letter of another alphabet."""
 _THINKING = re.compile(r"<think(?:ing)?\b[^>]*>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_BEFORE = ' \t\r\n\f\v*_`"(['
-_AFTER = ' \t\r\n\f\v*_`")].!'
+_SPACE = " \t\r\n\f\v*_`" + _UNSEEN
+_BEFORE = _SPACE + _OPENERS + "<"
+_AFTER = _SPACE + _CLOSERS + _ENDS
 _SENTENCE_END = (".", "!", "?", "。", "！", "？")
 _TOKENS_TO_THE_END = re.compile(
-    rf"(?:{SILENT_TOKEN}[\s*_`\"()\[\].!]*)*"
+    rf"(?:{SILENT_TOKEN}[{re.escape(_AFTER + _BEFORE)}]*)*"
     rf"(?:{'|'.join(SILENT_TOKEN[:chars] for chars in range(len(SILENT_TOKEN) - 1, 0, -1))})?\Z"
 )
 
@@ -86,19 +97,29 @@ def _without_trailing(text: str) -> str:
     # through that would stop every conversation.
     while (head := text.rstrip(_AFTER)).endswith(SILENT_TOKEN):
         before = head.removesuffix(SILENT_TOKEN).rstrip(_BEFORE.strip())
+        if "```" in text[len(head) :]:
+            before = _without_opening_fence(before)
         if before == before.rstrip() and not before.endswith(_SENTENCE_END):
             break
         text = before.rstrip()
     return text
 
 
+def _without_opening_fence(text: str) -> str:
+    """The text without a last line that only opens a block of code."""
+    start, newline, line = text.rstrip().rpartition("\n")
+    return start + newline if line and not line.strip("` \t") else text
+
+
 def _may_become_leading(text: str) -> bool:
     """Whether `text`, at the very start of an answer, may still be silence or grow a leading token."""
     bare = _THINKING.sub(" ", text)
+    if _OPENING_FENCE.fullmatch(bare):
+        return True
     beginning = _BEGINNING.match(bare)
     has_token = beginning is not None and SILENT_TOKEN in beginning[0].upper()
     rest = bare[beginning.end() if beginning else 0 :].upper()
-    if SILENT_TOKEN.startswith(rest) or "<THINK".startswith(rest[:6]):
+    if SILENT_TOKEN.startswith(rest.removeprefix("<")) or "<THINK".startswith(rest[:6]):
         return True
     # Two characters tell a word that is glued to the token from the end of a line.
     return has_token and len(rest) < 2

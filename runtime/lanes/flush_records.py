@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from nacre.runtime.contracts.events import FlushStatus
 from nacre.runtime.lanes.index_line import IndexLine
-from nacre.sessions.contracts.messages import Message, message_text
+from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.journal.journal import Journal
+from nacre.sessions.view.following import Follower
 
 FLUSH_ENTRY = "nacre.flush"
 FLUSH_MESSAGE_ENTRY = "nacre.flush_message"
@@ -24,7 +25,7 @@ class FlushRecords:
     @property
     def last(self) -> Entry | None:
         """The newest attempt to flush, whatever came of it."""
-        return next((entry for entry in reversed(self._journal.branch()) if _is_flush(entry)), None)
+        return self._facts().last
 
     @property
     def is_spent(self) -> bool:
@@ -32,32 +33,48 @@ class FlushRecords:
 
         A compaction begins a new cycle, but what it kept was flushed with what it took away.
         """
-        if not self.has_unflushed_messages:
-            return True
-        for entry in reversed(self._journal.branch()):
-            if _is_flush(entry) and not _is_forced(entry):
-                return True
-            if isinstance(entry.body, Compaction):
-                return False
-        return False
+        facts = self._facts()
+        return facts.is_cycle_flushed or not facts.has_unflushed_messages
 
     @property
     def has_unflushed_messages(self) -> bool:
         """Whether anything was said after the latest flush."""
-        return has_unflushed_messages(self._journal.branch())
+        return self._facts().has_unflushed_messages
 
-    def unflushed_bytes(self, *, most: int) -> int:
-        """How much text stands in the messages since the latest flush, as UTF-8; images do not count.
-
-        From `most` on nothing more is counted, so that a long session without flushes costs no more.
-        """
-        size = 0
+    def unflushed_messages(self) -> list[Message]:
+        """What people and the assistant said after the latest flush, in order."""
+        said: list[Message] = []
         for entry in reversed(self._journal.branch()):
-            if _is_flush(entry) or size >= most:
+            if _is_flush(entry):
                 break
-            if isinstance(entry.body, Message):
-                size += len(message_text(entry.body).encode("utf-8", "surrogatepass"))
-        return size
+            if isinstance(entry.body, UserMessage | AssistantMessage):
+                said.append(entry.body)
+        return said[::-1]
+
+    def has_unflushed_before(self, entry_id: str) -> bool:
+        """Whether anything was said between the latest flush and the entry `entry_id`."""
+        is_before = False
+        for entry in reversed(self._journal.branch()):
+            if _is_flush(entry):
+                return False
+            if is_before and isinstance(entry.body, UserMessage | AssistantMessage):
+                return True
+            is_before = is_before or entry.id == entry_id
+        return False
+
+    def unflushed_turns(self, *, most: int) -> int:
+        """How many messages of people stand after the latest flush, at most `most`."""
+        turns = 0
+        for entry in reversed(self._journal.branch()):
+            if _is_flush(entry) or turns >= most:
+                break
+            turns += isinstance(entry.body, UserMessage)
+        return turns
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """How much text stands in the messages since the latest flush, as UTF-8; images do not count."""
+        return self._facts().unflushed_bytes
 
     async def keep_message(self, message: Message) -> None:
         """Keeps a message of a flush turn for the record; the model does not see it again."""
@@ -72,15 +89,51 @@ class FlushRecords:
         await self._journal.append_custom(FLUSH_ENTRY, data)
         await self._line.flushed(cycle=cycle)
 
+    def _facts(self) -> FlushFacts:
+        facts = self._journal.kept(FlushFacts)
+        facts.follow(self._journal.branch())
+        return facts
+
+
+class FlushFacts:
+    """The same of one branch after the other of a session's tree; a step costs what is new of it."""
+
+    def __init__(self) -> None:
+        self._follower = Follower()
+        self._begin()
+
+    def follow(self, branch: Sequence[Entry]) -> None:
+        """Takes what is new of a branch."""
+        fresh = self._follower.fresh(branch)
+        if fresh is None:
+            self._begin()
+        for entry in branch if fresh is None else fresh:
+            self._take(entry)
+
+    def _begin(self) -> None:
+        self.last: Entry | None = None
+        self.is_cycle_flushed = False
+        self.has_unflushed_messages = False
+        self.unflushed_bytes = 0
+
+    def _take(self, entry: Entry) -> None:
+        if isinstance(entry.body, Message):
+            self.has_unflushed_messages = True
+            self.unflushed_bytes += len(message_text(entry.body).encode("utf-8", "surrogatepass"))
+        elif isinstance(entry.body, Compaction):
+            self.is_cycle_flushed = False
+        elif _is_flush(entry):
+            self.last = entry
+            self.is_cycle_flushed = self.is_cycle_flushed or not _is_forced(entry)
+            self.has_unflushed_messages = False
+            self.unflushed_bytes = 0
+
 
 def has_unflushed_messages(branch: Sequence[Entry]) -> bool:
     """Whether anything was said on a branch after its latest flush."""
-    for entry in reversed(branch):
-        if _is_flush(entry):
-            return False
-        if isinstance(entry.body, Message):
-            return True
-    return False
+    facts = FlushFacts()
+    facts.follow(branch)
+    return facts.has_unflushed_messages
 
 
 def _is_flush(entry: Entry) -> bool:

@@ -11,7 +11,7 @@ from nacre.sessions.index.changes import with_model_override, with_usage, withou
 from nacre.sessions.index.index import SessionIndex, SessionRecord
 
 SAID_EVERY_MS = 3_600_000
-"""How far behind the time of the last words may be while they are answered. The transcript tells it exactly."""
+"""How far behind the time of the last words may be while they are answered; the transcript tells it."""
 
 
 class IndexLine:

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nacre.sessions.contracts.messages import Message
 from nacre.sessions.journal.journal import Journal
+from nacre.sessions.view.model_order import model_messages
 from nacre.sessions.view.pruned_view import PrunedView
 from nacre.sessions.view.transcript import TranscriptItem, newest_turns
 
 
 class ModelView:
-    """The view of one journal. `history_turns` is how many turns are sent; `None` is all."""
+    """The view of one journal. `history_turns` is how many turns are sent; `None`, zero and less are all.
+
+    All of them cost what is new since the last look, a limited number what they are.
+    """
 
     def __init__(self, journal: Journal, *, history_turns: int | None) -> None:
+        self.history_turns = history_turns
         self._journal = journal
-        self._history_turns = history_turns
         self._pruned = PrunedView()
 
     def unpruned(self) -> Sequence[TranscriptItem]:
         """What the branch says: its newest turns, or all of it."""
-        is_compacted = self._journal.tree.compaction_count > 0
-        return newest_turns(self._journal.transcript(), self._history_turns, is_compacted=is_compacted)
+        return newest_turns(self._journal.transcript(), self.history_turns, is_compacted=self._is_compacted)
 
     def transcript(self) -> Sequence[TranscriptItem]:
         """What a model is sent of that."""
+        if self.history_turns is None:
+            return self._journal.sent().items()
         return self._pruned.of(self.unpruned(), self._journal.branch())
+
+    def messages(self) -> tuple[Message, ...]:
+        """The messages of that, in the order in which the model reads them."""
+        if self.history_turns is None:
+            return self._journal.sent().messages()
+        return model_messages(self.transcript(), is_compacted=self._is_compacted)
+
+    @property
+    def _is_compacted(self) -> bool:
+        return self._journal.tree.compaction_count > 0

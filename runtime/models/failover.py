@@ -24,8 +24,8 @@ from nacre.runtime.contracts.model import (
     ModelRequest,
     overhead_tokens,
 )
-from nacre.runtime.models.cooldown import asking_order, cooling
-from nacre.runtime.models.cooldown_file import CooldownFile
+from nacre.runtime.models.cooldown.cooldown import asking_order, cooling
+from nacre.runtime.models.cooldown.file import CooldownFile
 from nacre.runtime.models.retry import MAX_RETRIES, stream_with_retries
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.view.tokens import estimate_message_tokens

@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nacre.runtime.models.litellm.loading import package_folder
+from nacre.runtime.models.completions.price_map import package_folder
 
 log = logging.getLogger(__name__)
 

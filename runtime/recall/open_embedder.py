@@ -16,9 +16,9 @@ from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import LocalSettings, MemorySearchSettings, at_home
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint, endpoint_for
-from nacre.runtime.models.litellm.loading import key_in_environment
 from nacre.runtime.settings.models import ProviderSettings
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _is_file(model_path: str | None, home: Path) -> bool:
 
 
 def _has_key(endpoint: EmbeddingEndpoint, settings: MemorySearchSettings) -> bool:
-    if endpoint.api_key or key_in_environment(*endpoint.key_variables):
+    if endpoint.api_key or from_environment(*endpoint.key_variables):
         return True
     # whoever writes an address for embeddings wants it asked, with a key or without
     return bool(settings.remote and (settings.remote.base_url or settings.remote.headers))

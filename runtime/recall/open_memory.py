@@ -36,11 +36,26 @@ async def open_memory(
         ConfigError: the settings ask for an embedder that there cannot be.
         MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
     """
-    settings = config.settings.agent.memory_search
-    if not settings.enabled:
+    if not config.settings.agent.memory_search.enabled:
         return None
-    embedder = embedder_for(
-        settings,
+    embedder = embedder_of(config, now, local=local, lent=lent)
+    return await open_engine(config, now, embedder, owns_embedder=lent is None)
+
+
+def embedder_of(
+    config: Config,
+    now: Clock,
+    *,
+    local: Callable[[], Embedder] = MiniLmEmbedder,
+    lent: Lend | None = None,
+) -> Embedder | None:
+    """The embedder that the settings ask for, if they ask for one; `lent` has those that others made.
+
+    Raises:
+        ConfigError: there cannot be such an embedder.
+    """
+    return embedder_for(
+        config.settings.agent.memory_search,
         config.settings.models.providers,
         now_seconds=lambda: now().timestamp(),
         home=config.home,
@@ -49,6 +64,17 @@ async def open_memory(
         local=local,
         lent=lent or new_for_each,
     )
+
+
+async def open_engine(
+    config: Config, now: Clock, embedder: Embedder | None, *, owns_embedder: bool
+) -> MemoryEngine:
+    """The engine over this agent's notes; one that `owns_embedder` closes it.
+
+    Raises:
+        MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
+    """
+    settings = config.settings.agent.memory_search
     # while a question is being embedded in a process of its own
     from nacre.memory.engine import MemoryEngine
 
@@ -58,12 +84,12 @@ async def open_memory(
             index_path=config.folders.index_file,
             settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
             embedder=embedder,
-            owns_embedder=lent is None,
+            owns_embedder=owns_embedder,
             now=now,
             transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
         )
     except BaseException:
-        if embedder is not None and lent is None:
+        if embedder is not None and owns_embedder:
             await embedder.close()
         raise
     if isinstance(embedder, FallbackEmbedder):

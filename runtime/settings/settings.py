@@ -8,7 +8,7 @@ that an owner can bring a settings file along. Inside `memorySearch` an unknown 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
@@ -16,11 +16,18 @@ from pydantic.alias_generators import to_camel
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
 from nacre.runtime.settings.channels import ChannelSettings
 from nacre.runtime.settings.hooks import HooksSettings
-from nacre.runtime.settings.memory import MemorySettings
 from nacre.runtime.settings.models import ModelsSettings
+from nacre.runtime.settings.plugins import PluginsSettings
 from nacre.runtime.settings.section import SettingsSection
 from nacre.runtime.settings.session import SessionSettings
 from nacre.runtime.settings.tools import ToolsSettings
+
+
+class MemorySettings(SettingsSection):
+    """`memory`; `agents.defaults.memorySearch` says how it is searched."""
+
+    citations: Literal["auto", "on", "off"] = "auto"
+    """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
 
 
 class Settings(SettingsSection):
@@ -32,6 +39,7 @@ class Settings(SettingsSection):
     tools: ToolsSettings = Field(default_factory=ToolsSettings.model_construct)
     hooks: HooksSettings = Field(default_factory=HooksSettings.model_construct)
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
+    plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
 
     @property

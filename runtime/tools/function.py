@@ -30,6 +30,13 @@ _TAKEN_BY_PYDANTIC = frozenset(name for name in dir(BaseModel) if name.startswit
 """Names that a pydantic model needs for itself."""
 
 
+def audience(policy: ChatPolicy) -> ToolChats:
+    """Who reads along in a chat."""
+    if policy.is_private:
+        return "private"
+    return "direct" if policy.chat_kind == "direct" else "group"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolChat:
     """The chat that a tool is offered in. `workspace` is the folder with the notes."""
@@ -106,13 +113,6 @@ class FunctionTool(Generic[P, R]):
             timeout_seconds=self.timeout_seconds,
             needs_approval=(lambda arguments: needs(**_values(arguments))) if callable(needs) else needs,
         )
-
-
-def audience(policy: ChatPolicy) -> ToolChats:
-    """Who reads along in such a chat."""
-    if policy.is_private:
-        return "private"
-    return "direct" if policy.chat_kind == "direct" else "group"
 
 
 def _values(arguments: BaseModel) -> dict[str, Any]:

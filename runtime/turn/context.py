@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 
@@ -11,13 +11,13 @@ from nacre.runtime.contracts.events import Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
-from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.tools.files import file_tools
+from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.guard import TurnGuard
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.system_prompt import changing_part
+from nacre.runtime.turn.system_prompt import changing_part, joined
 from nacre.runtime.turn.tool_rules import offered_tools
 from nacre.sessions.disk.whole_results import WholeResults
 
@@ -28,8 +28,8 @@ class TurnContext:
     """What every request of one turn carries besides the transcript: tools and system prompt.
 
     Each piece is made when it is first asked for, so that a `/status` reads no file, and then stays the same
-    for the turn. `asked` is the model that is asked first, with its window. `pause` stops the turn's
-    deadline.
+    for the turn. `asked` is the model that is asked first, with its window; `words` are what the person said.
+    `pause` stops the turn's deadline.
     """
 
     def __init__(
@@ -39,9 +39,11 @@ class TurnContext:
         asked: Candidate,
         emit: Emit,
         *,
+        words: str = "",
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._session = session
+        self._words = words
         self._parts = parts
         self._asked = asked
         self._emit = emit
@@ -51,12 +53,17 @@ class TurnContext:
         self._system: SystemPrompt | None = None
 
     @cached_property
+    def chat(self) -> ToolChat:
+        """The chat of this turn, as tools, prompt parts, hooks and the memory engine see it."""
+        return self._session.chat(self._parts.workspace)
+
+    @cached_property
     def guard(self) -> TurnGuard:
         """What stands between the model's calls and the tools."""
-        parts, session = self._parts, self._session
+        parts = self._parts
         return TurnGuard(
-            session,
-            session.chat(parts.workspace),
+            self._session,
+            self.chat,
             hooks=parts.hooks,
             approvals=parts.approvals,
             emit=self._emit,
@@ -87,16 +94,24 @@ class TurnContext:
     async def system(self) -> SystemPrompt:
         """The system prompt; what was cut of it is told once."""
         if self._system is None:
-            parts, policy = self._parts, self._session.policy
-            stable = await parts.prompts.stable(policy, tools=self.specs, cites=parts.cites(policy))
-            changing = changing_part(
+            parts, chat, tell = self._parts, self.chat, self._tell
+            cycle = self._session.compaction_count
+            stable = await parts.prompts.stable(
+                chat.policy,
+                tools=self.specs,
+                memory=parts.memory.instructions(chat),
+                sections=await parts.prompt_parts.stable(chat, cycle=cycle, tell=tell),
+            )
+            today = changing_part(
                 now=parts.now(),
-                channel=self._session.route.origin.channel,
-                chat_kind=policy.chat_kind,
+                channel=chat.channel,
+                chat_kind=chat.policy.chat_kind,
                 model_name=self._asked.model.name,
             )
-            self._system = SystemPrompt(stable=stable.text, changing=changing)
-            parts.told.once(self._session.session_id, stable.notices, self._emit)
+            changing = await parts.prompt_parts.changing(chat, tell=tell)
+            recalled = await parts.memory.recall(chat, self._words, tell)
+            self._system = SystemPrompt(stable=stable.text, changing=joined(today, *changing, recalled))
+            tell(stable.notices)
         return self._system
 
     async def overhead_tokens(self) -> int:
@@ -104,26 +119,31 @@ class TurnContext:
         return await self._parts.prompts.overhead_tokens(await self.system(), self.specs)
 
     def _tools(self) -> tuple[Tool, ...]:
-        parts, session, policy = self._parts, self._session, self._session.policy
-        workspace = parts.workspace
-        chat = session.chat(workspace)
-        rules = parts.settings.tools
-        if not workspace.is_dir():
+        parts, chat, rules = self._parts, self.chat, self._parts.settings.tools
+        if not parts.workspace.is_dir():
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
-            log.warning("the workspace %s is gone", workspace)
-            text = f"The workspace folder {workspace.name!r} is gone: no note can be read or written."
+            log.warning("the workspace %s is gone", parts.workspace)
+            text = f"The workspace folder {parts.workspace.name!r} is gone: no note can be read or written."
             self._emit(Warned(message=text))
             return offered_tools((), parts.tools, chat, rules)
         tools = file_tools(
-            workspace,
-            policy,
+            parts.workspace,
+            chat.policy,
             lock_dir=parts.window.lock_dir,
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,
             page_chars=self._limits.page_chars,
         )
-        notes = parts.memory or parts.unindexed
-        if notes is not None and policy.offers_memory_tools:
-            tools = (*tools, *memory_tools(notes, cites=parts.cites(policy)))
-        return offered_tools(tools, parts.tools, chat, rules)
+        return self._distinct(offered_tools((*tools, *parts.memory.tools(chat)), parts.tools, chat, rules))
+
+    def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
+        """The tools without those whose name is taken: an engine may name one as somebody else's."""
+        kept: dict[str, Tool] = {}
+        for tool in tools:
+            if kept.setdefault(tool.name, tool) is not tool:
+                self._tell((f"There are two tools named {tool.name!r}; the second one is left out.",))
+        return tuple(kept.values())
+
+    def _tell(self, notices: Sequence[str]) -> None:
+        self._parts.told.once(self._session.session_id, notices, self._emit)

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nacre.memory.engine import MemoryEngine
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.recall.unindexed import UnindexedNotes
+from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 
@@ -32,8 +31,8 @@ class TurnParts:
     """What every turn of an agent shares. Built once, by the composition root.
 
     `models` are asked in their order; a chat for which another model was chosen has its own chain.
-    `memory` is `None` when search is switched off, or when its index cannot be opened: then `unindexed` is
-    there in its place. `tools` are the bot author's.
+    `memory` holds the memory engine, if there is one. `tools` are the bot author's, `prompt_parts` what they
+    add to the system prompt.
     """
 
     agent_id: str
@@ -41,10 +40,10 @@ class TurnParts:
     models: ModelChain
     window: WindowParts
     sessions: SessionOpener
-    memory: MemoryEngine | None
-    unindexed: UnindexedNotes | None
+    memory: MemorySlot
     tools: tuple[FunctionTool[..., Any], ...]
     approvals: Approvals
+    prompt_parts: PromptParts
     prompts: SystemPrompts
     now: Clock
     new_id: NewId
@@ -70,12 +69,6 @@ class TurnParts:
         """What others do when something happens."""
         return self.window.hooks
 
-    def cites(self, policy: ChatPolicy) -> bool:
-        """Whether search results name their source in this chat."""
-        mode = self.settings.memory.citations
-        return mode == "on" or (mode == "auto" and policy.is_private)
-
     def on_said(self) -> None:
         """A turn ended: where conversations are searched, the next search looks how far they have grown."""
-        if self.memory is not None and "sessions" in self.settings.agent.memory_search.sources:
-            self.memory.mark_dirty()
+        self.memory.transcripts_changed()

@@ -26,7 +26,7 @@ OPTIONAL_FILES = ("MEMORY.md",)
 MOST_COUNTED = 64
 """So many system prompts' tokens are remembered: one for each day, kind of chat, channel and model."""
 
-_Kind: TypeAlias = tuple[bool, bool, tuple[str, ...]]
+_Kind: TypeAlias = tuple[bool, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +41,11 @@ class StablePart:
 class _Made:
     files: tuple[ContextFile, ...]
     tools: tuple[ToolSpec, ...]
-    part: StablePart
+    parts: dict[tuple[str, ...], StablePart]
 
 
 class SystemPrompts:
-    """The system prompts of one agent, over all of its turns.
-
-    `instructions` are the words of the program that runs the agent, in every chat.
-    """
+    """The system prompts of one agent, over all of its turns."""
 
     def __init__(
         self,
@@ -57,30 +54,43 @@ class SystemPrompts:
         *,
         now: Clock,
         count_tokens: Callable[[str], int],
-        instructions: str = "",
     ) -> None:
         self._workspace = workspace
         self._settings = settings
-        self._instructions = instructions.strip()
         self._count_tokens = count_tokens
         self._files = ContextFiles(workspace, now_ns=lambda: epoch_ms(now()) * 1_000_000)
         self._made: dict[_Kind, _Made] = {}
         self._counted: dict[tuple[str, str, tuple[str, ...]], int] = {}
 
-    async def stable(self, policy: ChatPolicy, *, tools: tuple[ToolSpec, ...], cites: bool) -> StablePart:
-        """The stable part in such a chat: the same object as before, unless a file or a tool changed."""
+    async def stable(
+        self,
+        policy: ChatPolicy,
+        *,
+        tools: tuple[ToolSpec, ...],
+        memory: str,
+        sections: tuple[str, ...] = (),
+    ) -> StablePart:
+        """The stable part in such a chat: the same object as before, unless a file or a tool changed.
+
+        `memory` is what the memory engine says of its tools, `sections` are the session's prompt parts.
+        """
         files = await self._files.read(
             policy.context_files(),
             per_file_chars=self._settings.bootstrap_max_chars,
             total_chars=self._settings.bootstrap_total_max_chars,
         )
-        kind = (policy.is_private, cites, tuple(tool.name for tool in tools))
+        kind = (policy.is_private, memory, tuple(tool.name for tool in tools))
         made = self._made.get(kind)
         if made is None or (made.files, made.tools) != (files, tools):
-            head = _head(self._workspace, policy, tools=tools, cites=cites, instructions=self._instructions)
+            made = self._made[kind] = _Made(files=files, tools=tools, parts={})
+        part = made.parts.get(sections)
+        if part is None:
+            head = joined(_head(self._workspace, policy, tools=tools, memory=memory), *sections)
             part = StablePart(text=_with_files(head, files), notices=_cuts(files))
-            made = self._made[kind] = _Made(files=files, tools=tools, part=part)
-        return made.part
+            if len(made.parts) >= MOST_COUNTED:
+                made.parts.clear()
+            made.parts[sections] = part
+        return part
 
     async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
         """Tokens of a system prompt and the tools' schemas together, counted on a thread."""
@@ -105,20 +115,17 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
     )
 
 
-def _head(
-    workspace: Path, policy: ChatPolicy, *, tools: Sequence[ToolSpec], cites: bool, instructions: str
-) -> str:
+def joined(*sections: str) -> str:
+    """Sections of a prompt as one text, without those that are empty."""
+    return "\n\n".join(section for section in sections if section)
+
+
+def _head(workspace: Path, policy: ChatPolicy, *, tools: Sequence[ToolSpec], memory: str) -> str:
     tool_lines = "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
     if policy.is_private:
-        head = render(
-            "system/private",
-            tools=tool_lines,
-            citations=render("system/citations_on" if cites else "system/citations_off"),
-            workspace=str(workspace),
-        )
-    else:
-        head = render("system/group", tools=tool_lines, workspace=str(workspace))
-    return f"{head}\n\n{render('system/instructions', text=instructions)}" if instructions else head
+        memory = f"{memory}\n\n" if memory else ""
+        return render("system/private", tools=tool_lines, memory=memory, workspace=str(workspace))
+    return render("system/group", tools=tool_lines, workspace=str(workspace))
 
 
 def _with_files(head: str, files: Sequence[ContextFile]) -> str:

@@ -27,7 +27,6 @@ from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.inbound_message import inbound_message
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.loop.sent_messages import model_messages
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.errors import SessionError
@@ -58,6 +57,7 @@ class Turn:
         self._window: Window | None = None
         self._deadline = asyncio.timeout(None)
         self._said: list[str] = []
+        self._words = ""
         self._has_overflowed = False
 
     def of_session(self, session: OpenSession) -> Turn:
@@ -72,7 +72,7 @@ class Turn:
 
     async def write_down(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Puts a person's words, and what came with them, on disk."""
-        session = self.session
+        session, self._words = self.session, text
         await session.say(inbound_message(text, attachments, timestamp_ms=session.now_ms()))
 
     async def answer(self) -> Reply | None:
@@ -125,7 +125,9 @@ class Turn:
             )
         finally:
             await self._settle()
-        return self._reply(answer)
+        reply = self._reply(answer)
+        self.parts.memory.capture(context.chat, self._words, reply.text if reply else "")
+        return reply
 
     async def save_notes(self) -> None:
         """The flush before the session is left, if anything was said in it since the last one."""
@@ -149,7 +151,7 @@ class Turn:
             await self.recall()
         return ModelRequest(
             system=await context.system(),
-            messages=model_messages(session.view.transcript(), is_compacted=session.compaction_count > 0),
+            messages=session.view.messages(),
             tools=context.specs,
         )
 
@@ -201,8 +203,7 @@ class Turn:
         parts, agent = self.parts, self.parts.settings.agent
         if not self.session.policy.loads_daily_logs:
             return
-        if parts.memory is not None:
-            parts.memory.session_started()
+        parts.memory.session_started()
         if not agent.startup_context.enabled:
             return
         try:
@@ -244,6 +245,7 @@ class Turn:
                 self.parts,
                 await self._asked_first(),
                 self.emit,
+                words=self._words,
                 pause=lambda: paused(self._deadline),
             )
         return self._context

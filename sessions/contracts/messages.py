@@ -71,7 +71,7 @@ class ToolCall:
         return block
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class UserMessage:
     """What a person, or the runtime in a person's place, said."""
 
@@ -86,7 +86,7 @@ class UserMessage:
         }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class AssistantMessage:
     """What a model answered: text, thinking and tool calls in the order they came."""
 
@@ -121,7 +121,7 @@ class AssistantMessage:
         return message
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class ToolResultMessage:
     """What one tool call gave back."""
 

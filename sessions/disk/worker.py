@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -21,23 +22,31 @@ class OrderedWorker:
     """
 
     def __init__(self) -> None:
-        self._order = asyncio.Lock()
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._last: asyncio.Future[Any] | None = None
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of `work`, or its exception."""
-        task = asyncio.create_task(self._in_order(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        before = self._last
+        mine: asyncio.Future[T]
+        if before is None or before.done():
+            mine = _on_a_thread(work)
+        else:
+            mine = asyncio.ensure_future(_behind(before, work))
+        self._last = mine
         try:
-            return await asyncio.shield(task)
+            return await asyncio.shield(mine)
         except asyncio.CancelledError:
             with suppress(asyncio.CancelledError):
-                await asyncio.wait({task})
-            if task.done() and not task.cancelled() and task.exception():
-                log.warning("work of a cancelled call failed: %s", task.exception())
+                await asyncio.wait({mine})
+            if mine.done() and not mine.cancelled() and mine.exception():
+                log.warning("work of a cancelled call failed: %s", mine.exception())
             raise
 
-    async def _in_order(self, work: Callable[[], T]) -> T:
-        async with self._order:
-            return await asyncio.to_thread(work)
+
+def _on_a_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(None, copy_context().run, work)
+
+
+async def _behind(before: asyncio.Future[Any], work: Callable[[], T]) -> T:
+    await asyncio.wait({before})
+    return await _on_a_thread(work)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from nacre.sessions.disk.durable import Sync
 from nacre.sessions.disk.lines import timestamp_text
@@ -26,8 +26,11 @@ from nacre.sessions.entries.entries import (
 )
 from nacre.sessions.entries.tree import EntryTree
 from nacre.sessions.journal.journal_file import JournalFile
+from nacre.sessions.view.sent_view import SentView
 from nacre.sessions.view.transcript import TranscriptItem
 from nacre.sessions.view.transcript_view import TranscriptView
+
+T = TypeVar("T")
 
 REWIND_TYPE = "nacre.rewind"
 """The custom entry with which a branch begins whose past was not summed up; its data tells `leftAt`."""
@@ -44,6 +47,8 @@ class Journal:
         self._file = file
         self._worker = OrderedWorker()
         self._view = TranscriptView()
+        self._sent = SentView()
+        self._kept: dict[Callable[[], object], object] = {}
 
     @classmethod
     async def open(
@@ -73,6 +78,7 @@ class Journal:
             journal._file.load()
             # The first look at a long session takes a while, in which other sessions want their turns.
             journal.transcript()
+            journal.sent()
 
         await journal._worker.run(load)
         return journal
@@ -119,9 +125,25 @@ class Journal:
         """
         return self._view.follow(self.tree.branch())
 
+    def sent(self) -> SentView:
+        """What models are sent of that; brought up to the branch by this call, in one thread at a time."""
+        tree = self.tree
+        branch = tree.branch()
+        self._sent.follow(self._view.followed(branch), branch, is_compacted=tree.compaction_count > 0)
+        return self._sent
+
+    def kept(self, make: Callable[[], T]) -> T:
+        """What `make` made for this journal when it was first asked for; kept as long as the journal is.
+
+        For what somebody follows of the entries, and would make anew from all of them otherwise.
+        """
+        if make not in self._kept:
+            self._kept[make] = make()
+        return cast(T, self._kept[make])
+
     async def refresh(self) -> bool:
         """Reads what others appended since the last look; whether there was anything."""
-        return await self._worker.run(self._file.refresh)
+        return not self._file.is_current() and await self._worker.run(self._file.refresh)
 
     async def append(self, body: KnownBody) -> Entry:
         """Puts an entry on disk as the newest one's child.

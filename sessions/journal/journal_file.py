@@ -75,14 +75,21 @@ class JournalFile:
         with self._busy, locked(self.path):
             self._load()
 
+    def is_current(self) -> bool:
+        """Whether a glance says that nobody wrote since. It waits for nothing; a no may be a mistake."""
+        if not self._busy.acquire(blocking=False):
+            return False
+        try:
+            return self._is_known(self.path.lstat())
+        except OSError:
+            return False
+        finally:
+            self._busy.release()
+
     def refresh(self) -> bool:
         """Reads what others appended since; whether there was anything."""
-        with self._busy:
-            with suppress(OSError):
-                if self._is_known(self.path.lstat()):
-                    return False
-            with locked(self.path):
-                return self._catch_up()
+        with self._busy, locked(self.path):
+            return self._catch_up()
 
     def append(self, body: KnownBody, *, parent_id: str | EllipsisType | None = ...) -> Entry:
         """Writes one entry and waits until the disk has it.

@@ -14,8 +14,9 @@ The newest `nacre.prune` entry of a branch holds for all results that its map na
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Any, TypeAlias
 
 from nacre.sessions.contracts.messages import (
@@ -129,7 +130,7 @@ def projected(message: ToolResultMessage, projection: Projection) -> ToolResultM
     return replace(message, content=(Text(text=shown),))
 
 
-def is_own_result(item: TranscriptItem, caller_ids: frozenset[str]) -> bool:
+def is_own_result(item: TranscriptItem, caller_ids: Set[str]) -> bool:
     """Whether an item is a recorded result, and not one that was made up for a call without any."""
     return isinstance(item.message, ToolResultMessage) and item.entry_id not in caller_ids
 
@@ -139,26 +140,20 @@ def caller_ids(items: Sequence[TranscriptItem]) -> frozenset[str]:
     return frozenset(item.entry_id for item in items if isinstance(item.message, AssistantMessage))
 
 
-def _pruned(
-    items: Sequence[TranscriptItem], projections: Mapping[str, Projection]
-) -> Sequence[TranscriptItem]:
-    callers = caller_ids(items) if projections else frozenset[str]()
-    images_from = _images_shown_from(items)
-    shown: list[TranscriptItem] = []
-    changed = False
-    for place, item in enumerate(items):
-        message: Message = item.message
-        projection = projections.get(item.entry_id)
-        if projection is not None and isinstance(message, ToolResultMessage) and is_own_result(item, callers):
-            message = projected(message, projection)
-        if place < images_from:
-            message = _without_images(message)
-        changed = changed or message is not item.message
-        shown.append(item if message is item.message else replace(item, message=message))
-    return tuple(shown) if changed else items
+def shown_item(
+    item: TranscriptItem, projections: Mapping[str, Projection], callers: Set[str], *, has_images: bool
+) -> TranscriptItem:
+    """An item as it is shown; the item itself when that is as it was."""
+    message: Message = item.message
+    projection = projections.get(item.entry_id)
+    if projection is not None and isinstance(message, ToolResultMessage) and is_own_result(item, callers):
+        message = projected(message, projection)
+    if not has_images:
+        message = _without_images(message)
+    return item if message is item.message else replace(item, message=message)
 
 
-def _images_shown_from(items: Sequence[TranscriptItem]) -> int:
+def images_shown_from(items: Sequence[TranscriptItem]) -> int:
     """The place from which images are shown: behind the end of the last turn but `IMAGE_TURNS`."""
     ended = 0
     for place in range(len(items) - 1, -1, -1):
@@ -168,6 +163,18 @@ def _images_shown_from(items: Sequence[TranscriptItem]) -> int:
             if ended > IMAGE_TURNS:
                 return place
     return 0
+
+
+def _pruned(
+    items: Sequence[TranscriptItem], projections: Mapping[str, Projection]
+) -> Sequence[TranscriptItem]:
+    callers = caller_ids(items) if projections else frozenset[str]()
+    images_from = images_shown_from(items)
+    shown = tuple(
+        shown_item(item, projections, callers, has_images=place >= images_from)
+        for place, item in enumerate(items)
+    )
+    return items if all(map(is_, shown, items)) else shown
 
 
 def _without_images(message: Message) -> Message:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from nacre.sessions.contracts.messages import AssistantMessage, Image, Message, Text, Thinking, ToolCall
-from nacre.sessions.entries.entries import Entry
+from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.view.pruned_view import saved_tokens_since
-from nacre.sessions.view.transcript import TranscriptItem, last_compaction_place
+from nacre.sessions.view.transcript import TranscriptItem
 
 IMAGE_TOKENS = 1200
 """An image of usual size; providers count between 300 and 1600."""
@@ -68,28 +69,28 @@ def measure_context(
     gone; what was pruned since the usage was reported is taken off it. Without usage everything is
     estimated and `overhead_tokens`, for the system prompt and the tools, is added.
     """
-    compacted_at = last_compaction_place(branch)
-    after = branch if compacted_at is None else branch[compacted_at + 1 :]
-    trusted_ids = {entry.id for entry in after}
-    for index in range(len(items) - 1, -1, -1):
-        message = items[index].message
-        if (
-            items[index].entry_id in trusted_ids
-            and isinstance(message, AssistantMessage)
-            and _trusted(message)
-        ):
-            reported_tokens = message.usage.context_tokens if message.usage else 0
-            usage_tokens = max(0, reported_tokens - saved_tokens_since(branch, items[index].entry_id))
-            trailing_tokens = estimate_tokens(items[index + 1 :], count_tokens)
-            return ContextMeasure(
-                tokens=usage_tokens + trailing_tokens,
-                usage_tokens=usage_tokens,
-                trailing_tokens=trailing_tokens,
-            )
+    newest_first = range(len(items) - 1, -1, -1)
+    place = next((place for place in newest_first if _reported_tokens(items[place].message)), None)
+    if place is not None and _stands_behind_compactions(branch, items[place].entry_id):
+        saved_tokens = saved_tokens_since(branch, items[place].entry_id)
+        usage_tokens = max(0, _reported_tokens(items[place].message) - saved_tokens)
+        trailing_tokens = estimate_tokens(items[place + 1 :], count_tokens)
+        return ContextMeasure(
+            tokens=usage_tokens + trailing_tokens,
+            usage_tokens=usage_tokens,
+            trailing_tokens=trailing_tokens,
+        )
     estimated = overhead_tokens + estimate_tokens(items, count_tokens)
     return ContextMeasure(tokens=estimated, usage_tokens=0, trailing_tokens=estimated)
 
 
-def _trusted(answer: AssistantMessage) -> bool:
-    has_usage = answer.usage is not None and answer.usage.context_tokens > 0
-    return has_usage and answer.stop_reason not in ("error", "aborted")
+def _stands_behind_compactions(branch: Sequence[Entry], entry_id: str) -> bool:
+    newest_first = takewhile(lambda entry: not isinstance(entry.body, Compaction), reversed(branch))
+    return any(entry.id == entry_id for entry in newest_first)
+
+
+def _reported_tokens(message: Message) -> int:
+    """What the provider counted for a whole answer; zero when it did not, or for anything else."""
+    if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
+        return 0
+    return message.usage.context_tokens if message.usage is not None else 0

@@ -12,6 +12,7 @@ from itertools import islice
 
 from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
 from nacre.sessions.entries.entries import Compaction, Entry
+from nacre.sessions.view.following import Follower
 from nacre.sessions.view.transcript import TranscriptItem, entry_item, last_compaction_place, summary_item
 
 MISSING_RESULT = "No result of this call was recorded; the run was interrupted before it was done."
@@ -32,23 +33,22 @@ class TranscriptView:
     """What `build_transcript` gives, for one branch after the other of a session's tree."""
 
     def __init__(self) -> None:
+        self._follower = Follower()
         self._paired = PairedItems()
-        self._seen = 0
-        self._newest: Entry | None = None
 
     def follow(self, branch: Sequence[Entry]) -> tuple[TranscriptItem, ...]:
         """The transcript of a branch; the same object as before when nothing changed in it."""
-        # An entry has one parent, so a branch that still has our newest entry in its place goes on from it.
-        goes_on = 0 < self._seen <= len(branch) and branch[self._seen - 1] is self._newest
-        fresh = branch[self._seen :] if goes_on else ()
-        if goes_on and last_compaction_place(fresh) is None:
+        return self.followed(branch).items()
+
+    def followed(self, branch: Sequence[Entry]) -> PairedItems:
+        """The same, for readers who look at what is new of it: another object when all of it may be."""
+        fresh = self._follower.fresh(branch)
+        if fresh is None or last_compaction_place(fresh) is not None:
+            self._paired = PairedItems(_shown_from(branch))
+        else:
             for entry in fresh:
                 self._paired.add(entry_item(entry))
-        else:
-            self._paired = PairedItems(_shown_from(branch))
-        self._seen = len(branch)
-        self._newest = branch[-1] if branch else None
-        return self._paired.items()
+        return self._paired
 
 
 class PairedItems:
@@ -62,7 +62,10 @@ class PairedItems:
     """
 
     def __init__(self, items: Iterable[TranscriptItem | None] = ()) -> None:
-        self._items: list[TranscriptItem] = []
+        self.grown: list[TranscriptItem] = []
+        """All of them so far; for readers who look at what is new."""
+        self.replaced: list[int] = []
+        """The places whose item is another one by now, in the order in which that happened."""
         self._open: dict[str, int] = {}
         self._shown: tuple[TranscriptItem, ...] | None = None
         for item in items:
@@ -75,20 +78,21 @@ class PairedItems:
         if isinstance(item.message, ToolResultMessage):
             place = self._open.pop(item.message.tool_call_id, None)
             if place is not None:
-                self._items[place] = item
+                self.grown[place] = item
+                self.replaced.append(place)
                 self._shown = None
             return
         self._shown = None
-        self._items.append(item)
+        self.grown.append(item)
         if isinstance(item.message, AssistantMessage):
             for call in item.message.tool_calls:
-                self._open[call.id] = len(self._items)
-                self._items.append(_missing_result(item, call))
+                self._open[call.id] = len(self.grown)
+                self.grown.append(_missing_result(item, call))
 
     def items(self) -> tuple[TranscriptItem, ...]:
         """All of them so far; the same object as long as nothing changed."""
         if self._shown is None:
-            self._shown = tuple(self._items)
+            self._shown = tuple(self.grown)
         return self._shown
 
 

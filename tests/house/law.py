@@ -27,13 +27,20 @@ RUNTIME: Floors = (
     ("runtime/endings",),
     ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
-    ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/lanes"),
+    ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/turn/prompt_parts", "runtime/lanes"),
     ("runtime/hooks",),
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
     ("runtime/models", "runtime/settings", "runtime/tools"),
-    ("runtime/models/litellm", "runtime/settings/disk", "runtime/tools/approvals"),
+    (
+        "runtime/models/cooldown",
+        "runtime/models/litellm",
+        "runtime/models/openai_compatible",
+        "runtime/settings/disk",
+        "runtime/tools/approvals",
+    ),
+    ("runtime/models/completions",),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (

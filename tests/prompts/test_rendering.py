@@ -22,6 +22,7 @@ SAMPLES = {
     "focus": "the ports",
     "history": "(summary of the history)",
     "max_words": "900",
+    "memory": "(memory section)\n\n",
     "model": "offline/extractive",
     "name": "SOUL.md",
     "outcome": "The owner approved it. It ran.",

@@ -11,9 +11,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from nacre import Agent, Inbound
+from nacre.memory.engine import MemoryEngine
+from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.contracts.events import Event
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.scripted import Clock, CountingIds
+from nacre.runtime.recall.memory_core import MemoryCore
 
 START = datetime(2026, 3, 14, 23, 30, tzinfo=ZoneInfo("Europe/Berlin"))
 TODAY = "memory/2026-03-14.md"
@@ -45,6 +48,14 @@ async def opened(
     )
     async with agent:
         yield agent
+
+
+def engine_of(parts: AgentParts) -> MemoryEngine:
+    """The index behind the memory engine that comes with Nacre."""
+    core = parts.turn.memory.plugin
+    assert isinstance(core, MemoryCore)
+    assert core.engine is not None
+    return core.engine
 
 
 def said(text: str, **changes: Any) -> Inbound:

@@ -18,6 +18,7 @@ from nacre.memory.contracts.errors import IndexDamaged
 from nacre.memory.contracts.settings import VectorStoreSettings
 from nacre.memory.stores.sqlite.connection import IndexLock, open_connection, quick_check
 from nacre.memory.stores.sqlite.nearest import add_vector_functions
+from nacre.memory.stores.sqlite.schema import TOKENIZE
 from nacre.memory.stores.sqlite.store import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -28,8 +29,8 @@ CHECK_UP_TO_BYTES = 16 << 20
 _SIDE_FILES = ("-wal", "-shm")
 
 
-class SqliteIndexFile:
-    """`IndexFile` (its methods are described there) for SQLite."""
+class SqliteIndexPlace:
+    """`IndexPlace` (its methods are described there) for SQLite."""
 
     def __init__(self, path: Path, settings: VectorStoreSettings, now: Callable[[], datetime]) -> None:
         self._path = path
@@ -37,6 +38,14 @@ class SqliteIndexFile:
         self._prepare_vectors = partial(
             add_vector_functions, enabled=settings.enabled, extension_path=settings.extension_path
         )
+
+    @property
+    def name(self) -> str:
+        return str(self._path)
+
+    @property
+    def analysis(self) -> str:
+        return TOKENIZE
 
     async def open(self) -> SqliteStore:
         try:

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nacre.memory.contracts.errors import IndexUnusable
+from nacre.memory.contracts.words import FIELDS
 from nacre.memory.stores.sqlite.connection import Connection, transaction
-from nacre.memory.text.lexical import FTS_COLUMNS, FTS_TOKENIZE
+
+# Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
+TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+"""How FTS5 cuts words: part of an index's identity."""
 
 _VERSION_1 = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -43,7 +47,7 @@ CREATE INDEX chunks_file ON chunks (file_id);
 CREATE INDEX chunks_day ON chunks (day) WHERE day IS NOT NULL;
 
 CREATE VIRTUAL TABLE chunks_fts USING fts5 (
-    {", ".join(FTS_COLUMNS)}, content='', contentless_delete=1, tokenize="{FTS_TOKENIZE}"
+    {", ".join(FIELDS)}, content='', contentless_delete=1, tokenize="{TOKENIZE}"
 );
 
 -- `code` holds the signs of the vector's numbers, one bit each: what the coarse pass compares.

@@ -12,16 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, citation
-from nacre.memory.contracts.store import (
-    FileState,
-    MatchQuery,
-    Scope,
-    Scores,
-    Snapshot,
-    StoreCounts,
-    Vector,
-    VectorEngine,
-)
+from nacre.memory.contracts.store import FileState, Scope, Scores, Snapshot, StoreCounts, Vector, VectorEngine
+from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection, ConnectionThread, one_moment, open_connection
 from nacre.memory.stores.sqlite.nearest import VectorReader
 from nacre.memory.stores.sqlite.words import WordReader

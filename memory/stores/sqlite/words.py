@@ -8,13 +8,13 @@ those alone. What has only common words is passed over then. Small indexes never
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from nacre.memory.contracts.store import MatchQuery, Scope
+from nacre.memory.contracts.store import Scope
+from nacre.memory.contracts.words import FIELD_WEIGHTS, FIELDS, Atom, MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection
 from nacre.memory.stores.sqlite.scope import narrowed
-from nacre.memory.text.lexical import FTS_WEIGHTS
 
 MOST_ROWS = 1_000
 """How many rows a query's words may choose; each is scored in about half a microsecond."""
@@ -26,7 +26,7 @@ MOST_WEIGHED = 50_000
 """How many rows the words that are weighed may have together; BM25 counts 30 in a microsecond."""
 
 _REMEMBERED_ATOMS = 20_000
-_BM25 = f"bm25(chunks_fts, {', '.join(str(weight) for weight in FTS_WEIGHTS)})"
+_BM25 = f"bm25(chunks_fts, {', '.join(str(FIELD_WEIGHTS[field]) for field in FIELDS)})"
 
 
 class WordReader:
@@ -65,17 +65,17 @@ class WordReader:
             # A narrow scope has few chunks with the rare words: there every word may choose. The plus keeps
             # SQLite from asking the full-text index once for each chunk inside.
             condition = f" AND +chunks_fts.rowid IN ({inside.members})"
-            best = _best(connection, query.expression, condition, arguments, limit)
+            best = _best(connection, any_of(map(expression, query.atoms)), condition, arguments, limit)
         return best
 
     def _split(self, connection: Connection, query: MatchQuery) -> tuple[str, str]:
         """The expressions of the words that choose and of those that are only weighed, which may be empty."""
-        count = self.count(connection)
-        if count <= self._most_rows or len(query.atoms) < 2:
-            return query.expression, ""
-        rows = {atom: self._rows_of(connection, atom) for atom in query.atoms}
+        count, atoms = self.count(connection), [*map(expression, query.atoms)]
+        if count <= self._most_rows or len(atoms) < 2:
+            return any_of(atoms), ""
+        rows = {atom: self._rows_of(connection, atom) for atom in atoms}
         choosing, weighed = split_by_rarity(rows, chunk_count=count, most_rows=self._most_rows)
-        return " OR ".join(choosing), " OR ".join(weighed)
+        return any_of(choosing), any_of(weighed)
 
     def _rows_of(self, connection: Connection, atom: str) -> int:
         """About how many rows have an atom: remembered until the index has changed by a tenth."""
@@ -91,6 +91,18 @@ class WordReader:
             if len(self._rows) > _REMEMBERED_ATOMS:
                 self._rows.popitem(last=False)
         return rows
+
+
+def expression(atom: Atom) -> str:
+    """An atom in FTS5's query language; legal for every atom, because its words are a quoted string."""
+    words = '"' + atom.words.replace('"', " ") + '"'
+    words = f"{words} *" if atom.prefix else words
+    return f"{atom.field} : {words}" if atom.field else words
+
+
+def any_of(expressions: Iterable[str]) -> str:
+    """The expression that is met when any of these is; empty without any."""
+    return " OR ".join(expressions)
 
 
 def _best(

@@ -15,9 +15,9 @@ from typing import cast
 from nacre.memory.contracts.embedder import VectorsDiffer
 from nacre.memory.contracts.records import Chunk, FailedFile, Source
 from nacre.memory.contracts.store import FileState, IndexedFile, Piece, Vector
+from nacre.memory.contracts.words import FIELDS
 from nacre.memory.stores.sqlite.connection import Connection
 from nacre.memory.stores.sqlite.snapshot import STATE_COLUMNS, stored_meta
-from nacre.memory.text.lexical import FTS_COLUMNS
 from nacre.memory.vectors.identity import embedder_key, stored_identity
 from nacre.memory.vectors.vector_math import code_of, is_zero, to_blob
 
@@ -32,7 +32,7 @@ _INSERT_CHUNK = """
 INSERT INTO chunks (id, file_id, ordinal, start_line, end_line, heading_path, day, content_hash, text)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_INSERT_FTS = f"INSERT INTO chunks_fts (rowid, {', '.join(FTS_COLUMNS)}) VALUES (?{', ?' * len(FTS_COLUMNS)})"
+_INSERT_FTS = f"INSERT INTO chunks_fts (rowid, {', '.join(FIELDS)}) VALUES (?{', ?' * len(FIELDS)})"
 _STATE_ROW = attrgetter("source", *STATE_COLUMNS)
 _UPSERT_FILE = f"""
 INSERT INTO files (source, {", ".join(STATE_COLUMNS)}) VALUES (?{", ?" * len(STATE_COLUMNS)})

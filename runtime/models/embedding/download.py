@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.models.embedding.http.endpoint import is_loopback, without_credentials
+from nacre.runtime.models.completions.addresses import is_loopback, without_credentials
 
 if TYPE_CHECKING:
     import httpx

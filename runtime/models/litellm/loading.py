@@ -1,7 +1,6 @@
 """Brings litellm in: late, off the event loop, quiet, and never over the network; and takes its clients down.
 
-The only file that imports litellm, sets environment variables for it, or looks at those it reads by
-itself. It never makes a model call.
+The only file that imports litellm or sets environment variables for it. It never makes a model call.
 A program that imported litellm before us keeps the settings that it gave it.
 """
 
@@ -10,16 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import importlib.util
 import inspect
-import json
 import logging
 import os
 import sys
 import warnings
 import weakref
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from nacre.runtime.contracts.errors import ConfigError
@@ -34,7 +29,6 @@ _ENVIRONMENT = {
 }
 _LOGGERS = ("LiteLLM", "LiteLLM Proxy", "LiteLLM Proxy.stdout", "LiteLLM Router")
 _PYDANTIC_ABOUT_LITELLM = (r".*`ReadOnly` qualifier", r".*conflict with protected namespace")
-_PRICE_MAP = "model_prices_and_context_window_backup.json"
 
 # How many models are open on each event loop. litellm keeps one cache of HTTP clients for the whole
 # process; the count tells when those of a loop have no user left and may be closed.
@@ -69,43 +63,6 @@ def quiet_arguments(module: Any) -> dict[str, Any]:
     if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
         arguments["_skip_mcp_handler"] = True
     return arguments
-
-
-def package_folder() -> Path | None:
-    """Where litellm is installed, found without importing it; `None` when it is not."""
-    try:
-        spec = importlib.util.find_spec("litellm")
-    except (ImportError, ValueError):
-        return None
-    places = list(spec.submodule_search_locations or []) if spec is not None else []
-    return Path(places[0]) if places else None
-
-
-def key_in_environment(*variables: str) -> str | None:
-    """The provider's key in the first of these variables that has a value."""
-    return next((value for name in variables if (value := os.environ.get(name, "").strip())), None)
-
-
-def price_map_entry(model_name: str) -> Mapping[str, Any]:
-    """What litellm's own price map says about `provider/model`: window, prices, abilities; empty if nothing.
-
-    The file is read where it lies in the package, without importing it (about 50 ms).
-    """
-    folder = package_folder()
-    if folder is None:
-        return {}
-    try:
-        entries = json.loads((folder / _PRICE_MAP).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    provider, _, model = model_name.partition("/")
-    entry = entries.get(model_name)
-    if entry is None and model:
-        entry = entries.get(model)
-        # the bare name may be another provider's model of the same name, with another window
-        if isinstance(entry, dict) and not str(entry.get("litellm_provider", "")).startswith(provider):
-            entry = None
-    return entry if isinstance(entry, dict) else {}
 
 
 def retain_clients() -> None:

@@ -7,15 +7,18 @@ never touches the network before the first request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
-from nacre.runtime.contracts.errors import ConfigError, ContextOverflow, ModelError, ModelTimedOut
+from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.runtime.models.litellm import errors as litellm_errors, loading as litellm_loading
-from nacre.runtime.models.litellm.messages import completion_arguments
-from nacre.runtime.models.litellm.replies import ReplyAssembly, usage_from_provider
+from nacre.runtime.models.completions.errors import CallFacts, classify, key_variable
+from nacre.runtime.models.completions.keys import from_environment
+from nacre.runtime.models.completions.known_model import KnownModel
+from nacre.runtime.models.completions.messages import completion_arguments
+from nacre.runtime.models.completions.replies import ReplyAssembly
+from nacre.runtime.models.litellm import loading as litellm_loading
 from nacre.sessions.contracts.messages import AssistantMessage, Usage
 
 _CLOSE_SECONDS = 5.0
@@ -24,7 +27,7 @@ _CLOSE_SECONDS = 5.0
 class LiteLLMModel:
     """A model by its litellm name, `provider/model`, e.g. `openai/gpt-4o` or `ollama/llama3`.
 
-    `context_window_tokens` `None` takes the window from litellm's price map. `api_base` is the address of
+    `context_window_tokens` `None` takes the window from litellm's price map. `base_url` is the address of
     an own or compatible server; `api_key` `None` lets litellm look for the provider's variable in the
     environment. `request_timeout_seconds` bounds the wait for an answer to begin. A stream that is silent
     for `stall_timeout_seconds` is given up; models that think before they speak may be silent until the
@@ -36,33 +39,32 @@ class LiteLLMModel:
         name: str,
         *,
         context_window_tokens: int | None = None,
-        api_base: str | None = None,
+        base_url: str | None = None,
         api_key: str | None = None,
         request_timeout_seconds: float = 600,
         stall_timeout_seconds: float = 60,
         now_ms: Callable[[], int],
     ) -> None:
         self.name = name
-        self._configured_window_tokens = context_window_tokens
-        self._api_base = api_base
+        self._known = KnownModel(name, configured_window_tokens=context_window_tokens)
+        self._base_url = base_url
         self._api_key = api_key
         self._request_timeout_seconds = request_timeout_seconds
         self._stall_timeout_seconds = stall_timeout_seconds
         self._now_ms = now_ms
-        self._entry: Mapping[str, Any] | None = None
         self._retained = False
         self._closed = False
 
     @property
     def context_window_tokens(self) -> int | None:
         """The configured window, else what litellm's price map says, else `None`."""
-        return self._configured_window_tokens or self._mapped_window_tokens()
+        return self._known.context_window_tokens
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
         """Answers one request; raises `ModelError` itself after `aclose`."""
         if self._closed:
             raise ModelError(f"The model {self.name!r} was closed; open the agent again to use it.")
-        assembly = ReplyAssembly(model_name=self.name)
+        assembly = ReplyAssembly(model_name=self.name, api="litellm")
         wrapper: Any = None
         try:
             wrapper = await self._opened(request)
@@ -70,7 +72,6 @@ class LiteLLMModel:
                 if text := assembly.add(chunk):
                     yield TextDelta(text=text)
             usage = self._usage(wrapper)
-            self._refuse_silent_overflow(usage)
             yield assembly.message(
                 ended=_has_finish_reason(wrapper),
                 usage=usage,
@@ -80,7 +81,7 @@ class LiteLLMModel:
         except ConfigError as error:
             raise ModelError(str(error)) from error
         except Exception as error:
-            raise litellm_errors.classify(error, self._facts()) from error
+            raise classify(error, self._facts()) from error
         finally:
             if wrapper is not None:
                 await _close(wrapper)
@@ -103,7 +104,7 @@ class LiteLLMModel:
             async with asyncio.timeout(self._request_timeout_seconds):
                 return await litellm.acompletion(
                     model=self.name,
-                    api_base=self._api_base,
+                    api_base=self._base_url,
                     api_key=self._key(),
                     stream=True,
                     stream_options={"include_usage": True},
@@ -112,61 +113,38 @@ class LiteLLMModel:
                     **arguments,
                 )
         except TimeoutError as error:
-            raise litellm_errors.classify(error, self._facts()) from error
+            raise classify(error, self._facts()) from error
 
     async def _next_chunk(self, wrapper: Any, assembly: ReplyAssembly) -> Any | None:
-        seconds = self._stall_timeout_seconds
-        if not assembly.has_content and self._price_map_entry().get("supports_reasoning"):
-            seconds = max(seconds, self._request_timeout_seconds)
+        seconds = self._known.silence_seconds(
+            has_content=assembly.has_content,
+            stall_seconds=self._stall_timeout_seconds,
+            request_seconds=self._request_timeout_seconds,
+        )
         try:
             async with asyncio.timeout(seconds):
                 return await anext(wrapper, None)
         except TimeoutError as error:
-            raise ModelTimedOut(
-                f"The model {self.name!r} sent nothing for {seconds:g} seconds in the middle of its answer. "
-                "Ask again."
-            ) from error
+            raise self._known.fell_silent(seconds) from error
 
     def _key(self) -> str | None:
-        if self._api_key is not None or self._api_base is None or not self.name.startswith("openai/"):
+        if self._api_key is not None or self._base_url is None or not self.name.startswith("openai/"):
             return self._api_key
         # servers on one's own machine need no key, but OpenAI's client refuses to start without one
-        variable = litellm_errors.key_variable(self.name)
-        return None if litellm_loading.key_in_environment(variable) else "no-key"
+        return None if from_environment(key_variable(self.name)) else "no-key"
 
     def _usage(self, wrapper: Any) -> Usage | None:
         """The provider's last count. litellm keeps it in `chunks` and estimates one when there is none."""
         counted = [
             usage for chunk in getattr(wrapper, "chunks", []) if (usage := getattr(chunk, "usage", None))
         ]
-        return usage_from_provider(counted[-1], prices=self._price_map_entry()) if counted else None
+        return self._known.usage(counted[-1] if counted else None)
 
-    def _refuse_silent_overflow(self, usage: Usage | None) -> None:
-        # the configured window may be kept small on purpose: only more than the real one is an overflow
-        window_tokens = max(self._configured_window_tokens or 0, self._mapped_window_tokens() or 0)
-        if usage is None or not window_tokens:
-            return
-        prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        if prompt_tokens > window_tokens:
-            raise ContextOverflow(
-                f"The model {self.name!r} was sent {prompt_tokens} tokens, more than its context window of "
-                f"{window_tokens}, so it saw only a part. The conversation has to be compacted."
-            )
-
-    def _price_map_entry(self) -> Mapping[str, Any]:
-        if self._entry is None:
-            self._entry = litellm_loading.price_map_entry(self.name)
-        return self._entry
-
-    def _mapped_window_tokens(self) -> int | None:
-        entry = self._price_map_entry()
-        tokens = entry.get("max_input_tokens") or entry.get("max_tokens")
-        return tokens if isinstance(tokens, int) and tokens > 0 else None
-
-    def _facts(self) -> litellm_errors.CallFacts:
-        return litellm_errors.CallFacts(
+    def _facts(self) -> CallFacts:
+        return CallFacts(
             model_name=self.name,
-            api_base=self._api_base,
+            api_base=self._base_url,
+            key_is_configured=bool(self._api_key),
             secrets=(self._api_key,) if self._api_key else (),
             now_seconds=self._now_ms() / 1000,
         )

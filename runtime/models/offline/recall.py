@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nacre.memory.contracts.store import MatchQuery
+from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
 from nacre.memory.text.snippet import GAP
@@ -58,7 +58,7 @@ class Passage:
 
 def finder_for(question: str) -> Finder:
     """Looks for the words that say what a question is about, for `plain` text."""
-    query = match_query(plain(question)) or MatchQuery(expression="", terms=(), phrases=(), identifiers=())
+    query = match_query(plain(question)) or MatchQuery()
     nothing = stop_words_for(query.terms)
     told = (term for term in query.terms if term not in nothing and not PHRASES["asking"].fullmatch(term))
     return Finder(replace(query, terms=tuple(told)))

@@ -13,10 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import Field
-
-from nacre.memory.workspace.files import FileBusy, append_to_file
-from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.prompts import render
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.contracts.events import FlushEnded, FlushStatus
@@ -25,10 +21,17 @@ from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.settings.agents import MemoryFlushSettings
 from nacre.runtime.tools.files import DATE_PLACEHOLDER
-from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, Toolbox, ToolFailed, ToolOutput
+from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.loop.sent_messages import model_messages
-from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, user_message
+from nacre.runtime.turn.window.notes_file import NotesFile
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+    message_text,
+    user_message,
+)
 from nacre.sessions.view.tokens import estimate_message_tokens
 
 log = logging.getLogger(__name__)
@@ -36,62 +39,12 @@ log = logging.getLogger(__name__)
 MAX_FLUSH_STEPS = 6
 
 
-class AppendArguments(ToolArguments):
-    """Arguments of the flush turn's only tool."""
-
-    path: str = Field(default="", description="Today's log; any other path is redirected to it.")
-    text: str = Field(description="Markdown to append: short bullets, each understandable on its own.")
-
-
-class NotesFile:
-    """Today's log as a flush may touch it: append only, and never the same block twice.
-
-    `problem` says why the last attempt to write failed; empty when it did not.
-
-    `origin` names the session in a heading above the notes when others than the owner speak in it.
-    """
-
-    def __init__(self, workspace: Path, path: str, *, lock_dir: Path, origin: str = "") -> None:
-        self.path = path
-        self.wrote = False
-        self.problem = ""
-        self._origin = origin
-        self._workspace = workspace
-        self._lock_dir = lock_dir
-
-    def tool(self) -> Tool:
-        """The `append` tool that writes here, whatever path the model names."""
-        return Tool(
-            name="append",
-            description=f"Append Markdown to {self.path}. Text that already stands there is not added again.",
-            arguments=AppendArguments,
-            run=self._append,
-        )
-
-    async def _append(self, arguments: AppendArguments, _scope: CallScope) -> ToolOutput:
-        heading = f"## Notes from {self._origin}\n\n" if self._origin and arguments.text.strip() else ""
-        try:
-            if not self._workspace.is_dir():
-                raise FileNotFoundError(f"the workspace folder {self._workspace.name!r} is gone")
-            outcome = await append_to_file(
-                self._workspace, self.path, heading + arguments.text, lock_dir=self._lock_dir
-            )
-        except (OSError, PathOutsideRoot, FileBusy) as error:
-            # Without the system's words, which name the whole path: others may read along.
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self.problem = f"{self.path} could not be written: {reason}"
-            raise ToolFailed(self.problem) from error
-        if not outcome.written:
-            return ToolOutput(text=f"Nothing new: all of it already stands in {self.path}.")
-        self.wrote, self.problem = True, ""
-        return ToolOutput(text=f"Appended to {self.path}.")
-
-
 @dataclass
 class FlushConversation:
     """The flush turn as the loop sees it: the session's context, then the flush prompt.
 
-    Its messages are kept in the journal for the record, outside of what later turns see.
+    Its messages are kept in the journal for the record, outside of what later turns see. `refused` is what
+    the last tool call was told when it failed; empty when it did not, or when none was made.
     """
 
     session: OpenSession
@@ -99,6 +52,7 @@ class FlushConversation:
     messages: list[Message]
     notes: Tool
     max_output_tokens: int
+    refused: str = ""
 
     async def request(self) -> ModelRequest:
         """The whole context so far."""
@@ -118,6 +72,8 @@ class FlushConversation:
         """Keeps the message for the record and for the next step."""
         await self.session.flushes.keep_message(message)
         self.messages.append(message)
+        if isinstance(message, ToolResultMessage):
+            self.refused = message_text(message) if message.is_error else ""
 
     async def set_aside(self, answer: AssistantMessage) -> None:
         """Keeps a broken answer for the record alone."""
@@ -150,29 +106,76 @@ async def run_flush(
 ) -> FlushEnded:
     """Runs one flush and records the attempt; never raises for a model that fails.
 
-    The offline responder, which stands in for a model that fails, reads everything.
+    The offline responder stands in for a model that fails, or whose notes could not be used. It reads
+    everything, and beside a model that succeeded what this one was not given.
     """
-    everything = model_messages(session.view.transcript(), is_compacted=session.compaction_count > 0)
+    everything = session.view.messages()
 
     async def asked(of: Ask, messages: Sequence[Message]) -> str:
         try:
             if not messages:
                 raise ContextOverflow("The newest turn alone is too long for the model's window.")
-            await _ask_for_notes(session, system, notes, settings, of, messages, limits)
+            refused = await _ask_for_notes(session, system, notes, settings, of, messages, limits)
         except ModelError as error:
             log.warning("memory flush of %s failed: %s", session.key, error)
             return str(error)
+        if refused and not notes.wrote and not notes.problem:
+            log.warning("the notes of %s could not be used: %s", session.key, refused)
+            return f"The model's notes could not be used: {refused}"
         return ""
 
     status: FlushStatus = "written"
-    problem = last_problem = await asked(ask, await asyncio.to_thread(_fitting, everything, limits))
+    fitting = await asyncio.to_thread(_fitting, everything, limits)
+    problem = last_problem = await asked(ask, fitting)
     if problem and not notes.wrote:
-        status, last_problem = "fallback", await asked(ask_offline, everything)
+        status, last_problem = "fallback", await asked(ask_offline, _with_left_out(session, everything))
+    elif left_out := _left_out(session, fitting):
+        last_problem = await asked(ask_offline, left_out)
     if not notes.wrote:
         status = "failed" if last_problem or notes.problem else "nothing"
     problem = "; ".join(text for text in (problem, notes.problem) if text)
     await session.flushes.record(status, path=notes.path, problem=problem, is_forced=is_forced)
     return FlushEnded(status=status, path=notes.path, problem=problem)
+
+
+async def run_extract(
+    session: OpenSession,
+    *,
+    system: SystemPrompt,
+    notes: NotesFile,
+    settings: MemoryFlushSettings,
+    ask_offline: Ask,
+    limits: FlushLimits,
+) -> FlushEnded:
+    """Notes by extraction of what was said since the last flush, for a cycle that has had its own.
+
+    It costs no model call. The attempt is recorded, and does not count as the cycle's.
+    """
+    problem = ""
+    try:
+        said = session.flushes.unflushed_messages()
+        await _ask_for_notes(session, system, notes, settings, ask_offline, said, limits)
+    except ModelError as error:
+        problem = str(error)
+    problem = "; ".join(text for text in (problem, notes.problem) if text)
+    status: FlushStatus = "written" if notes.wrote else "failed" if problem else "nothing"
+    await session.flushes.record(status, path=notes.path, problem=problem, is_forced=True)
+    return FlushEnded(status=status, path=notes.path, problem=problem)
+
+
+def _left_out(session: OpenSession, given: Sequence[Message]) -> list[Message]:
+    """What was said since the last flush and is not among the messages that a model is given."""
+    known = {_said(message) for message in given}
+    return [message for message in session.flushes.unflushed_messages() if _said(message) not in known]
+
+
+def _with_left_out(session: OpenSession, everything: Sequence[Message]) -> list[Message]:
+    return [*_left_out(session, everything), *everything]
+
+
+def _said(message: Message) -> tuple[type[Message], int, str]:
+    """Who said what, and when: an answer that a view shows without its calls is the same answer."""
+    return type(message), message.timestamp_ms, message_text(message)
 
 
 async def _ask_for_notes(
@@ -183,7 +186,8 @@ async def _ask_for_notes(
     ask: Ask,
     messages: Sequence[Message],
     limits: FlushLimits,
-) -> None:
+) -> str:
+    """What the model's last call was told when it failed; empty when it did not fail."""
     tool = notes.tool()
     conversation = FlushConversation(
         session=session,
@@ -202,6 +206,7 @@ async def _ask_for_notes(
         emit=lambda _event: None,
         max_steps=MAX_FLUSH_STEPS,
     )
+    return conversation.refused
 
 
 def _fitting(messages: Sequence[Message], limits: FlushLimits) -> Sequence[Message]:

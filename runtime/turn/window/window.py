@@ -10,15 +10,14 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from nacre.memory.workspace.workspace import daily_log_path
 from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
-from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, FlushEnded, Warned
+from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.turn.window.flush import FlushLimits, NotesFile, run_flush
 from nacre.runtime.turn.window.heard import HeardWindow
 from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
+from nacre.runtime.turn.window.session_flush import SessionFlush
 from nacre.runtime.turn.window.session_pruning import prune
 from nacre.runtime.turn.window.summaries.ladder import Summary, extractor, summary_models, summary_of
 from nacre.runtime.turn.window.summaries.partial import partial_summaries
@@ -64,6 +63,7 @@ class Window:
         self._emit = emit
         self._gave_up = False
         self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace))
+        self._flush = SessionFlush(session, parts, models, budget, frame, emit, self._heard)
 
     async def measure(self) -> ContextMeasure:
         """How full the window is: the provider's last usage, and an estimate for what followed.
@@ -98,14 +98,15 @@ class Window:
         if self._parts.pruning.mode != "off":
             tokens = (await self.measure()).tokens
             await prune(self._session, self._parts.pruning, self.budget, tokens, self._parts.count_tokens)
+        await self._flush.cover_hidden()
         for number in range(MAX_PASSES):
             tokens = (await self.measure()).tokens
             decision = self._decide(tokens)
             log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
-            is_forced = not decision.flushes and self._is_flush_forced()
+            is_forced = not decision.flushes and self._flush.is_forced
             # What a compaction of an earlier pass kept was flushed before it.
             if number == 0 and (decision.flushes or is_forced):
-                await self._flush(tokens, is_forced=is_forced)
+                await self._flush.run(tokens, is_forced=is_forced)
             if not decision.compacts or self._gave_up:
                 self._warn_when_nearly_full(tokens)
                 return
@@ -118,7 +119,7 @@ class Window:
         said_tokens: int | None = None
         if self._session.compaction_count:
             # Bytes to tokens as in English; a rough number does for "little" and "much".
-            said_tokens = flushes.unflushed_bytes(most=4 * budget.soft_threshold_tokens) // 4
+            said_tokens = flushes.unflushed_bytes // 4
         return budget.decide(
             tokens, flushed_this_cycle=flushes.is_spent, said_since_compaction_tokens=said_tokens
         )
@@ -126,7 +127,7 @@ class Window:
     async def flush_before_leaving(self) -> None:
         """The flush before `/new` and `/compact`: due when anything was said since the last one."""
         if self.budget.flush_enabled and self._session.flushes.has_unflushed_messages:
-            await self._flush((await self.measure()).tokens)
+            await self._flush.run((await self.measure()).tokens)
 
     async def compact(self, reason: CompactionReason, *, focus: str = "") -> CompactionEnded:
         """Replaces old history by a summary; on any failure the history stays whole."""
@@ -134,7 +135,7 @@ class Window:
         tokens_before = (await self.measure()).tokens
         await self._heard.compaction_begins(reason, tokens_before)
         if self.budget.flush_enabled and not session.flushes.is_spent:
-            await self._flush(tokens_before, has_overflowed=reason == "overflow")
+            await self._flush.run(tokens_before, has_overflowed=reason == "overflow")
         overhead_tokens = await self._frame.overhead_tokens()
         plan = await asyncio.to_thread(self._plan, reason, tokens_before, overhead_tokens)
         if isinstance(plan, NothingToCompact):
@@ -168,6 +169,7 @@ class Window:
                 "so it was left as it is."
             )
             return await self._ended(reason, tokens_before, problem=problem, has_failed=True)
+        await self._flush.cover_before(plan.first_kept_entry_id)
         await session.compact(summary.text, plan, tokens_after=after + overhead_tokens)
         if summary.problem:
             self._emit(Warned(message=_who_summarised(summary)))
@@ -191,12 +193,6 @@ class Window:
             "/compact does it now, /new begins afresh."
         )
         self._parts.told.once(self._session.session_id, (warning,), self._emit)
-
-    def _is_flush_forced(self) -> bool:
-        limit_bytes = self._parts.settings.memory_flush.force_flush_transcript_bytes
-        if not limit_bytes or not self.budget.flush_enabled:
-            return False
-        return self._session.flushes.unflushed_bytes(most=limit_bytes) >= limit_bytes
 
     def _plan(
         self, reason: CompactionReason, tokens_before: int, overhead_tokens: int
@@ -248,42 +244,6 @@ class Window:
         )
         self._emit(ended)
         await self._heard.compaction_ended(ended)
-        return ended
-
-    async def _flush(
-        self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False
-    ) -> FlushEnded:
-        parts, budget = self._parts, self.budget
-        await self._heard.flush_begins()
-        notes = NotesFile(
-            parts.workspace,
-            daily_log_path(parts.now().date()),
-            lock_dir=parts.lock_dir,
-            origin="" if self._session.policy.is_private else self._session.key,
-        )
-        # A context that the provider refuses, or will, is not sent again: its newest half is.
-        is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
-        ended = await run_flush(
-            self._session,
-            system=await self._frame.system(),
-            notes=notes,
-            settings=parts.settings.memory_flush,
-            ask=self._heard.ask(
-                self._models.asking(parts.flush_model, self._emit),
-                model_name=(parts.flush_model or self._models.first.model).name,
-            ),
-            ask_offline=parts.offline.stream,
-            limits=FlushLimits(
-                max_output_tokens=budget.summary_tokens,
-                fitting_tokens=budget.compact_at // 2 if is_too_long else None,
-                count_tokens=parts.count_tokens,
-            ),
-            is_forced=is_forced,
-        )
-        if notes.wrote:
-            parts.on_notes(notes.path)
-        self._emit(ended)
-        await self._heard.flush_ended(ended)
         return ended
 
 

@@ -16,7 +16,14 @@ MEMORY = Scope(sources=("memory",))
 BOTH = Scope(sources=("memory", "sessions"))
 
 
-def chunk(text: str, *, path: str = "memory/a.md", ordinal: int = 0, day: date | None = None) -> Chunk:
+def chunk(
+    text: str,
+    *,
+    path: str = "memory/a.md",
+    ordinal: int = 0,
+    day: date | None = None,
+    headings: tuple[str, ...] = ("Top",),
+) -> Chunk:
     """A chunk of one line."""
     source: Source = "sessions" if path.startswith("sessions/") else "memory"
     return Chunk(
@@ -25,7 +32,7 @@ def chunk(text: str, *, path: str = "memory/a.md", ordinal: int = 0, day: date |
         start_line=ordinal + 1,
         end_line=ordinal + 1,
         text=text,
-        heading_path=("Top",),
+        heading_path=headings,
         date=day,
         content_hash=content_hash(text),
         ordinal=ordinal,

@@ -10,7 +10,7 @@ import pytest
 from nacre.memory.contracts.errors import IndexUnusable
 from nacre.memory.contracts.settings import VectorStoreSettings
 from nacre.memory.stores.sqlite.connection import PAGE_BYTES
-from nacre.memory.stores.sqlite.opening import SqliteIndexFile, set_aside
+from nacre.memory.stores.sqlite.opening import SqliteIndexPlace, set_aside
 from tests.memory.doubles import NOON, open_engine, workspace
 
 INDEX = "state/main.sqlite"
@@ -147,6 +147,6 @@ def test_a_damaged_index_takes_its_side_files_along(tmp_path: Path) -> None:
             index.with_name(index.name + suffix).write_bytes(b"damaged")
         set_aside(index, NOON)
 
-    first, second = SqliteIndexFile(index, VectorStoreSettings(), lambda: NOON).quarantined()
+    first, second = SqliteIndexPlace(index, VectorStoreSettings(), lambda: NOON).quarantined()
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {name + suffix for name in (first, second) for suffix in ("", "-wal", "-shm")}

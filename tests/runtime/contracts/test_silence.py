@@ -23,6 +23,13 @@ from nacre.runtime.contracts.silence import SilenceFilter, is_silent, without_to
         '{"NO_REPLY"}',
         "NO_REPLY\nNO_REPLY",
         "NO_REPLY\n\n---",
+        "```\nNO_REPLY\n```",
+        "```text\nNO_REPLY\n```\n",
+        "NO_REPLY。",
+        "<NO_REPLY>",
+        "\u200bNO_REPLY",
+        "「NO_REPLY」",
+        "NO_REPLY\ufeff",
     ],
 )
 def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
@@ -46,6 +53,9 @@ def test_an_answer_that_is_only_the_token_is_silence(text: str) -> None:
         ("记下了。NO_REPLY", "记下了。"),
         ("记下了！NO_REPLY", "记下了！"),
         ("记下了吗？NO_REPLY", "记下了吗？"),
+        ("记下了。NO_REPLY。", "记下了。"),
+        ("Noted.\n```\nNO_REPLY\n```", "Noted."),
+        ("Noted.\n\u200b<NO_REPLY>", "Noted."),
     ],
 )
 def test_a_token_beside_real_text_is_cut_off(text: str, delivered: str) -> None:
@@ -65,6 +75,8 @@ def test_a_token_beside_real_text_is_cut_off(text: str, delivered: str) -> None:
         "<think>nothing new</think>Hello",
         "NO, I will reply.",
         "NOBODY came",
+        "```python\nprint(1)\n```",
+        "NO_REPLY 👍",
         "",
     ],
 )
@@ -137,7 +149,25 @@ def test_pages_of_white_space_are_no_work() -> None:
     assert without_token(f"Hello{pages}NO_REPLY") == "Hello"
 
 
-PIECES = ["NO_REPLY", "NO_", "N", "no", ".", "\n", " ", "*", "-", "Hello", "<think>a</think>", "x", "ж"]
+PIECES = [
+    "NO_REPLY",
+    "```",
+    "<NO_REPLY>",
+    "\u200b",
+    "。",
+    "NO_",
+    "N",
+    "no",
+    ".",
+    "\n",
+    " ",
+    "*",
+    "-",
+    "Hello",
+    "<think>a</think>",
+    "x",
+    "ж",
+]
 
 
 @given(

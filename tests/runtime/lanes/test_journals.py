@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nacre.runtime.lanes.journals import MOST_KEPT, MOST_KEPT_BYTES, Journals
+from nacre.runtime.lanes.journals import MOST_KEPT_BYTES, Journals
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from nacre.sessions.contracts.messages import message_text, user_message
+from nacre.sessions.journal.journal import Journal
 from tests.runtime.agents import opened, said, transcript_file
 
 
@@ -27,13 +28,30 @@ async def test_a_transcript_is_kept_between_turns_and_reads_on(tmp_path: Path) -
     assert len(again.branch()) == 1
 
 
-async def test_only_the_latest_transcripts_are_kept(tmp_path: Path) -> None:
-    """Memory stays bounded however many sessions there are."""
+async def test_a_thousand_small_transcripts_are_kept(tmp_path: Path) -> None:
+    """However many chats there are: what bounds them is their size."""
     kept = journals(tmp_path)
-    first = await kept.open(tmp_path / "0.jsonl", session_id="0")
-    for number in range(1, MOST_KEPT + 1):
-        await kept.open(tmp_path / f"{number}.jsonl", session_id=str(number))
-    assert await kept.open(tmp_path / "0.jsonl", session_id="0") is not first
+    opened = [
+        await kept.open(tmp_path / f"{number}.jsonl", session_id=str(number)) for number in range(1_000)
+    ]
+    again = [await kept.open(tmp_path / f"{number}.jsonl", session_id=str(number)) for number in range(1_000)]
+    assert all(journal is first for journal, first in zip(again, opened, strict=True))
+
+
+async def test_the_transcript_that_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
+    """Three that are too large together: the one in the middle was used again and stays."""
+    kept = journals(tmp_path)
+
+    async def large(name: str) -> Journal:
+        journal = await kept.open(tmp_path / f"{name}.jsonl", session_id=name)
+        await journal.append(user_message("x" * (MOST_KEPT_BYTES * 2 // 5), timestamp_ms=1))
+        return await kept.open(tmp_path / f"{name}.jsonl", session_id=name)
+
+    first, second = await large("a"), await large("b")
+    assert await kept.open(tmp_path / "a.jsonl", session_id="a") is first
+    await large("c")
+    assert await kept.open(tmp_path / "a.jsonl", session_id="a") is first
+    assert await kept.open(tmp_path / "b.jsonl", session_id="b") is not second
 
 
 async def test_long_transcripts_make_room_for_each_other(tmp_path: Path) -> None:

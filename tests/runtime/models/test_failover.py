@@ -23,7 +23,7 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.contracts.events import Event, FallbackAnswered
 from nacre.runtime.contracts.model import AnswerRestarted, ModelRequest, SystemPrompt
-from nacre.runtime.models.cooldown_file import CooldownFile
+from nacre.runtime.models.cooldown.file import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, fails, says
 from nacre.runtime.models.tokenizer import estimate_tokens

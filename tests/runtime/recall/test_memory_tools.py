@@ -22,7 +22,7 @@ from nacre.runtime.settings.config import load_config
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.sessions.contracts.messages import ToolCall, ToolResultMessage, message_text
 from tests.memory.doubles import DeadEmbedder, WordEmbedder, open_engine, workspace
-from tests.runtime.agents import START, opened, said, write_settings
+from tests.runtime.agents import START, engine_of, opened, said, write_settings
 from tests.runtime.models.embedding.embedding_server import EmbeddingServer
 
 LOG = "# 2026-02-10\n\n- Lisa adopted a cat named Pepper.\n- The wifi password is hunter2.\n"
@@ -247,17 +247,17 @@ async def test_a_new_session_brings_the_index_up_to_date(tmp_path: Path) -> None
         new_id=CountingIds(),
         watch=False,
     )
-    assert parts.turn.memory is not None
+    engine = engine_of(parts)
     async with Agent(parts) as agent:
         (agent.workspace / "memory" / "bees.md").write_text(
             "- The hive is behind the barn.", encoding="utf-8"
         )
         await agent.respond(said("hi"))
         async with asyncio.timeout(10):
-            while (await parts.turn.memory.status()).pending_files:
+            while (await engine.status()).pending_files:
                 pass
 
-        assert (await parts.turn.memory.search("hive")).hits[0].path == "memory/bees.md"
+        assert (await engine.search("hive")).hits[0].path == "memory/bees.md"
 
 
 async def test_a_home_folder_in_extra_paths_is_the_owners(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import START, opened, said, transcript_file, write_settings
+from tests.runtime.agents import START, engine_of, opened, said, transcript_file, write_settings
 from tests.runtime.models.embedding.embedding_server import EmbeddingServer
 from tests.servers.provider_server import ProviderServer
 
@@ -45,9 +45,8 @@ async def agent_with(
     write_settings(state_dir, {"agents": {"defaults": {"memorySearch": search}}, "hooks": no_hooks})
     config = load_config({"HOME": str(state_dir / "home")}, state_dir=state_dir)
     parts = await assemble(config, Given(model=model), clock=Clock(START), new_id=CountingIds(), watch=False)
-    assert parts.turn.memory is not None
     async with Agent(parts) as agent:
-        yield agent, parts.turn.memory
+        yield agent, engine_of(parts)
     model.assert_complete()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
-from nacre.runtime.models.litellm.messages import completion_arguments
-from nacre.runtime.turn.loop.sent_messages import model_messages
+from nacre.runtime.models.completions.messages import completion_arguments
 from nacre.sessions.contracts.messages import Image, Message, Text, ToolResultMessage, UserMessage
+from nacre.sessions.view.model_order import model_messages
 from nacre.sessions.view.transcript import newest_turns
 from nacre.sessions.view.transcript_view import build_transcript
 from tests.sessions.talk import Branch, answer, result, user

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.workspace.workspace import ensure_workspace
+from nacre.prompts import render
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.runtime.models.tokenizer import estimate_tokens
@@ -31,7 +32,8 @@ async def prompt_of(
     prompts = SystemPrompts(
         workspace, settings or AgentSettings(), now=Clock(START), count_tokens=estimate_tokens
     )
-    return await prompts.stable(policy, tools=TOOLS, cites=False)
+    memory = render("system/memory_core", citations=render("system/citations_off"))
+    return await prompts.stable(policy, tools=TOOLS, memory=memory)
 
 
 async def stable(workspace: Path, policy: ChatPolicy = PRIVATE) -> str:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
-from nacre.runtime.models.litellm.messages import completion_arguments
+from nacre.runtime.models.completions.messages import completion_arguments
 from nacre.sessions.contracts.messages import message_text
 from nacre.sessions.disk.lines import to_line
 from nacre.sessions.entries.entries import SessionHeader, header_to_json

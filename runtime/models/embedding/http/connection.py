@@ -13,28 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.runtime.contracts.errors import BadModelReply, ModelAuthError, ModelError, NoCredit
-from nacre.runtime.models.embedding.http.endpoint import (
-    EmbeddingEndpoint,
+from nacre.runtime.models.completions.addresses import (
     is_loopback,
-    is_secret_header,
     user_of,
     without_credentials,
     without_user,
 )
-from nacre.runtime.models.litellm import errors as litellm_errors
-from nacre.runtime.models.litellm.loading import key_in_environment
+from nacre.runtime.models.completions.errors import CallFacts, ProviderAnswered, classify, redacted
+from nacre.runtime.models.completions.keys import from_environment
+from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint, is_secret_header
 
 if TYPE_CHECKING:
     import httpx
-
-
-class ProviderAnswered(Exception):
-    """An answer that is no success: `status_code` and `headers` as they came, the body without keys."""
-
-    def __init__(self, status_code: int, headers: Mapping[str, str], text: str) -> None:
-        super().__init__(text)
-        self.status_code = status_code
-        self.headers = headers
 
 
 class EmbeddingConnection:
@@ -62,7 +52,7 @@ class EmbeddingConnection:
                 client = await self._connected()
                 response = await client.request(method, without_user(url), headers=sent, **body)
             if not response.is_success:
-                said = litellm_errors.redacted(response.text, self._secrets())
+                said = redacted(response.text, self._secrets())
                 raise ProviderAnswered(response.status_code, response.headers, said)
         except Exception as error:
             raise self._failure(error) from error
@@ -107,7 +97,7 @@ class EmbeddingConnection:
         return self._client
 
     def _key(self) -> str | None:
-        return self._endpoint.api_key or key_in_environment(*self._endpoint.key_variables)
+        return self._endpoint.api_key or from_environment(*self._endpoint.key_variables)
 
     def _headers(self) -> dict[str, str]:
         endpoint, key = self._endpoint, self._key()
@@ -131,13 +121,13 @@ class EmbeddingConnection:
 
     def _failure(self, error: Exception) -> ModelError:
         endpoint = self._endpoint
-        facts = litellm_errors.CallFacts(
+        facts = CallFacts(
             model_name=endpoint.name,
             api_base=without_credentials(endpoint.base_url),
             secrets=self._secrets(),
             now_seconds=self._now_seconds(),
         )
-        failure = litellm_errors.classify(error, facts)
+        failure = classify(error, facts)
         if isinstance(failure, ModelAuthError) and not isinstance(failure, NoCredit):
             status = f" (HTTP {error.status_code})" if isinstance(error, ProviderAnswered) else ""
             return ModelAuthError(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from urllib.parse import unquote, urlsplit
 
 from nacre.memory.contracts.settings import MemorySearchSettings, RemoteSettings
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.models.completions.addresses import without_credentials
 from nacre.runtime.settings.models import ProviderSettings
 
 _SECRET_HEADER = ("authorization", "cookie", "key", "token", "secret", "password", "credential")
@@ -154,32 +153,6 @@ def endpoint_for(
 def is_secret_header(name: str) -> bool:
     """Whether a header of this name is likely to hold a key."""
     return any(part in name.lower() for part in _SECRET_HEADER)
-
-
-def without_credentials(url: str) -> str:
-    """An address without user name, password, query and slash at its end."""
-    return urlsplit(without_user(url))._replace(query="", fragment="").geturl().rstrip("/")
-
-
-def without_user(url: str) -> str:
-    """An address without user name and password, which httpx would write into its log."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def user_of(url: str) -> tuple[str, str] | None:
-    """The user name and password of an address, if it has any."""
-    parts = urlsplit(url)
-    return None if parts.username is None else (unquote(parts.username), unquote(parts.password or ""))
-
-
-def is_loopback(url: str) -> bool:
-    """Whether an address is this very machine's."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def _plain_model(model: str, name: str) -> str:

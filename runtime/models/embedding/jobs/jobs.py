@@ -13,7 +13,8 @@ from nacre.memory.batch_jobs.jobs import JobRules, JobState, JobsUnavailable, Re
 from nacre.memory.contracts.embedder import EmbeddingFailed
 from nacre.memory.vectors.batches import estimated_tokens
 from nacre.runtime.contracts.errors import ModelError
-from nacre.runtime.models.embedding.http.connection import EmbeddingConnection, ProviderAnswered
+from nacre.runtime.models.completions.errors import ProviderAnswered
+from nacre.runtime.models.embedding.http.connection import EmbeddingConnection
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.jobs.wire import (
     creation,

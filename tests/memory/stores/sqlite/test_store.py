@@ -19,6 +19,7 @@ from tests.memory.stores.rebuild_contract import RebuildContract
 from tests.memory.stores.sample_index import OpenStore, chunk, counts_of, found, indexed, put, put_vectors
 from tests.memory.stores.search_contract import SearchContract
 from tests.memory.stores.store_contract import StoreContract
+from tests.memory.stores.words_contract import WordsContract
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ async def open_store(tmp_path: Path) -> AsyncIterator[OpenStore]:
         await store.close()
 
 
-class TestSqliteStore(StoreContract, SearchContract, RebuildContract):
+class TestSqliteStore(StoreContract, SearchContract, WordsContract, RebuildContract):
     """The contract, over one file."""
 
 

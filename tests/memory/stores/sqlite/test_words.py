@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
+import apsw
 import pytest
+from hypothesis import example, given, settings, strategies as st
 
 from nacre.memory.contracts.store import Scope
 from nacre.memory.stores.sqlite.connection import Connection, open_connection, transaction
-from nacre.memory.stores.sqlite.schema import migrate
-from nacre.memory.stores.sqlite.words import WordReader, split_by_rarity
+from nacre.memory.stores.sqlite.schema import TOKENIZE, migrate
+from nacre.memory.stores.sqlite.words import WordReader, any_of, expression, split_by_rarity
 from nacre.memory.stores.sqlite.writes import SqliteWriter
 from nacre.memory.text.lexical import match_query
 from tests.memory.stores.sample_index import chunk, indexed
@@ -120,3 +122,23 @@ def test_the_best_chunk_is_found_either_way(connection: Connection) -> None:
         assert connection.execute("SELECT text FROM chunks WHERE id = ?", (best,)).get == (
             "common middling rare n333"
         )
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text(max_size=80))
+@example('"')
+@example("NEAR(a b) AND NOT *")
+@example("text : ^a {b}")
+@example("\ud800\x00")
+@example("\ue000")
+@example('“ "half')
+def test_any_text_is_a_legal_query(text: str) -> None:
+    """Whatever is typed, FTS5 accepts what is made of it."""
+    query = match_query(text)
+    if query is None:
+        return
+    notes = apsw.Connection(":memory:")
+    notes.execute(f'CREATE VIRTUAL TABLE notes USING fts5(text, title, parts, tokenize="{TOKENIZE}")')
+    asked = any_of(map(expression, query.atoms))
+    assert list(notes.execute("SELECT rowid FROM notes WHERE notes MATCH ?", (asked,))) == []
+    notes.close()

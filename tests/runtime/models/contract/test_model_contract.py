@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from nacre.runtime.contracts.errors import RateLimited
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, fails, says
 from tests.runtime.models.contract.model_contract import Answer, FailingModelContract
 from tests.servers import provider_wire as wire
@@ -32,8 +33,10 @@ class TestScriptedModel(FailingModelContract):
         model.assert_complete()
 
 
-class TestLiteLLMModel(FailingModelContract):
-    """The litellm edge, through HTTP."""
+class _OverHttp(FailingModelContract):
+    """A model that asks a loopback provider."""
+
+    model: type[LiteLLMModel] | type[OpenAICompatibleModel]
 
     @asynccontextmanager
     async def opened(self, answers: Sequence[Answer]) -> AsyncIterator[ChatModel]:
@@ -45,8 +48,20 @@ class TestLiteLLMModel(FailingModelContract):
         }
         async with ProviderServer() as server:
             server.add(*(steps[answer] for answer in answers))
-            model = LiteLLMModel(
-                "openai/test-model", api_base=server.url, api_key="sk-test", now_ms=Clock().now_ms
+            model = self.model(
+                "openai/test-model", base_url=server.url, api_key="sk-test", now_ms=Clock().now_ms
             )
             yield model
             await model.aclose()
+
+
+class TestLiteLLMModel(_OverHttp):
+    """The litellm edge."""
+
+    model = LiteLLMModel
+
+
+class TestOpenAICompatibleModel(_OverHttp):
+    """The edge over plain HTTP."""
+
+    model = OpenAICompatibleModel

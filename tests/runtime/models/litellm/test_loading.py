@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.models.litellm.loading import package_folder, price_map_entry
+from nacre.runtime.models.completions.price_map import package_folder, price_map_entry
 
 PROGRAM = """
 import asyncio, logging, os, socket, sys, warnings

@@ -40,7 +40,7 @@ async def server() -> AsyncIterator[ProviderServer]:
 
 def opened(server: ProviderServer, name: str = "openai/test-model", **options: Any) -> LiteLLMModel:
     """A model at that provider."""
-    return LiteLLMModel(name, api_base=server.url, api_key="sk-test", now_ms=Clock().now_ms, **options)
+    return LiteLLMModel(name, base_url=server.url, api_key="sk-test", now_ms=Clock().now_ms, **options)
 
 
 async def answer(model: LiteLLMModel, request: ModelRequest = HELLO) -> AssistantMessage:
@@ -183,7 +183,7 @@ async def test_cancelling_hangs_up(server: ProviderServer) -> None:
 async def test_a_server_that_is_not_there(server: ProviderServer) -> None:
     """A refused connection names the address and what to check."""
     model = LiteLLMModel(
-        "openai/test-model", api_base="http://127.0.0.1:9/v1", api_key="sk-test", now_ms=Clock().now_ms
+        "openai/test-model", base_url="http://127.0.0.1:9/v1", api_key="sk-test", now_ms=Clock().now_ms
     )
     with pytest.raises(ModelUnavailable, match=r"cannot be reached at http://127\.0\.0\.1:9/v1"):
         await answer(model)

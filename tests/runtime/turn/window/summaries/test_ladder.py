@@ -16,7 +16,7 @@ from nacre.runtime.contracts.errors import (
     ModelUnavailable,
 )
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.models.cooldown_file import CooldownFile
+from nacre.runtime.models.cooldown.file import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, fails, says
 from nacre.runtime.settings.agents import CompactionSettings

@@ -6,7 +6,11 @@ import json
 import re
 
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
-from nacre.runtime.models.litellm.messages import completion_arguments, provider_call_id, takes_cache_marks
+from nacre.runtime.models.completions.messages import (
+    completion_arguments,
+    provider_call_id,
+    takes_cache_marks,
+)
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.runtime.models.litellm.role_order import Family, in_role_order, provider_family
+from nacre.runtime.models.completions.role_order import Family, merged, provider_family, role_groups
 from nacre.sessions.contracts.messages import (
     Image,
     Message,
@@ -17,6 +18,17 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from tests.sessions.talk import answer, result, user
+
+
+def in_role_order(messages: Sequence[Message], *, family: Family) -> Sequence[Message]:
+    """The messages as they go out; `messages` itself when each goes out alone and in its place."""
+    groups = role_groups(messages, family=family)
+    if [id(message) for group in groups for message in group] == [
+        id(message) for message in messages
+    ] and all(len(group) == 1 for group in groups):
+        return messages
+    return [group[0] if len(group) == 1 else merged(group) for group in groups]
+
 
 STRICT: tuple[Family, ...] = ("anthropic", "google", "mistral", "other")
 PNG = Image(data="aGk=", mime_type="image/png")

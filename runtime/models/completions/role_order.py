@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from nacre.prompts import render
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, user_message
@@ -43,32 +43,28 @@ def provider_family(model_name: str) -> Family:
     return made or _PROVIDERS.get(provider.split("/")[0], "other")
 
 
-def in_role_order(messages: Sequence[Message], *, family: Family) -> Sequence[Message]:
-    """The messages in an order that the family takes; `messages` itself when they are.
+def role_groups(messages: Sequence[Message], *, family: Family) -> list[tuple[Message, ...]]:
+    """The messages in an order that the family takes, those together that go out as one.
 
-    A user message in front where an answer came first; consecutive user messages merged, for Google
-    also consecutive answers. Merging keeps every block in its order and the later time.
+    A user message in front where an answer came first; consecutive user messages together, for Google
+    also consecutive answers.
     """
     if family == "openai" or not messages:
-        return messages
-    ordered: list[Message] = []
-    changed = not isinstance(messages[0], UserMessage)
-    if changed:
-        ordered.append(user_message(render("session/bootstrap"), timestamp_ms=messages[0].timestamp_ms))
+        return [(message,) for message in messages]
+    groups: list[tuple[Message, ...]] = []
+    if not isinstance(messages[0], UserMessage):
+        bootstrap = user_message(render("session/bootstrap"), timestamp_ms=messages[0].timestamp_ms)
+        groups.append((bootstrap,))
+    merging = (UserMessage, AssistantMessage) if family == "google" else (UserMessage,)
     for message in messages:
-        merged = _merged(ordered[-1], message, family) if ordered else None
-        if merged is None:
-            ordered.append(message)
+        if groups and isinstance(message, merging) and type(groups[-1][0]) is type(message):
+            groups[-1] = (*groups[-1], message)
         else:
-            ordered[-1] = merged
-            changed = True
-    return ordered if changed else messages
+            groups.append((message,))
+    return groups
 
 
-def _merged(before: Message, message: Message, family: Family) -> Message | None:
-    """Both as one message, or `None` where they may follow each other."""
-    if isinstance(before, UserMessage) and isinstance(message, UserMessage):
-        return replace(message, content=(*before.content, *message.content))
-    if family == "google" and isinstance(before, AssistantMessage) and isinstance(message, AssistantMessage):
-        return replace(message, content=(*before.content, *message.content))
-    return None
+def merged(group: Sequence[Message]) -> Message:
+    """Messages of one role as one, with every block in its order and the later time."""
+    blocks: Any = tuple(block for message in group for block in message.content)
+    return replace(group[-1], content=blocks)

@@ -1,4 +1,4 @@
-"""From the chunks of a streamed answer to one `AssistantMessage`. Pure: chunks are read by attribute only.
+"""From the chunks of a streamed answer to one `AssistantMessage`. Pure: chunks are objects or mappings.
 
 Nothing is invented: a stream without a finish reason was cut, and usage that the provider did not send is
 `None`, even where litellm fills both in.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,10 +29,11 @@ class _CallParts:
 
 
 class ReplyAssembly:
-    """Collects the chunks of one answer."""
+    """Collects the chunks of one answer. `api` is what the message says of how it came, in pi's words."""
 
-    def __init__(self, *, model_name: str) -> None:
+    def __init__(self, *, model_name: str, api: str) -> None:
         self._model_name = model_name
+        self._api = api
         self._texts: list[str] = []
         self._thinking: list[str] = []
         self._calls: list[_CallParts] = []
@@ -44,21 +46,27 @@ class ReplyAssembly:
         """Whether anything of the answer has arrived: text, thinking or a tool call."""
         return bool(self._texts or self._thinking or self._calls)
 
+    @property
+    def has_finish_reason(self) -> bool:
+        """Whether the provider has said why the answer is over."""
+        return bool(self._finish_reason)
+
     def add(self, chunk: Any) -> str:
         """Takes one chunk in; returns the text that is to be shown for it, often empty."""
-        self._response_id = self._response_id or str(getattr(chunk, "id", "") or "")
+        self._response_id = self._response_id or str(_field(chunk, "id") or "")
         shown = ""
-        for choice in getattr(chunk, "choices", None) or []:
-            self._finish_reason = getattr(choice, "finish_reason", None) or self._finish_reason
-            delta = getattr(choice, "delta", None)
-            text = getattr(delta, "content", None)
-            if isinstance(text, str) and text:
+        for choice in _field(chunk, "choices") or ():
+            self._finish_reason = _field(choice, "finish_reason") or self._finish_reason
+            delta = _field(choice, "delta")
+            text, thinking = _said(_field(delta, "content"))
+            if text:
                 self._texts.append(text)
                 shown += text
-            thinking = getattr(delta, "reasoning_content", None)
-            if isinstance(thinking, str) and thinking:
-                self._thinking.append(thinking)
-            for fragment in getattr(delta, "tool_calls", None) or []:
+            # vLLM, OpenRouter and Groq say `reasoning`, the others what DeepSeek began with
+            thought = _field(delta, "reasoning_content") or _field(delta, "reasoning") or thinking
+            if isinstance(thought, str) and thought:
+                self._thinking.append(thought)
+            for fragment in _field(delta, "tool_calls") or ():
                 self._add_call_fragment(fragment)
         return shown
 
@@ -74,12 +82,17 @@ class ReplyAssembly:
             ModelUnavailable: the stream was cut.
             BadModelReply: the provider's filter withheld the answer.
         """
-        if not ended:
+        if not ended and not self.has_content:
+            raise ModelUnavailable(
+                f"The model {self._model_name!r} answered with nothing that is an answer. Ask again; if it "
+                "happens each time, check that the address in the settings is that of a model's API."
+            )
+        reason = (self._finish_reason or "").lower()
+        if not ended or reason == "error":
             raise ModelUnavailable(
                 f"The model {self._model_name!r} stopped in the middle of its answer without ending it. "
                 "Ask again; if it happens often, the provider or the line to it is unstable."
             )
-        reason = (self._finish_reason or "").lower()
         if reason in _REFUSAL_REASONS:
             raise BadModelReply(
                 f"The provider's content filter withheld the answer of {self._model_name!r}. "
@@ -96,8 +109,8 @@ class ReplyAssembly:
                 *((Text(text=text),) if text else ()),
                 *calls,
             ),
-            api="litellm",
-            provider=provider if model else "litellm",
+            api=self._api,
+            provider=provider if model else self._api,
             model=model or provider,
             usage=usage,
             stop_reason=_stop_reason(reason, has_calls=bool(calls)),
@@ -105,11 +118,11 @@ class ReplyAssembly:
         )
 
     def _add_call_fragment(self, fragment: Any) -> None:
-        index = getattr(fragment, "index", None)
+        index = _field(fragment, "index")
         index = index if isinstance(index, int) else 0
-        call_id = getattr(fragment, "id", None) or ""
-        function = getattr(fragment, "function", None)
-        name = getattr(function, "name", None) or ""
+        call_id = str(_field(fragment, "id") or "")
+        function = _field(fragment, "function")
+        name = str(_field(function, "name") or "")
         parts = self._call_at_index.get(index)
         if parts is None or _is_another_call(parts, call_id, name):
             parts = _CallParts()
@@ -117,39 +130,69 @@ class ReplyAssembly:
             self._calls.append(parts)
         parts.id = parts.id or call_id
         parts.name = parts.name or name
-        arguments = getattr(function, "arguments", None)
+        arguments = _field(function, "arguments")
         if isinstance(arguments, str) and arguments:
             parts.arguments.append(arguments)
         elif isinstance(arguments, Mapping):  # whole objects instead of text
             parts.arguments.append(json.dumps(dict(arguments), ensure_ascii=False))
 
 
-def usage_from_provider(raw: Any, *, prices: Mapping[str, Any]) -> Usage | None:
-    """Usage in our terms from litellm's, whose `prompt_tokens` include cached tokens; `None` if all is zero.
+def _said(content: Any) -> tuple[str, str]:
+    """The text and the thinking of a delta: text alone, or Mistral's list of parts."""
+    if isinstance(content, str):
+        return content, ""
+    texts, thoughts = "", ""
+    for part in content if isinstance(content, list) else ():
+        texts += _text_of(_field(part, "text"))
+        thinking = _field(part, "thinking")
+        for thought in thinking if isinstance(thinking, list) else ():
+            thoughts += _text_of(_field(thought, "text"))
+    return texts, thoughts
 
-    `prices` is the model's entry in litellm's price map (US dollars a token); without one the cost is 0.
+
+def _text_of(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def usage_from_provider(raw: Any, *, prices: Mapping[str, Any]) -> Usage | None:
+    """Usage in our terms from OpenAI's, whose `prompt_tokens` include cached tokens; `None` if all is zero.
+
+    Cached tokens are counted under OpenAI's, Anthropic's or DeepSeek's name. `prices` is the model's entry in
+    litellm's price map (US dollars a token); without prices the cost is what the provider says, or 0.
     """
     prompt = _number(raw, "prompt_tokens")
     details = _field(raw, "prompt_tokens_details")
-    read = _number(details, "cached_tokens") or _number(raw, "cache_read_input_tokens")
+    read = (
+        _number(details, "cached_tokens")
+        or _number(raw, "cache_read_input_tokens")
+        or _number(raw, "prompt_cache_hit_tokens")
+    )
     written = _number(details, "cache_creation_tokens") or _number(raw, "cache_creation_input_tokens")
     output = _number(raw, "completion_tokens")
     fresh = max(0, prompt - read - written)
     if fresh + read + written + output == 0:
         return None
-    input_price = _price(prices, "input_cost_per_token", 0.0)
-    cost_usd = (
-        fresh * input_price
-        + read * _price(prices, "cache_read_input_token_cost", input_price)
-        + written * _price(prices, "cache_creation_input_token_cost", input_price)
-        + output * _price(prices, "output_cost_per_token", 0.0)
-    )
+    told = _field(raw, "cost")
+    if "input_cost_per_token" not in prices and isinstance(told, int | float) and 0 < told < math.inf:
+        cost_usd = float(told)  # OpenRouter's, for whichever of its providers answered
+    else:
+        cost_usd = _cost_usd(prices, fresh=fresh, read=read, written=written, output=output)
     return Usage(
         input_tokens=fresh,
         output_tokens=output,
         cache_read_tokens=read,
         cache_write_tokens=written,
         cost_usd=round(cost_usd, 9),
+    )
+
+
+def _cost_usd(prices: Mapping[str, Any], *, fresh: int, read: int, written: int, output: int) -> float:
+    input_price = _price(prices, "input_cost_per_token", 0.0)
+    return (
+        fresh * input_price
+        + read * _price(prices, "cache_read_input_token_cost", input_price)
+        + written * _price(prices, "cache_creation_input_token_cost", input_price)
+        + output * _price(prices, "output_cost_per_token", 0.0)
     )
 
 
@@ -195,7 +238,10 @@ def _stop_reason(reason: str, *, has_calls: bool) -> StopReason:
 
 
 def _field(raw: Any, name: str) -> Any:
-    return raw.get(name) if isinstance(raw, Mapping) else getattr(raw, name, None)
+    # the type alone tells most of them, and this is asked some ten times a token
+    if type(raw) is dict or isinstance(raw, Mapping):
+        return raw.get(name)
+    return getattr(raw, name, None)
 
 
 def _number(raw: Any, name: str) -> int:

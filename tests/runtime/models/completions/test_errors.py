@@ -20,14 +20,14 @@ from nacre.runtime.contracts.errors import (
     RequestRefused,
 )
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
-from nacre.runtime.models.litellm.errors import (
+from nacre.runtime.models.completions.errors import (
     CallFacts,
     classify,
     is_overflow,
     key_variable,
     redacted,
-    retry_after_seconds,
 )
+from nacre.runtime.models.completions.retry_after import retry_after_seconds
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.scripted import Clock
 from nacre.sessions.contracts.messages import user_message
@@ -46,7 +46,7 @@ async def failure(step: wire.Step) -> ModelError:
     request = ModelRequest(system=SystemPrompt(stable="s"), messages=(user_message("Hello", timestamp_ms=1),))
     async with ProviderServer() as server:
         server.add(step)
-        model = LiteLLMModel("openai/test-model", api_base=server.url, api_key=KEY, now_ms=CLOCK.now_ms)
+        model = LiteLLMModel("openai/test-model", base_url=server.url, api_key=KEY, now_ms=CLOCK.now_ms)
         async with contextlib.aclosing(model):
             try:
                 raise AssertionError([item async for item in model.stream(request)])

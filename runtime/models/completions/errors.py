@@ -6,9 +6,8 @@ Looks at texts that came from the provider as an error, never at what a user or 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 
 from nacre.runtime.contracts.errors import (
     BadModelReply,
@@ -21,6 +20,7 @@ from nacre.runtime.contracts.errors import (
     RateLimited,
     RequestRefused,
 )
+from nacre.runtime.models.completions.retry_after import retry_after_seconds
 
 MAX_DETAIL_CHARS = 2_000
 
@@ -70,25 +70,41 @@ _BAD_IMAGE = re.compile(
     r"|image (?:exceeds|is too (?:large|big))|(?:could not|unable to|cannot) process (?:the )?image"
     r"|(?:invalid|unsupported) image"
 )
-_WAIT_WORDS = re.compile(
-    r"(?i)(?:try again in|retry (?:in|after)|retryDelay\"?\s*[:=]\s*\"?)\s*"
-    r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|m\b|s)?"
+_CERTIFICATE = re.compile(
+    r"(?i)certificate[ _]verify[ _]failed|certificate (?:has expired|is not valid|verification)"
+    r"|self[- ]signed certificate|unable to get (?:local )?issuer certificate|hostname mismatch"
+)
+_NO_TLS = re.compile(
+    r"(?i)wrong[ _]version[ _]number|record layer failure|unknown protocol|http request to https"
 )
 _NO_PROVIDER = re.compile(r"LLM Provider NOT provided", re.IGNORECASE)
 
 
+class ProviderAnswered(Exception):
+    """An answer that is no success: status and headers as they came, if they did, the body without keys."""
+
+    def __init__(self, status_code: int | None, headers: Mapping[str, str], text: str) -> None:
+        super().__init__(text)
+        self.status_code = status_code
+        self.headers = headers
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallFacts:
-    """What a sentence about a failed call needs: the model, where it was asked, and what must not be told."""
+    """What a sentence about a failed call needs: the model, where it was asked, and what must not be told.
+
+    `key_is_configured` says that the key came from the settings and not from the environment.
+    """
 
     model_name: str
     api_base: str | None
     secrets: tuple[str, ...]
     now_seconds: float
+    key_is_configured: bool = False
 
 
 def classify(error: BaseException, facts: CallFacts) -> ModelError:
-    """The `ModelError` for any exception that a litellm call raised; `detail` is its text without keys."""
+    """The `ModelError` for any exception that a call raised; `detail` is its text without keys."""
     if isinstance(error, ModelError):
         return error
     causes = list(_causes(error))
@@ -170,9 +186,9 @@ def _verdict(
         )
     said = f" (HTTP {status})" if status in (401, 403) else ""
     if said or kinds & {"AuthenticationError", "PermissionDeniedError"} or _NO_KEY.search(text):
-        return ModelAuthError, (
-            f"The key for the model {name!r} is missing or was refused{said}. "
-            f"Set the environment variable {key_variable(name)} to a valid key."
+        return (
+            ModelAuthError,
+            f"The key for the model {name!r} is missing or was refused{said}. {_key_advice(facts)}",
         )
     if status == 429 or "RateLimitError" in kinds:
         return RateLimited, f"The provider of the model {name!r} limits how often it may be asked."
@@ -181,13 +197,42 @@ def _verdict(
             f"The model {name!r} did not answer in time. "
             "Ask again, or raise the request time-out in the settings."
         )
+    if status is None and (_CERTIFICATE.search(text) or _NO_TLS.search(text)):
+        return BadModelReply, _insecure(text, facts)
     if status is None or status >= 500 or status == 409 or "APIConnectionError" in kinds:
         return ModelUnavailable, _unavailable(text, kinds, status, facts)
     if "ContentPolicyViolationError" in kinds:
         return RequestRefused, (
             f"The provider's content policy refused the request to {name!r}. Put it in other words."
         )
-    return BadModelReply, _bad_reply(text, kinds, status, name)
+    return BadModelReply, _bad_reply(text, kinds, status, facts)
+
+
+def _key_advice(facts: CallFacts) -> str:
+    variable = key_variable(facts.model_name)
+    provider, slash, _ = facts.model_name.partition("/")
+    if not facts.key_is_configured or not slash:
+        return f"Set the environment variable {variable} to a valid key."
+    return (
+        f"It came from models.providers.{provider}.apiKey of the settings file: put a valid key there, or "
+        f"take it out and set the environment variable {variable}."
+    )
+
+
+def _insecure(text: str, facts: CallFacts) -> str:
+    """TLS failed. Nothing was sent, and asking again does not mend it."""
+    where = f" at {facts.api_base}" if facts.api_base else ""
+    if _CERTIFICATE.search(text):
+        return (
+            f"The server of the model {facts.model_name!r}{where} did not prove who it is: its certificate "
+            "cannot be verified, so nothing was sent. If it is your own server, or your network's proxy, let "
+            "SSL_CERT_FILE name the certificate of its authority; else check the address and this machine's "
+            "clock."
+        )
+    return (
+        f"The server of the model {facts.model_name!r}{where} does not speak https, so nothing was sent. "
+        "Check whether its address begins with http:// instead."
+    )
 
 
 def _unavailable(text: str, kinds: set[str], status: int | None, facts: CallFacts) -> str:
@@ -205,48 +250,17 @@ def _unavailable(text: str, kinds: set[str], status: int | None, facts: CallFact
     return f"The model {name!r} failed on the provider's side, or the line broke{said}. Ask again in a while."
 
 
-def _bad_reply(text: str, kinds: set[str], status: int | None, name: str) -> str:
+def _bad_reply(text: str, kinds: set[str], status: int | None, facts: CallFacts) -> str:
+    name = facts.model_name
     if _NO_PROVIDER.search(text):
         return (
             f"The model name {name!r} does not begin with a provider that is known. "
             "Write it as provider/model, e.g. 'openai/gpt-4o' or 'ollama/llama3'."
         )
     if status == 404 or "NotFoundError" in kinds:
-        return f"The provider does not know the model {name!r}. Check its name in the settings."
+        where = f", and that {facts.api_base} is right" if facts.api_base else ""
+        return f"The provider does not know the model {name!r}. Check its name in the settings{where}."
     return (
         f"The provider refused the request to the model {name!r} as malformed (HTTP {status}). "
         "The log holds its answer; another model may accept it."
     )
-
-
-def retry_after_seconds(causes: Sequence[BaseException], text: str, now_seconds: float) -> float | None:
-    """How long the provider asks to wait: `Retry-After` in seconds or as a date (RFC 9110), or words."""
-    for cause in causes:
-        for headers in (
-            getattr(cause, "litellm_response_headers", None),
-            getattr(getattr(cause, "response", None), "headers", None),
-            getattr(cause, "headers", None),
-        ):
-            wait = _wait_from_headers(headers, now_seconds) if isinstance(headers, Mapping) else None
-            if wait is not None:
-                return wait
-    words = _WAIT_WORDS.search(text)
-    if words is None:
-        return None
-    scale = {"ms": 0.001, "m": 60.0}.get((words["unit"] or "s").lower(), 1.0)
-    return float(words["number"]) * scale
-
-
-def _wait_from_headers(headers: Mapping[str, str], now_seconds: float) -> float | None:
-    lowered = {str(name).lower(): str(value).strip() for name, value in headers.items()}
-    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = lowered.get(name)
-        if value is None:
-            continue
-        if re.fullmatch(r"\d+(\.\d+)?", value):
-            return float(value) * scale
-        try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - now_seconds)
-        except (ValueError, TypeError, OverflowError):
-            continue
-    return None

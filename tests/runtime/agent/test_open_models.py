@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nacre.runtime.agent.open_models import litellm_model, model_names, open_models
+from nacre.runtime.agent.open_models import connected_model, model_names, open_models
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, ScriptedModel
 from nacre.runtime.models.tokenizer import estimate_tokens
@@ -48,7 +48,7 @@ def test_each_model_has_its_own_window(tmp_path: Path) -> None:
         chosen,
         None,
         offline=ScriptedModel(),
-        model_named=lambda name: litellm_model(chosen, name, Clock()),
+        model_named=lambda name: connected_model(chosen, name, Clock()),
         now=Clock(),
         sleep=no_sleep,
         count_tokens=estimate_tokens,
@@ -66,7 +66,7 @@ def test_a_fallback_that_is_too_small_is_told_at_the_start(tmp_path: Path) -> No
             chosen,
             None,
             offline=ScriptedModel(),
-            model_named=lambda name: litellm_model(chosen, name, Clock()),
+            model_named=lambda name: connected_model(chosen, name, Clock()),
             now=Clock(),
             sleep=no_sleep,
             count_tokens=estimate_tokens,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace as Fields
 
-from nacre.runtime.models.litellm.replies import ReplyAssembly, usage_from_provider
+from nacre.runtime.models.completions.replies import ReplyAssembly, usage_from_provider
 from nacre.sessions.contracts.messages import ToolCall, Usage
 
 
@@ -20,7 +20,7 @@ def chunk(*fragments: tuple[int | None, str, str, object], finish_reason: str | 
 
 def calls_of(*chunks: Fields, request_size: int = 1) -> tuple[ToolCall, ...]:
     """The tool calls that these chunks hold."""
-    assembly = ReplyAssembly(model_name="a/b")
+    assembly = ReplyAssembly(model_name="a/b", api="litellm")
     for piece in chunks:
         assembly.add(piece)
     message = assembly.message(ended=True, usage=None, timestamp_ms=1, request_size=request_size)

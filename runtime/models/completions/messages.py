@@ -1,7 +1,7 @@
-"""From a `ModelRequest` to the arguments of `litellm.acompletion`. Pure: knows no network and no litellm.
+"""From a `ModelRequest` to OpenAI's chat completions. Pure: knows no network and no litellm.
 
-The format is OpenAI's chat completions, which litellm translates for every provider. Thinking blocks
-are left out: they belong to the provider that wrote them.
+The format is that of OpenAI's API reference, "Create chat completion"; litellm translates it for every
+provider. Thinking blocks are left out: they belong to the provider that wrote them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import json
 import re
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
-from nacre.runtime.models.litellm.role_order import Family, in_role_order, provider_family
+from nacre.runtime.models.completions.role_order import Family, merged, provider_family, role_groups
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
     Message,
     Text,
+    ToolCall,
     ToolResultMessage,
     UserMessage,
     message_text,
@@ -38,13 +39,14 @@ def completion_arguments(request: ModelRequest, *, model_name: str) -> dict[str,
     """`messages`, `tools` and `max_tokens` for one call; keys without a value are left out."""
     marked = takes_cache_marks(model_name)
     family = provider_family(model_name)
-    ordered = in_role_order(request.messages, family=family)
-    messages = _system_messages(request.system, marked=marked) + _chat_messages(ordered, family)
+    messages = system_messages(request.system, marked=marked)
+    for item in outgoing(request.messages, family):
+        messages += written(item)
     if marked:
-        _mark_last_user_message(messages)
+        mark_last_user_message(messages)
     arguments: dict[str, Any] = {"messages": messages}
     if request.tools:
-        arguments["tools"] = [_tool(spec) for spec in request.tools]
+        arguments["tools"] = [tool_definition(spec) for spec in request.tools]
     if request.max_output_tokens is not None:
         arguments["max_tokens"] = request.max_output_tokens
     return arguments
@@ -61,7 +63,8 @@ def takes_cache_marks(model_name: str) -> bool:
     return provider in _CACHE_MARK_PROVIDERS and "claude" in model
 
 
-def _system_messages(system: SystemPrompt, *, marked: bool) -> list[dict[str, Any]]:
+def system_messages(system: SystemPrompt, *, marked: bool) -> list[dict[str, Any]]:
+    """The system prompt as a message, or none; its stable part alone is marked for the cache."""
     if not marked:
         text = sendable(system.joined())
         return [{"role": "system", "content": text}] if text else []
@@ -83,11 +86,15 @@ class _CallIds:
         self._family = family
         self._sent: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._next_number: dict[str, int] = {}
 
     def of_call(self, call_id: str) -> str:
-        again = (call_id, *(f"{call_id}_{number}" for number in range(2, len(self._taken) + 3)))
-        fitting = (provider_call_id(candidate, family=self._family) for candidate in again)
-        sent = next(candidate for candidate in fitting if candidate not in self._taken)
+        sent = provider_call_id(call_id, family=self._family)
+        number = self._next_number.get(call_id, 2)
+        while sent in self._taken:
+            sent = provider_call_id(f"{call_id}_{number}", family=self._family)
+            number += 1
+        self._next_number[call_id] = number
         self._taken.add(sent)
         self._sent[call_id] = sent
         return sent
@@ -97,23 +104,54 @@ class _CallIds:
         return self._sent.get(call_id) or provider_call_id(call_id, family=self._family)
 
 
-def _chat_messages(messages: Sequence[Message], family: Family) -> list[dict[str, Any]]:
+class Outgoing(NamedTuple):
+    """Messages that go out as one, and all that the request around them adds: equal ones are written alike.
+
+    `call_ids` are those of its calls, or of the call that it answers. `images` came from tools before it,
+    each with the tool's name: the role of results takes text only. `messages` is empty behind the last one.
+    """
+
+    messages: tuple[Message, ...]
+    call_ids: tuple[str, ...]
+    images: tuple[tuple[str, Image], ...]
+
+
+def outgoing(messages: Sequence[Message], family: Family) -> list[Outgoing]:
+    """A conversation in the order and with the ids that the family takes, not yet written."""
     ids = _CallIds(family)
-    translated: list[dict[str, Any]] = []
-    # of tool results: that role takes text only, so they go into the user message that follows
-    images: list[tuple[str, Image]] = []
-    for message in messages:
-        if isinstance(message, ToolResultMessage):
-            translated.append(_tool_result(message, ids))
-            images += [(message.tool_name, block) for block in message.content if isinstance(block, Image)]
+    planned: list[Outgoing] = []
+    images: tuple[tuple[str, Image], ...] = ()
+    for group in role_groups(messages, family=family):
+        first = group[0]
+        if isinstance(first, ToolResultMessage):
+            planned.append(Outgoing(group, (ids.of_result(first.tool_call_id),), ()))
+            images += tuple((first.tool_name, block) for block in first.content if isinstance(block, Image))
             continue
-        shown, images = _result_images(images), []
-        if isinstance(message, UserMessage):
-            translated.append({"role": "user", "content": _user_content(message, shown)})
-        else:
-            translated += [{"role": "user", "content": shown}] if shown else []
-            translated += _assistant(message, ids)
-    return translated + ([{"role": "user", "content": _result_images(images)}] if images else [])
+        call_ids: tuple[str, ...] = ()
+        if isinstance(first, AssistantMessage):
+            call_ids = tuple(
+                ids.of_call(block.id)
+                for message in group
+                for block in message.content
+                if isinstance(block, ToolCall)
+            )
+        planned.append(Outgoing(group, call_ids, images))
+        images = ()
+    return [*planned, Outgoing((), (), images)] if images else planned
+
+
+def written(item: Outgoing) -> list[dict[str, Any]]:
+    """The messages of the format that it becomes: mostly one, none for an answer without content."""
+    shown = _result_images(item.images)
+    if not item.messages:
+        return [{"role": "user", "content": shown}]
+    message = item.messages[0] if len(item.messages) == 1 else merged(item.messages)
+    if isinstance(message, ToolResultMessage):
+        return [_tool_result(message, item.call_ids[0])]
+    if isinstance(message, UserMessage):
+        return [{"role": "user", "content": _user_content(message, shown)}]
+    before = [{"role": "user", "content": shown}] if shown else []
+    return before + _assistant(message, item.call_ids)
 
 
 def _user_content(message: UserMessage, shown: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
@@ -129,11 +167,11 @@ def _user_content(message: UserMessage, shown: list[dict[str, Any]]) -> str | li
     ]
 
 
-def _assistant(message: AssistantMessage, ids: _CallIds) -> list[dict[str, Any]]:
+def _assistant(message: AssistantMessage, call_ids: Sequence[str]) -> list[dict[str, Any]]:
     text = sendable(message_text(message))
     calls = [
         {
-            "id": ids.of_call(call.id),
+            "id": call_id,
             "type": "function",
             # invalid arguments stay out: providers refuse them, and the error result quotes them
             "function": {
@@ -141,7 +179,7 @@ def _assistant(message: AssistantMessage, ids: _CallIds) -> list[dict[str, Any]]
                 "arguments": sendable(json.dumps(dict(call.arguments), ensure_ascii=False)),
             },
         }
-        for call in message.tool_calls
+        for call, call_id in zip(message.tool_calls, call_ids, strict=True)
     ]
     has_text = bool(text.strip())
     if not has_text and not calls:
@@ -152,12 +190,12 @@ def _assistant(message: AssistantMessage, ids: _CallIds) -> list[dict[str, Any]]
     return [translated]
 
 
-def _tool_result(message: ToolResultMessage, ids: _CallIds) -> dict[str, Any]:
+def _tool_result(message: ToolResultMessage, call_id: str) -> dict[str, Any]:
     text = sendable(message_text(message))
     if not text.strip():
         has_image = any(isinstance(block, Image) for block in message.content)
         text = "(an image; it follows)" if has_image else _EMPTY_RESULT
-    return {"role": "tool", "tool_call_id": ids.of_result(message.tool_call_id), "content": text}
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
 def _result_images(images: Sequence[tuple[str, Image]]) -> list[dict[str, Any]]:
@@ -172,7 +210,8 @@ def _image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
 
 
-def _tool(spec: ToolSpec) -> dict[str, Any]:
+def tool_definition(spec: ToolSpec) -> dict[str, Any]:
+    """A tool as the format has it."""
     # A copy down to the leaves: litellm rewrites schemas in place for some providers, and they are made once.
     parameters = deepcopy(dict(spec.parameters))
     function = {"name": spec.name, "description": spec.description, "parameters": parameters}
@@ -208,7 +247,7 @@ def _digest(text: str, *, chars: int) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:chars]
 
 
-def _mark_last_user_message(messages: list[dict[str, Any]]) -> None:
+def mark_last_user_message(messages: list[dict[str, Any]]) -> None:
     """Marks the newest user message too, so that the conversation before it is read from the cache."""
     for message in reversed(messages):
         if message["role"] != "user":

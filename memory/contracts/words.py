@@ -1,0 +1,54 @@
+"""What a chunk can be found by, and what is asked, in words. Each store says it in its own query language.
+
+What a store must do with text, so that `text/lexical.py` and ranking mean the same everywhere: fold case and
+accents; take letters, digits, the marks that belong to them (Mn, Mc) and private-use characters (Co) as parts
+of words and everything else as their borders; stem English by Porter's rules; score by BM25 with the usual
+k₁ = 1.2 and b = 0.75, a field's matches counted `FIELD_WEIGHTS` times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+Field: TypeAlias = Literal["text", "title", "parts"]
+
+
+class WordFields(NamedTuple):
+    """The texts under which a chunk can be found by words: what it says, what it is called, extra tokens."""
+
+    text: str
+    title: str
+    parts: str
+
+
+FIELDS: tuple[Field, ...] = get_args(Field)
+FIELD_WEIGHTS: Mapping[Field, float] = {"text": 1.0, "title": 1.0, "parts": 0.5}
+"""How much a word in each field counts."""
+
+
+class Atom(NamedTuple):
+    """Words that stand one after the other, in `field` or, with `None`, in any.
+
+    A store cuts `words` as it cut the fields. With `prefix`, the last one may go on.
+    """
+
+    words: str
+    field: Field | None = None
+    prefix: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchQuery:
+    """What is asked by words: `atoms`, of which any is enough, and the pieces that later stages weigh.
+
+    `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the
+    characters that stand alone; `phrases` what the asker put in quotes; `identifiers` what looks like a name
+    of code, a hash or an issue number, as typed.
+    """
+
+    atoms: tuple[Atom, ...] = ()
+    terms: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()

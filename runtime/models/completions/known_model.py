@@ -1,0 +1,72 @@
+"""What is known of a model before it is asked: its window and prices, and how long it may be silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from nacre.runtime.contracts.errors import ContextOverflow, ModelTimedOut
+from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.completions.replies import usage_from_provider
+from nacre.sessions.contracts.messages import Usage
+
+
+class KnownModel:
+    """`provider/model`, with the window that the settings give it, if they do."""
+
+    def __init__(self, name: str, *, configured_window_tokens: int | None) -> None:
+        self.name = name
+        self._configured_window_tokens = configured_window_tokens
+
+    @cached_property
+    def entry(self) -> Mapping[str, Any]:
+        """What litellm's price map says of it; empty for a model that it does not know."""
+        return price_map_entry(self.name)
+
+    @property
+    def context_window_tokens(self) -> int | None:
+        """The configured window, else what the price map says, else `None`."""
+        return self._configured_window_tokens or self._mapped_window_tokens()
+
+    def usage(self, counted: Any) -> Usage | None:
+        """The provider's count in our terms, with its cost; `None` stays `None`.
+
+        Raises:
+            ContextOverflow: it counted more than the window holds, so the model saw only a part.
+        """
+        usage = usage_from_provider(counted, prices=self.entry) if counted else None
+        # the configured window may be kept small on purpose: only more than the real one is an overflow
+        window_tokens = max(self._configured_window_tokens or 0, self._mapped_window_tokens() or 0)
+        if usage is None or not window_tokens:
+            return usage
+        prompt_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        if prompt_tokens > window_tokens:
+            raise ContextOverflow(
+                f"The model {self.name!r} was sent {prompt_tokens} tokens, more than its context window of "
+                f"{window_tokens}, so it saw only a part. The conversation has to be compacted."
+            )
+        return usage
+
+    def silence_seconds(
+        self, *, has_content: bool, is_alive: bool = False, stall_seconds: float, request_seconds: float
+    ) -> float:
+        """How long a stream that has begun may bring nothing of an answer.
+
+        Longer before the first word, where the model thinks before it speaks, or the provider says by
+        comments that it is still there.
+        """
+        if not has_content and (is_alive or self.entry.get("supports_reasoning")):
+            return max(stall_seconds, request_seconds)
+        return stall_seconds
+
+    def fell_silent(self, seconds: float) -> ModelTimedOut:
+        """The error for a stream that brought nothing for so long."""
+        return ModelTimedOut(
+            f"The model {self.name!r} sent nothing for {seconds:g} seconds in the middle of its answer. "
+            "Ask again."
+        )
+
+    def _mapped_window_tokens(self) -> int | None:
+        tokens = self.entry.get("max_input_tokens") or self.entry.get("max_tokens")
+        return tokens if isinstance(tokens, int) and tokens > 0 else None

@@ -1,0 +1,170 @@
+"""A request as the bytes that are sent; what was written once is kept. Pure but for what it keeps.
+
+A conversation is sent again with each of its steps, and only its end is new. Writing it anew costs more
+with each message; joining what is kept does not.
+"""
+
+from __future__ import annotations
+
+import json
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
+from nacre.runtime.models.completions.messages import (
+    Outgoing,
+    mark_last_user_message,
+    outgoing,
+    sendable,
+    system_messages,
+    tool_definition,
+    written,
+)
+from nacre.runtime.models.openai_compatible.dialect import Dialect
+from nacre.sessions.contracts.messages import Message
+
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+"""Most that is kept of all conversations together; what comes then is written for each request."""
+
+_STRICT_MODE_KEYS = frozenset({"$id", "$schema", "strict"})
+
+
+class _Kept(NamedTuple):
+    messages: tuple[weakref.ref[Message], ...]
+    call_ids: tuple[str, ...]
+    images: tuple[tuple[str, Any], ...]
+    text: bytes
+
+
+class RequestBodies:
+    """Writes the requests of one model. Messages are told by identity: they are frozen values.
+
+    What is kept of a message goes when the message does.
+    """
+
+    def __init__(self, dialect: Dialect, *, max_kept_bytes: int = MAX_KEPT_BYTES) -> None:
+        self._dialect = dialect
+        self._max_kept_bytes = max_kept_bytes
+        self._kept: dict[int, _Kept] = {}
+        self._kept_bytes = 0
+        self._system: tuple[SystemPrompt, list[bytes]] | None = None
+        self._tools: tuple[tuple[ToolSpec, ...], bytes] | None = None
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request as JSON in UTF-8."""
+        dialect = self._dialect
+        fields = [
+            b'{"model":' + _json(dialect.model),
+            b'"messages":[' + b",".join(self.messages(request)) + b"]",
+        ]
+        if request.tools:
+            fields.append(b'"tools":' + self._tool_bytes(request.tools))
+        if request.max_output_tokens is not None:
+            fields.append(_field(dialect.max_tokens_field, request.max_output_tokens))
+        fields += [_field("stream", True), _field("stream_options", {"include_usage": True})]
+        fields += [_field(name, value) for name, value in dialect.options]
+        return b",".join(fields) + b"}"
+
+    def messages(self, request: ModelRequest) -> list[bytes]:
+        """The messages of a request, each as JSON; those that were sent before are the same objects."""
+        items = outgoing(request.messages, self._dialect.family)
+        marked = self._marked_tail(items) if self._dialect.takes_cache_marks else []
+        plain = items[: len(items) - len(marked)]
+        texts = [text for item in plain if (text := self._text(item))]
+        return [*self._system_texts(request.system), *texts, *filter(None, marked)]
+
+    def _text(self, item: Outgoing) -> bytes:
+        if not item.messages:
+            return self._written(item)
+        place = id(item.messages[-1])
+        kept = self._kept.get(place)
+        if kept is not None and _is_of(kept, item):
+            return kept.text
+        text = self._written(item)
+        self._keep(place, item, text)
+        return text
+
+    def _written(self, item: Outgoing) -> bytes:
+        return b",".join(_json(self._suited(message)) for message in written(item))
+
+    def _keep(self, place: int, item: Outgoing, text: bytes) -> None:
+        self._forget(place)
+        if self._kept_bytes + len(text) > self._max_kept_bytes:
+            return
+        *before, last = item.messages
+        # the last one's end is told; a message that is gone before it only makes the entry unfit
+        references = (*map(weakref.ref, before), weakref.ref(last, lambda _: self._forget(place)))
+        self._kept[place] = _Kept(references, item.call_ids, item.images, text)
+        self._kept_bytes += len(text)
+
+    def _forget(self, place: int) -> None:
+        kept = self._kept.pop(place, None)
+        if kept is not None:
+            self._kept_bytes -= len(kept.text)
+
+    def _marked_tail(self, items: Sequence[Outgoing]) -> list[bytes]:
+        """From the newest words of the user on, with the mark for the prompt cache in them."""
+        tail: list[bytes] = []
+        for item in reversed(items):
+            messages = written(item)
+            if any(message["role"] == "user" for message in messages):
+                mark_last_user_message(messages)
+                return [b",".join(_json(self._suited(message)) for message in messages), *reversed(tail)]
+            tail.append(self._text(item))
+        return []
+
+    def _system_texts(self, system: SystemPrompt) -> list[bytes]:
+        if self._system is None or self._system[0] != system:
+            messages = system_messages(system, marked=self._dialect.takes_cache_marks)
+            self._system = (system, [_json(message) for message in messages])
+        return self._system[1]
+
+    def _tool_bytes(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        if self._tools is None or (self._tools[0] is not tools and self._tools[0] != tools):
+            definitions = [tool_definition(spec) for spec in tools]
+            if self._dialect.plain_schemas:
+                definitions = [_plain_schema(definition) for definition in definitions]
+            self._tools = (tools, _json(definitions))
+        return self._tools[1]
+
+    def _suited(self, message: dict[str, Any]) -> dict[str, Any]:
+        if self._dialect.drops_null and message["content"] is None:
+            return {name: value for name, value in message.items() if value is not None}
+        if not self._dialect.takes_images and isinstance(message["content"], list):
+            texts = [block["text"] for block in message["content"] if block["type"] == "text"]
+            return {**message, "content": "\n\n".join(texts) or "(an image, which this model cannot see)"}
+        return message
+
+
+def _is_of(kept: _Kept, item: Outgoing) -> bool:
+    if kept.call_ids != item.call_ids or len(kept.messages) != len(item.messages):
+        return False
+    if any(
+        reference() is not message for reference, message in zip(kept.messages, item.messages, strict=True)
+    ):
+        return False
+    return kept.images == item.images
+
+
+def _plain_schema(value: Any) -> Any:
+    """A schema without what only OpenAI's strict mode, or a schema's own file, needs."""
+    if isinstance(value, list):
+        return [_plain_schema(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: {key: _plain_schema(item) for key, item in inner.items()}
+        if name == "properties" and isinstance(inner, dict)
+        else _plain_schema(inner)
+        for name, inner in value.items()
+        if name not in _STRICT_MODE_KEYS and not (name == "additionalProperties" and inner is False)
+    }
+
+
+def _field(name: str, value: Any) -> bytes:
+    return _json(name) + b":" + _json(value)
+
+
+def _json(value: Any) -> bytes:
+    return sendable(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()

@@ -1,0 +1,124 @@
+"""Requests to one endpoint over HTTP, and their answers as they come. Edge: httpx.
+
+httpx, and what a TLS connection needs, are loaded on the first request, off the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from nacre.runtime.contracts.errors import BadModelReply
+from nacre.runtime.models.completions.addresses import (
+    is_loopback,
+    user_of,
+    without_credentials,
+    without_user,
+)
+from nacre.runtime.models.completions.errors import ProviderAnswered
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_SECONDS = 20.0
+KEEP_CONNECTION_SECONDS = 60.0
+"""A person's next words often come later than httpx's five seconds, and a TLS handshake is no small wait."""
+MAX_REDIRECTS = 3
+MAX_ERROR_BYTES = 200_000
+_CLOSE_SECONDS = 5.0
+
+
+class Connection:
+    """Connections to one address."""
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+        self._client: httpx.AsyncClient | None = None
+
+    async def open(self, url: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        """A successful answer, its body not yet read; whoever gets it closes it with `hang_up`.
+
+        The body goes to the address of the settings alone: it is sent on only where that very server names
+        another path of its own.
+
+        Raises:
+            ProviderAnswered: the answer is no success.
+            BadModelReply: the server sends requests on to another one.
+        """
+        client = await self._connected()
+        target = without_user(url)
+        for _ in range(MAX_REDIRECTS + 1):
+            request = client.build_request("POST", target, content=body, headers=dict(headers))
+            response = await client.send(request, stream=True)
+            if response.is_success:
+                return response
+            try:
+                if not response.has_redirect_location:
+                    said = (await _beginning(response, MAX_ERROR_BYTES)).decode("utf-8", "replace")
+                    raise ProviderAnswered(
+                        response.status_code, response.headers, said or f"HTTP {response.status_code}"
+                    )
+                onward = response.url.join(response.headers["location"])
+            finally:
+                await hang_up(response)
+            if response.status_code not in (307, 308) or _origin(str(onward)) != _origin(target):
+                break
+            target = str(onward)
+        raise BadModelReply(
+            f"The address {without_credentials(url)} sends requests on to "
+            f"{without_credentials(str(onward))}. The conversation was not sent there: it goes only to the "
+            "address in the settings. If the other one is right, set models.providers.<name>.baseUrl to it."
+        )
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _connected(self) -> httpx.AsyncClient:
+        if self._client is not None:
+            return self._client
+        client = await asyncio.to_thread(self._made)
+        self._client, spare = self._client or client, self._client and client
+        if spare is not None:  # another request has made one meanwhile
+            await spare.aclose()
+        return self._client
+
+    def _made(self) -> Any:
+        httpx = import_module("httpx")
+        local = is_loopback(self._base_url)
+        return httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEP_CONNECTION_SECONDS),
+            auth=user_of(self._base_url),
+            follow_redirects=False,
+            trust_env=not local,  # a proxy has no way to this machine
+            # reading all certificates takes 0.1 s, and plain HTTP has none
+            verify=False if local and self._base_url.startswith("http://") else httpx.create_ssl_context(),
+        )
+
+
+async def hang_up(response: httpx.Response) -> None:
+    """Closes an answer; one that was not read to its end closes its connection."""
+    # the answer is complete or has failed already; a broken socket adds nothing
+    with suppress(Exception):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await response.aclose()
+
+
+async def _beginning(response: httpx.Response, most_bytes: int) -> bytes:
+    body = b""
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) >= most_bytes:
+            break
+    return body
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -1,0 +1,93 @@
+"""What a memory engine is to the runtime: the contract of the one that stands in `plugins.slots.memory`.
+
+A subclass of `MemoryPlugin` says what it can do by overriding; whatever it leaves out does nothing. The
+runtime holds one and calls it through `MemorySlot` alone, which keeps these promises:
+
+- `start` comes before everything else, `close` last. An engine that fails to start is closed and left out:
+  the owner is told why, and the agent runs without it.
+- `tools`, `instructions`, `recall` and `capture` are called for private chats of the owner and for no
+  others, so what an engine knows cannot reach a group.
+- Nothing that it raises ends a turn. `recall` is waited for, and stopped after `RECALL_SECONDS`; `capture`
+  runs behind the reply.
+- What `recall` gives is shown to the model as data, for this turn alone, and is never written into the
+  transcript. Notes stay what the flush writes into Markdown, whatever engine there is.
+
+`tests/runtime/recall/memory_contract.py` is a suite of tests that an engine's author can inherit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.tools.function import FunctionTool, ToolChat
+from nacre.runtime.tools.toolbox import Tool
+
+MemoryTool: TypeAlias = FunctionTool[..., Any] | Tool
+"""A tool as `nacre.tool` makes it, or one that is already bound to its chat."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryHome:
+    """Whose memory an engine is, and where. `now` gives aware datetimes in the owner's zone."""
+
+    agent_id: str
+    workspace: Path
+    state_dir: Path
+    engine_id: str
+    now: Clock
+
+    def folder(self) -> Path:
+        """The engine's own folder for this agent, made if there is none, open to the owner alone."""
+        folder = self.state_dir / "memory" / self.engine_id / self.agent_id
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+
+class MemoryPlugin:
+    """A memory engine, as the runtime knows it; as it stands here, one that remembers nothing."""
+
+    @property
+    def problem(self) -> str:
+        """A sentence for the owner when only a part of it works since the start, else nothing."""
+        return ""
+
+    async def start(self, home: MemoryHome) -> None:
+        """Opens what the engine needs, and begins what it does in the background."""
+
+    async def close(self) -> None:
+        """Ends what `start` began, also when `start` failed, and writes what is not written yet."""
+
+    def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:  # noqa: ARG002 - for those who override it
+        """What the model may call in this chat. Asked each turn, so tools are made once and kept."""
+        return ()
+
+    def instructions(self, chat: ToolChat) -> str:  # noqa: ARG002 - for those who override it
+        """What the model reads about these tools, as a section of the system prompt."""
+        return ""
+
+    async def recall(self, chat: ToolChat, asked: str) -> str:  # noqa: ARG002 - for those who override it
+        """What the model should know before it answers `asked`, as plain text; empty for nothing."""
+        return ""
+
+    async def capture(self, chat: ToolChat, asked: str, answered: str) -> None:
+        """Takes what is worth keeping from a turn that ended well; `answered` is empty after a silent one."""
+
+    def session_started(self) -> None:
+        """Says that a conversation of the owner begins, or goes on behind a compaction."""
+
+    def notes_changed(self) -> None:
+        """Says that a tool or a flush wrote a note."""
+
+    def transcripts_changed(self) -> None:
+        """Says that a turn of any chat ended, and its transcript is longer."""
+
+    async def sync(self) -> None:
+        """Makes findable what was written until now, and waits for it."""
+
+    async def status(self) -> str:
+        """One line for the owner: how much there is, and what does not work."""
+        return "no engine"

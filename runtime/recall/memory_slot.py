@@ -1,0 +1,172 @@
+"""The place of the one memory engine, and the runtime's only way to it: what fails in there ends no turn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from nacre.prompts import quoted, render
+from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
+from nacre.runtime.tools.function import FunctionTool, ToolChat
+from nacre.runtime.tools.toolbox import Tool
+
+log = logging.getLogger(__name__)
+
+START_SECONDS = 60.0
+"""How long an engine may take to start, before the agent is opened without it."""
+RECALL_SECONDS = 5.0
+"""How long an engine may take to recall something, before the model is asked without it."""
+CAPTURE_SECONDS = 60.0
+"""How long an engine may work on one turn, behind the reply."""
+RECALL_CHARS = 12_000
+"""Most of what an engine recalls that a request carries."""
+NO_MEMORY = "0 files, 0 chunks, no search"
+
+
+class MemorySlot:
+    """Holds the engine of an agent. `name` is its id, `why_empty` why there is none."""
+
+    def __init__(self, plugin: MemoryPlugin | None, *, name: str, why_empty: str = "") -> None:
+        self._plugin = plugin or MemoryPlugin()
+        self._name = name
+        self._why_empty = why_empty if plugin is None else ""
+        self._captures: set[asyncio.Task[None]] = set()
+        self._notices: list[str] = []
+
+    @property
+    def plugin(self) -> MemoryPlugin:
+        """The engine itself; one that does nothing where there is none."""
+        return self._plugin
+
+    @property
+    def name(self) -> str:
+        """Its id."""
+        return self._name
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences for the owner about how the engine started."""
+        return tuple(self._notices)
+
+    async def start(self, home: MemoryHome) -> None:
+        """Starts the engine; one that cannot start is closed, told of, and left out."""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._plugin.start(home)
+        except Exception as error:
+            log.exception("the memory engine %s did not start", self._name)
+            with self._kept_going("closing"):
+                await self._plugin.close()
+            self._plugin, self._why_empty = MemoryPlugin(), f"the memory engine {self._name!r} did not start"
+            self._notices.append(
+                f"The memory engine {self._name!r} could not be started: {_words_of(error)}. "
+                "The agent runs without memory tools until the next start."
+            )
+            return
+        with self._kept_going("telling its problem"):
+            if self._plugin.problem:
+                self._notices.append(self._plugin.problem)
+
+    async def close(self) -> None:
+        """Waits for what is being captured, and closes the engine."""
+        await asyncio.gather(*self._captures, return_exceptions=True)
+        with self._kept_going("closing"):
+            await self._plugin.close()
+
+    def tools(self, chat: ToolChat) -> tuple[Tool, ...]:
+        """The engine's tools in this chat; none where private memory does not belong."""
+        if not chat.policy.offers_memory_tools:
+            return ()
+        tools: Sequence[Tool] = ()
+        with self._kept_going("naming its tools"):
+            tools = [
+                tool.bound(chat) if isinstance(tool, FunctionTool) else tool
+                for tool in self._plugin.tools(chat)
+            ]
+        return tuple(tools)
+
+    def instructions(self, chat: ToolChat) -> str:
+        """The engine's section of the system prompt, where its tools are offered."""
+        if not chat.policy.offers_memory_tools:
+            return ""
+        try:
+            return self._plugin.instructions(chat).strip()
+        except Exception:
+            log.exception("the memory engine %s failed at telling its instructions", self._name)
+            return ""
+
+    async def recall(self, chat: ToolChat, asked: str, tell: Callable[[Sequence[str]], None]) -> str:
+        """What the engine recalls for a message, quoted as data; `tell` hears when it cannot."""
+        if not chat.policy.offers_memory_tools or not asked.strip():
+            return ""
+        try:
+            async with asyncio.timeout(RECALL_SECONDS):
+                text = (await self._plugin.recall(chat, asked)).strip()
+        except Exception as error:
+            log.exception("the memory engine %s failed at recalling", self._name)
+            tell((f"The memory engine {self._name!r} could not recall anything: {_words_of(error)}.",))
+            return ""
+        if len(text) > RECALL_CHARS:
+            log.warning("the memory engine %s recalled %d characters", self._name, len(text))
+            text = f"{text[:RECALL_CHARS]}\n[…]"
+        return render("recall/engine", name=self._name, text=quoted(text)) if text else ""
+
+    def capture(self, chat: ToolChat, asked: str, answered: str) -> None:
+        """Hands a turn to the engine, which works on it in the background."""
+        if not chat.policy.offers_memory_tools or type(self._plugin).capture is MemoryPlugin.capture:
+            return
+        task = asyncio.create_task(self._capture(chat, asked, answered), name="memory-capture")
+        self._captures.add(task)
+        task.add_done_callback(self._captures.discard)
+
+    def session_started(self) -> None:
+        """Says that a conversation of the owner begins."""
+        with self._kept_going("noticing a session"):
+            self._plugin.session_started()
+
+    def notes_changed(self) -> None:
+        """Says that a note was written."""
+        with self._kept_going("noticing a note"):
+            self._plugin.notes_changed()
+
+    def transcripts_changed(self) -> None:
+        """Says that a turn ended."""
+        with self._kept_going("noticing a turn"):
+            self._plugin.transcripts_changed()
+
+    async def sync(self) -> None:
+        """Makes findable what was written until now."""
+        with self._kept_going("following the notes"):
+            await self._plugin.sync()
+
+    async def status(self) -> str:
+        """One line for the owner."""
+        if self._why_empty:
+            return f"{NO_MEMORY} · {self._why_empty}"
+        try:
+            return await self._plugin.status()
+        except Exception as error:
+            log.exception("the memory engine %s failed at its status", self._name)
+            return f"{NO_MEMORY} · {_words_of(error)}"
+
+    async def _capture(self, chat: ToolChat, asked: str, answered: str) -> None:
+        with self._kept_going("keeping what was said"):
+            async with asyncio.timeout(CAPTURE_SECONDS):
+                await self._plugin.capture(chat, asked, answered)
+
+    @contextmanager
+    def _kept_going(self, doing: str) -> Iterator[None]:
+        """Logs what the engine raises, and goes on behind the block."""
+        try:
+            yield
+        except Exception:
+            log.exception("the memory engine %s failed at %s", self._name, doing)
+
+
+def _words_of(error: Exception) -> str:
+    """An error's own sentence without its full stop, or its name where it has none."""
+    if isinstance(error, TimeoutError) and not str(error):
+        return "it took too long"
+    return str(error).strip().rstrip(".") or type(error).__name__

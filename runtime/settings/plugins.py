@@ -1,0 +1,52 @@
+"""`plugins`: which extensions are loaded, and which of them is the memory. OpenClaw's keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from nacre.runtime.settings.section import SettingsSection
+
+MEMORY_CORE = "memory-core"
+"""The memory engine that comes with Nacre."""
+NO_MEMORY = "none"
+"""What the owner writes into the slot for no memory engine at all."""
+
+
+def _slot(value: object) -> object:
+    """Trimmed; blank is the default, and `none` counts in any case."""
+    if not isinstance(value, str):
+        return value
+    chosen = value.strip() or MEMORY_CORE
+    return NO_MEMORY if chosen.lower() == NO_MEMORY else chosen
+
+
+class PluginSlots(SettingsSection):
+    """`plugins.slots`: places that one extension alone can have."""
+
+    memory: Annotated[str, BeforeValidator(_slot)] = MEMORY_CORE
+    """The id of the memory engine, or `none`."""
+
+
+class PluginEntry(SettingsSection):
+    """`plugins.entries.<id>`: one extension."""
+
+    enabled: bool | None = None
+    """Whether it is loaded; unset leaves it to `plugins.allow` and the slots."""
+    config: Mapping[str, Any] = Field(default_factory=dict, repr=False)
+    """Its own settings, which its manifest's schema describes."""
+
+
+class PluginsSettings(SettingsSection):
+    """`plugins`."""
+
+    enabled: bool = True
+    """`false` loads no extension."""
+    allow: tuple[str, ...] = ()
+    """Ids that are loaded; where there are any, no other is."""
+    deny: tuple[str, ...] = ()
+    """Ids that are not loaded, whatever else says so."""
+    slots: PluginSlots = Field(default_factory=PluginSlots.model_construct)
+    entries: Mapping[str, PluginEntry] = Field(default_factory=dict)

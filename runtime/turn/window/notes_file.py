@@ -1,0 +1,64 @@
+"""The one file that a flush may write: append only, whatever path the model names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from nacre.memory.workspace.files import FileBusy, append_to_file
+from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
+
+
+class AppendArguments(ToolArguments):
+    """Arguments of the flush turn's only tool."""
+
+    path: str = Field(default="", description="Today's log; any other path is redirected to it.")
+    text: str = Field(description="Markdown to append: short bullets, each understandable on its own.")
+
+
+class NotesFile:
+    """Today's log as a flush may touch it: append only, and never the same block twice.
+
+    `problem` says why the last attempt to write failed; empty when it did not.
+
+    `origin` names the session in a heading above the notes when others than the owner speak in it.
+    """
+
+    def __init__(self, workspace: Path, path: str, *, lock_dir: Path, origin: str = "") -> None:
+        self.path = path
+        self.wrote = False
+        self.problem = ""
+        self._origin = origin
+        self._workspace = workspace
+        self._lock_dir = lock_dir
+
+    def tool(self) -> Tool:
+        """The `append` tool that writes here, whatever path the model names."""
+        return Tool(
+            name="append",
+            description=f"Append Markdown to {self.path}. Text that already stands there is not added again.",
+            arguments=AppendArguments,
+            run=self._append,
+        )
+
+    async def _append(self, arguments: AppendArguments, _scope: CallScope) -> ToolOutput:
+        if not arguments.text.strip():
+            raise ToolFailed("The text is empty, so there is nothing to append.")
+        heading = f"## Notes from {self._origin}\n\n" if self._origin else ""
+        try:
+            if not self._workspace.is_dir():
+                raise FileNotFoundError(f"the workspace folder {self._workspace.name!r} is gone")
+            outcome = await append_to_file(
+                self._workspace, self.path, heading + arguments.text, lock_dir=self._lock_dir
+            )
+        except (OSError, PathOutsideRoot, FileBusy) as error:
+            # Without the system's words, which name the whole path: others may read along.
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            self.problem = f"{self.path} could not be written: {reason}"
+            raise ToolFailed(self.problem) from error
+        if not outcome.written:
+            return ToolOutput(text=f"Nothing new: all of it already stands in {self.path}.")
+        self.wrote, self.problem = True, ""
+        return ToolOutput(text=f"Appended to {self.path}.")

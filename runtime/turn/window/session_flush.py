@@ -1,0 +1,115 @@
+"""The flushes of one open session: where notes go, and how much of the conversation a model is given."""
+
+from __future__ import annotations
+
+from nacre.memory.workspace.workspace import daily_log_path
+from nacre.runtime.contracts.budget import ContextBudget
+from nacre.runtime.contracts.events import Emit, FlushEnded
+from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.models.failover import ModelChain
+from nacre.runtime.turn.window.flush import FlushLimits, run_extract, run_flush
+from nacre.runtime.turn.window.heard import HeardWindow
+from nacre.runtime.turn.window.notes_file import NotesFile
+from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
+
+
+class SessionFlush:
+    """Saves notes of one session. The arguments are those of `Window`, and `heard` tells hooks."""
+
+    def __init__(
+        self,
+        session: OpenSession,
+        parts: WindowParts,
+        models: ModelChain,
+        budget: ContextBudget,
+        frame: RequestFrame,
+        emit: Emit,
+        heard: HeardWindow,
+    ) -> None:
+        self._session = session
+        self._parts = parts
+        self._models = models
+        self._budget = budget
+        self._frame = frame
+        self._emit = emit
+        self._heard = heard
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether much was said since the last flush."""
+        limit_bytes = self._parts.settings.memory_flush.force_flush_transcript_bytes
+        if not limit_bytes or not self._budget.flush_enabled:
+            return False
+        return self._session.flushes.unflushed_bytes >= limit_bytes
+
+    async def run(self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False) -> None:
+        """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's."""
+        parts, budget, notes = self._parts, self._budget, self._notes_file()
+        # A context that the provider refuses, or will, is not sent again: its newest half is.
+        await self._heard.flush_begins()
+        is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
+        ended = await run_flush(
+            self._session,
+            system=await self._frame.system(),
+            notes=notes,
+            settings=parts.settings.memory_flush,
+            ask=self._heard.ask(
+                self._models.asking(parts.flush_model, self._emit),
+                model_name=(parts.flush_model or self._models.first.model).name,
+            ),
+            ask_offline=parts.offline.stream,
+            limits=self._limits(budget.compact_at // 2 if is_too_long else None),
+            is_forced=is_forced,
+        )
+        await self._ended(notes, ended)
+
+    async def cover_before(self, first_kept_entry_id: str) -> None:
+        """Extracts notes of what was said after the cycle's flush, if some of it stands before that entry.
+
+        It is about to leave the model's view, and no flush has seen it.
+        """
+        if self._session.flushes.has_unflushed_before(first_kept_entry_id):
+            await self._extract()
+
+    async def cover_hidden(self) -> None:
+        """Extracts notes of what was said since the last flush, if a limit of turns hides some of it."""
+        turns = self._session.view.history_turns
+        if turns and turns > 0 and self._session.flushes.unflushed_turns(most=turns + 1) > turns:
+            await self._extract()
+
+    async def _extract(self) -> None:
+        if not self._budget.flush_enabled:
+            return
+        parts, notes = self._parts, self._notes_file()
+        await self._heard.flush_begins()
+        ended = await run_extract(
+            self._session,
+            system=await self._frame.system(),
+            notes=notes,
+            settings=parts.settings.memory_flush,
+            ask_offline=parts.offline.stream,
+            limits=self._limits(None),
+        )
+        await self._ended(notes, ended)
+
+    def _notes_file(self) -> NotesFile:
+        parts = self._parts
+        return NotesFile(
+            parts.workspace,
+            daily_log_path(parts.now().date()),
+            lock_dir=parts.lock_dir,
+            origin="" if self._session.policy.is_private else self._session.key,
+        )
+
+    def _limits(self, fitting_tokens: int | None) -> FlushLimits:
+        return FlushLimits(
+            max_output_tokens=self._budget.summary_tokens,
+            fitting_tokens=fitting_tokens,
+            count_tokens=self._parts.count_tokens,
+        )
+
+    async def _ended(self, notes: NotesFile, ended: FlushEnded) -> None:
+        if notes.wrote:
+            self._parts.on_notes(notes.path)
+        self._emit(ended)
+        await self._heard.flush_ended(ended)
