@@ -1,4 +1,4 @@
-"""Kill -9 between any two writes around an approval: no call runs twice, and none is left without an answer."""
+"""Kill -9 between any two writes around an approval: no call runs twice, none is left without an answer."""
 
 from __future__ import annotations
 
