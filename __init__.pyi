@@ -1,4 +1,6 @@
 from .runtime.agent.agent import Agent as Agent
+from .runtime.commands.conversation.session import Session as Session
+from .runtime.commands.function import CommandContext as CommandContext, command as command
 from .runtime.contracts.inbound import Attachment as Attachment, Inbound as Inbound, Reply as Reply
 from .runtime.hooks.events import (
     AfterCompaction as AfterCompaction,
@@ -26,6 +28,7 @@ from .runtime.tools.function import (
     tool as tool,
 )
 from .runtime.tools.toolbox import ToolFailed as ToolFailed
+from .runtime.turn.loop.limits import UsageLimits as UsageLimits
 from .runtime.turn.prompt_parts.prompt_part import PromptPart as PromptPart, prompt_part as prompt_part
 
 __version__: str

@@ -13,7 +13,7 @@ from typing import Any
 
 from nacre.cli.screen.json_text import camel_json
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
-from nacre.runtime.commands.wording import short_count
+from nacre.runtime.commands.contract.wording import short_count
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import (

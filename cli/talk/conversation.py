@@ -13,7 +13,6 @@ from nacre.cli.talk.prompt import Prompt, keyboard_held_back
 from nacre.cli.talk.quiet_turn import owner_says
 from nacre.cli.talk.turn_view import TurnView
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.commands import COMMANDS
 from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)
@@ -33,7 +32,8 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
     with keyboard_held_back():
         async with await Agent.open(environment=invocation.environment) as agent:
             _greet(agent, invocation, screen)
-            meanings = {usage.split()[0]: meaning for usage, meaning in COMMANDS.items()}
+            commands = agent.commands(owner_says("", session_key))
+            meanings = {word: command.help for command in commands for word in command.called_by}
             prompt = Prompt(invocation.config.private_dir / HISTORY_FILE, meanings)
             text = first or await _next_message(prompt, screen)
             while text is not None:

@@ -6,7 +6,7 @@ import json
 
 from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.screen.screen import Tone
-from nacre.runtime.commands.wording import short_count
+from nacre.runtime.commands.contract.wording import short_count
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,

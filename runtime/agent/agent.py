@@ -1,9 +1,6 @@
 """`Agent`: what a bot author embeds. Messages in, events and replies out; one agent, one state folder.
 
-The story of a message is told by `Agent._answer`:
-
-    route ─► lane ─► open the session ─► a command ─► its reply
-                                     └─► words ─► (a session whose time has come ends) ─► on disk ─► answer
+`answering.py` tells the story of a message.
 """
 
 from __future__ import annotations
@@ -15,30 +12,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from nacre.runtime.agent.approving import ApprovalDoor, answered_in_chat
+from nacre.runtime.agent.answering import run_turn
+from nacre.runtime.agent.approving import ApprovalDoor
 from nacre.runtime.agent.assembly import Given, assemble
-from nacre.runtime.agent.failures import failure_of
 from nacre.runtime.agent.given_prompt_parts import given_prompt_parts
 from nacre.runtime.agent.given_tools import given_tools
 from nacre.runtime.agent.parts import AgentParts
-from nacre.runtime.commands.command import CommandRun, Outcome
-from nacre.runtime.commands.run import run_command
+from nacre.runtime.agent.running import StopAfter
+from nacre.runtime.agent.sessions import Sessions
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.commands import parse_command
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed, Warned
+from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.hooks.around import arrived, leaving, without_text
 from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.loop.limits import TurnBounds, UsageLimits
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
-from nacre.runtime.turn.settling import settle
-from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 
 
@@ -51,8 +47,9 @@ class Agent:
 
     def __init__(self, parts: AgentParts) -> None:
         self._parts = parts
-        self._running: dict[str, set[asyncio.Task[None]]] = {}
         self._closed = False
+        self.sessions = Sessions(parts, self._ask_in, lambda: self._closed)
+        """The agent's sessions as objects: `await agent.sessions.get("main")`."""
 
     @classmethod
     async def open(
@@ -64,9 +61,11 @@ class Agent:
         model: ChatModel | str | None = None,
         tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]] = (),
         instructions: str = "",
-        hooks: HookTable | None = None,
+        commands: Sequence[FunctionCommand] = (),
+        limits: UsageLimits | None = None,
         prompt_parts: Sequence[PromptPart | PromptFunction] = (),
         memory: MemoryPlugin | None = None,
+        hooks: HookTable | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         new_id: NewId = random_id,
@@ -79,13 +78,14 @@ class Agent:
         `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
         `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `tools` are typed
         functions that the model may call, see `nacre.tool`; `instructions` are added to the system prompt of
-        every chat, and `prompt_parts` as sections of their own, see `nacre.prompt_part`. `hooks` are handlers
-        by name, see `nacre.Hooks`. `memory` is a memory engine in the place of the one that the settings name,
-        see `nacre.MemoryPlugin`. `clock` gives aware datetimes in the owner's zone. `watch` follows changes
-        that others make to the notes.
+        every chat, and `prompt_parts` as sections of their own, see `nacre.prompt_part`. `commands` are chat
+        commands, see `nacre.command`. `limits` say what a turn may use up that brings none of its own.
+        `memory` is a memory engine in the place of the one that the settings name, see `nacre.MemoryPlugin`.
+        `hooks` are handlers by name, see `nacre.Hooks`. `clock` gives aware datetimes in the owner's zone.
+        `watch` follows changes that others make to the notes.
 
         Raises:
-            ConfigError: a setting, the settings file, a tool, a prompt part or a hook cannot be used.
+            ConfigError: a setting, the settings file, or something that was handed in cannot be used.
             TurnBroken: the folders cannot be made or read.
         """
         config = load_config(
@@ -98,9 +98,11 @@ class Agent:
         given = Given(
             model=None if isinstance(model, str) else model,
             tools=given_tools(tools),
-            hooks=hooks or {},
+            commands=tuple(command.to_command() for command in commands),
+            limits=limits,
             prompt_parts=given_prompt_parts(instructions, prompt_parts),
             memory=memory,
+            hooks=hooks or {},
         )
         parts = await assemble(config, given, clock=clock, new_id=new_id, watch=watch)
         await parts.upkeep.begin()
@@ -137,31 +139,39 @@ class Agent:
         """The tool calls that wait for the owner: listed, approved, denied."""
         return ApprovalDoor(parts=self._parts)
 
+    def commands(self, inbound: Inbound) -> tuple[Command, ...]:
+        """The chat commands that whoever sends such a message may use in its chat, in the order of `/help`.
+
+        Raises:
+            PrivacyError, SessionKeyInvalid: the message may not name this session, or names none.
+        """
+        return self._parts.commands.offered(self._route(inbound).policy)
+
     async def ask(
-        self, text: str, *, session: str = "", attachments: tuple[Attachment, ...] = ()
+        self,
+        text: str,
+        *,
+        session: str = "",
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
     ) -> Reply | None:
         """The reply to what the owner says in private; `None` when the assistant stays silent.
 
         `session` is the key of the session to say it in, the main one unless given. Bridges, and whoever
-        speaks for others than the owner, use `respond` or `stream`.
+        speaks for others than the owner, use `respond` or `stream`. `limits` stand in place of the agent's.
 
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        return await self.respond(
-            Inbound(
-                text=text,
-                chat_kind="direct",
-                channel="python",
-                is_owner=True,
-                session_key=session,
-                attachments=attachments,
-            )
-        )
+        return await self.respond(_owner_says(text, session, attachments), limits=limits)
 
-    async def respond(self, inbound: Inbound) -> Reply | None:
-        """Runs one turn and gives its reply, or `None` for silence. Raises as `ask`."""
-        async with aclosing(self.stream(inbound)) as events:
+    async def respond(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Reply | None:
+        """Runs one turn and gives its reply, or `None` when the assistant stays silent.
+
+        Raises:
+            AgentError: the turn failed; the message is on disk unless it was refused.
+        """
+        async with aclosing(self.stream(inbound, limits=limits)) as events:
             async for event in events:
                 if isinstance(event, ReplyReady):
                     return event.reply
@@ -169,17 +179,20 @@ class Agent:
                     raise event.error
         return None
 
-    async def stream(self, inbound: Inbound) -> AsyncGenerator[Event, None]:
+    async def stream(
+        self, inbound: Inbound, *, limits: UsageLimits | None = None
+    ) -> AsyncGenerator[Event, None]:
         """Runs one turn and yields its events; the last is `ReplyReady`, `Silence` or `TurnFailed`.
 
-        Closing the iterator early, or cancelling the task that reads it, stops the turn.
+        Closing the iterator early, or cancelling the task that reads it, stops the turn. `limits` stand in
+        place of the agent's.
         """
         if self._closed:
             raise TurnBroken("This agent is closed. Open a new one.")
-        events, lane = asyncio.Queue[Event | None](), self._lane(inbound)
-        task = asyncio.create_task(self._run(inbound, events.put_nowait))
-        self._running.setdefault(lane, set()).add(task)
-        task.add_done_callback(lambda done: self._forget(lane, done))
+        parts, events = self._parts, asyncio.Queue[Event | None]()
+        bounds = TurnBounds(limits or parts.limits)
+        work = run_turn(parts, inbound, lambda: self._route(inbound), events.put_nowait, bounds)
+        task = parts.running.start(self._lane(inbound), work, spare_tools=bounds.spare_tools)
         task.add_done_callback(lambda _done: events.put_nowait(None))
         last: Event | None = None
         try:
@@ -187,16 +200,21 @@ class Agent:
                 last = event
                 yield event
             if not isinstance(last, ReplyReady | Silence | TurnFailed):
-                # Stopped before its first step, so that no line of `_run` could say so.
+                # Stopped before its first step, so that no line of `run_turn` could say so.
                 yield TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def stop(self, inbound: Inbound) -> bool:
-        """Stops the turns of the session of `inbound`, by `TurnCancelled`; `True` if there were any."""
-        stopped = [task.cancel() for task in self._running.get(self._lane(inbound), ())]
-        return any(stopped)
+    def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
+        """Stops the running and waiting turns of a session, named by a message to it or by its key.
+
+        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`, and everything until then is on
+        disk. With `after="tools"` the tools that are running finish and their results are recorded first; a
+        turn in which no tool runs is stopped at once.
+        """
+        inbound = _owner_says("", session) if isinstance(session, str) else session
+        return self._parts.running.stop(self._lane(inbound), after)
 
     async def index_notes(self, *, wait_seconds: float) -> None:
         """Makes the notes that turns wrote searchable, by meaning too, if that takes `wait_seconds` or less.
@@ -212,11 +230,8 @@ class Agent:
         if self._closed:
             return
         self._closed = True
-        tasks = [task for running in self._running.values() for task in running]
-        for task in tasks:
-            task.cancel()
         try:
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._parts.running.close()
             await self._parts.lifecycle.close()
             await self._parts.upkeep.close()
         finally:
@@ -235,66 +250,10 @@ class Agent:
         """Closes the agent."""
         await self.close()
 
-    async def _run(self, inbound: Inbound, emit: Emit) -> None:
-        """One turn, which ends in one way or another: whatever goes wrong is told and not raised."""
-        try:
-            await self._answer(inbound, emit)
-        except asyncio.CancelledError:
-            emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
-            raise
-        except Exception as error:  # noqa: BLE001 - a bug must end in an answer, not in a chat that hangs
-            emit(TurnFailed(error=failure_of(error)))
-
-    async def _answer(self, inbound: Inbound, emit: Emit) -> None:
-        """Answers one message in the lane of its session."""
-        parts, where = self._parts, self._route(inbound)
-        if await answered_in_chat(parts, inbound.text, where, emit):
-            return
-        async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
-            session = await parts.turn.sessions.open(where)
-            told = parts.turn.told
-            told.once("", (*parts.turn.sessions.index.notices, *parts.upkeep.notices), emit)
-            told.once(session.session_id, session.notices, emit)
-            try:
-                await settle(Turn(session, parts.turn, emit), runs=False)
-                hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace)
-                turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit)))
-                turn, reply = await self._outcome(await arrived(hooks, chat, inbound), turn)
-                parts.turn.on_said()
-                reply = None if reply is None else await leaving(hooks, chat, reply)
-                emit(turn.ending(reply))
-            finally:
-                parts.lifecycle.finish(where.key)
-                parts.upkeep.start_if_due(self._running.keys())
-
-    async def _outcome(self, inbound: Inbound, turn: Turn) -> Outcome:
-        """What comes of a message, and the turn that it ended in: a command may have changed the session."""
-        parts = self._parts
-        triggers = turn.parts.settings.session.reset_triggers
-        command = parse_command(inbound.text, reset_triggers=triggers)
-        if command is not None and turn.session.policy.is_owner:
-            run = CommandRun(
-                rest=command.rest,
-                attachments=inbound.attachments,
-                turn=turn,
-                chosen=parts.chosen,
-                lifecycle=parts.lifecycle,
-            )
-            return await run_command(command.name, run)
-        if not inbound.text.strip() and not inbound.attachments:
-            return turn, None
-        # Only words find a session at its end: a command is about the present one.
-        before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
-        await turn.write_down(inbound.text, inbound.attachments)
-        if turn is not before:
-            await before.save_notes()
-        await settle(turn, runs=True)
-        return turn, await turn.answer()
-
-    def _forget(self, lane: str, task: asyncio.Task[None]) -> None:
-        self._running[lane].discard(task)
-        if not self._running[lane]:
-            del self._running[lane]
+    async def _ask_in(
+        self, key: str, text: str, attachments: tuple[Attachment, ...], limits: UsageLimits | None
+    ) -> Reply | None:
+        return await self.ask(text, session=key, attachments=attachments, limits=limits)
 
     def _route(self, inbound: Inbound) -> Route:
         return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
@@ -304,3 +263,15 @@ class Agent:
             return self._route(inbound).key
         except (AgentError, SessionError):
             return ""
+
+
+def _owner_says(text: str, session: str, attachments: tuple[Attachment, ...] = ()) -> Inbound:
+    """What the owner says in private by a program."""
+    return Inbound(
+        text=text,
+        chat_kind="direct",
+        channel="python",
+        is_owner=True,
+        session_key=session,
+        attachments=attachments,
+    )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.commands.approvals import APPROVE, DENY
+from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.contracts.errors import ApprovalNotFound, SessionInUse
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Reply
@@ -16,6 +18,7 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.hooks.around import leaving, without_text
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.tools.approvals.approval import Approval
+from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.settling import settle
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.index.changes import Origin
@@ -80,7 +83,9 @@ async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> Repl
 async def _told(parts: AgentParts, where: Route, emit: Emit) -> ReplyReady | Silence | None:
     session = await parts.turn.sessions.open(where)
     hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace)
-    turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit)))
+    turn = parts.chosen.applied(
+        Turn(session, parts.turn, without_text(hooks, emit), TurnBounds(parts.limits))
+    )
     if not await settle(turn, runs=True):
         return None
     reply = await turn.answer()
@@ -100,12 +105,12 @@ def _route(approval: Approval) -> Route:
 
 async def answered_in_chat(parts: AgentParts, text: str, where: Route, emit: Emit) -> bool:
     """Whether a message was the owner's answer to a call that waits; then it is carried out, and told."""
-    word, _, rest = text.strip().partition(" ")
-    if not where.policy.is_owner or word.lower() not in ("/approve", "/deny"):
+    called = parts.commands.called(text, where.policy)
+    if called is None or called.command not in (APPROVE, DENY):
         return False
-    approval_id, _, reason = rest.strip().partition(" ")
+    approval_id, _, reason = called.rest.partition(" ")
     try:
-        said = await _answer(parts, word.lower(), approval_id, reason, where, emit)
+        said = await _answer(parts, called.command, approval_id, reason, where, emit)
     except ApprovalNotFound as error:
         said = str(error)
     if isinstance(said, str):
@@ -116,7 +121,7 @@ async def answered_in_chat(parts: AgentParts, text: str, where: Route, emit: Emi
 
 
 async def _answer(
-    parts: AgentParts, word: str, approval_id: str, reason: str, where: Route, emit: Emit
+    parts: AgentParts, command: Command, approval_id: str, reason: str, where: Route, emit: Emit
 ) -> str | ReplyReady | Silence:
     approvals = parts.turn.approvals
     if not approval_id:
@@ -125,7 +130,7 @@ async def _answer(
     found = await approvals.find(approval_id)
     if not _may_answer(found, where):
         return "This call was asked elsewhere. Answer it there, or in a private chat with the assistant."
-    if word == "/deny":
+    if command is DENY:
         await approvals.answer(found.id, approved=False, reason=reason)
         return f"Denied: {found.tool_name}. The assistant is told."
     ending = await approved(parts, found, emit=emit)

@@ -15,7 +15,10 @@ from nacre.memory.workspace.paths import PathOutsideRoot
 from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
 from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.agent.running import Running
 from nacre.runtime.agent.shared import Shared, World
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
@@ -42,6 +45,7 @@ from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.folder import ApprovalFolder
 from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
@@ -62,6 +66,8 @@ class Given:
     model: ChatModel | None = None
     tools: tuple[FunctionTool[..., Any], ...] = ()
     hooks: HookTable = field(default_factory=lambda: HookTable())
+    commands: tuple[Command, ...] = ()
+    limits: UsageLimits | None = None
     prompt_parts: tuple[PromptPart, ...] = ()
     memory: MemoryPlugin | None = None
 
@@ -102,6 +108,7 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
+    commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
@@ -121,13 +128,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         settings=settings,
         models=chosen.default,
         window=_window_parts(config, world, offline, memory, count_tokens),
-        sessions=SessionOpener(
-            SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
-            Journals(workspace=config.workspace, now=now, new_id=world.new_id),
-            now=now,
-            new_id=world.new_id,
-            history_turns=lambda route: _history_turns(route, settings),
-        ),
+        sessions=_sessions(config, world),
         memory=memory,
         tools=given.tools,
         approvals=_approvals(config, now, world.new_id),
@@ -152,6 +153,9 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+        commands=commands,
+        limits=given.limits,
+        running=Running(),
         closing=world.closing,
     )
 
@@ -164,6 +168,17 @@ def _approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
         new_id=new_id,
         wait_seconds=approvals.wait_seconds,
         expire_ms=int(approvals.expire_hours * 3_600_000),
+    )
+
+
+def _sessions(config: Config, world: World) -> SessionOpener:
+    now = world.now
+    return SessionOpener(
+        SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
+        Journals(workspace=config.workspace, now=now, new_id=world.new_id),
+        now=now,
+        new_id=world.new_id,
+        history_turns=lambda route: _history_turns(route, config.settings),
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import replace
 
-from nacre.runtime.commands.chosen_models import ChosenModels
-from nacre.runtime.commands.model_words import KnownModels
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
+from nacre.runtime.commands.conversation.model_words import KnownModels
 from nacre.runtime.contracts.budget import ContextBudget, resolve_budget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError

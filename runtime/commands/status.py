@@ -5,47 +5,43 @@ from __future__ import annotations
 from datetime import datetime
 
 from nacre import __version__
-from nacre.runtime.commands.command import CommandRun, Outcome
-from nacre.runtime.commands.wording import short_age, short_count
-from nacre.runtime.endings.lifecycle import last_said_at, started_at
-from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
-from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
+from nacre.runtime.commands.contract.wording import short_age, short_count
+from nacre.runtime.commands.conversation.status import LastFlush, SessionStatus, status_of
 from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.turn.turn import Turn
-from nacre.sessions.contracts.freshness import NextReset
 
 
-async def status(run: CommandRun) -> Outcome:
-    """`/status`: tokens are an estimate while no provider has reported any."""
+async def _status(run: CommandRun) -> Outcome:
+    """Tokens are an estimate while no provider has reported any."""
     turn, now = run.turn, run.turn.parts.now()
-    session = turn.session
+    session = await status_of(turn, run.lifecycle)
     lines = [
         f"🐚 Nacre {__version__} · {now.strftime('%Y-%m-%d %H:%M')} {now.tzname()}",
-        f"🧠 Model: {await _model(turn)}",
-        f"📚 Context: {await _context(turn)}",
-        f"🧹 Compactions: {session.compaction_count} · last flush: {_last_flush(session, now)}",
+        f"🧠 Model: {_model(session)}",
+        f"📚 Context: {_context(session)}",
+        f"🧹 Compactions: {session.compaction_count} · last flush: {_last_flush(session.last_flush, now)}",
         f"📝 Memory: {await _memory(turn)}",
         f"🧵 Session: {session.key} · {session.session_id}",
-        f"⏳ {_age(session, now, run.lifecycle.next_reset(session))}",
+        f"⏳ {_age(session, now)}",
     ]
-    if session.policy.is_private:  # where others read along: the path tells the owner's account name
+    if turn.session.policy.is_private:  # where others read along: the path tells the owner's account name
         lines.append(f"📁 Workspace: {turn.parts.workspace}")
     return run.said("\n".join(lines))
 
 
-async def _model(turn: Turn) -> str:
+def _model(session: SessionStatus) -> str:
     """The model that the owner chose, and the one that is asked next while that one is left alone."""
-    chosen, asked = turn.parts.model.name, (await turn.parts.models.current()).model.name
+    chosen, asked = session.model_name, session.answering_model_name
     return chosen if asked == chosen else f"{chosen} · left alone after a failure, {asked} answers"
 
 
-async def _context(turn: Turn) -> str:
-    window = await turn.window()
-    measure, budget = await window.measure(), window.budget
-    percent = round(100 * measure.tokens / budget.window_tokens)
-    estimated = "" if measure.usage_tokens > 0 else " (estimated)"
+def _context(session: SessionStatus) -> str:
+    tokens, budget = session.context_tokens, session.budget
+    percent = round(100 * tokens / budget.window_tokens)
+    estimated = " (estimated)" if session.is_estimated else ""
     return (
-        f"{short_count(measure.tokens)}/{short_count(budget.window_tokens)} ({percent}%){estimated}"
+        f"{short_count(tokens)}/{short_count(budget.window_tokens)} ({percent}%){estimated}"
         f" · flush at {short_count(budget.flush_at)} · compact above {short_count(budget.compact_at)}"
     )
 
@@ -56,25 +52,26 @@ async def _memory(turn: Turn) -> str:
     return await turn.parts.memory.status()
 
 
-def _last_flush(session: OpenSession, now: datetime) -> str:
-    flush = session.flushes.last
+def _last_flush(flush: LastFlush | None, now: datetime) -> str:
     if flush is None:
         return "never in this session"
-    at = datetime.fromisoformat(flush.timestamp).astimezone(now.tzinfo)
-    data = flush.custom_data(FLUSH_ENTRY) or {}
-    return f"{at.strftime('%Y-%m-%d %H:%M')} ({data.get('status', 'unknown')})"
+    return f"{flush.at.astimezone(now.tzinfo).strftime('%Y-%m-%d %H:%M')} ({flush.status})"
 
 
-def _age(session: OpenSession, now: datetime, coming: NextReset | None) -> str:
+def _age(session: SessionStatus, now: datetime) -> str:
     """How old the session is, and when it ends by itself."""
-    if not session.has_messages:
+    if session.started_at is None or session.last_said_at is None:
         return "Nothing has been said in this session yet"
     ages = [
-        f"Begun {short_age(now - started_at(session))} ago",
-        f"last words {short_age(now - last_said_at(session))} ago",
+        f"Begun {short_age(now - session.started_at)} ago",
+        f"last words {short_age(now - session.last_said_at)} ago",
     ]
+    coming = session.next_reset
     if coming is None:
         return " · ".join([*ages, "no reset"])
     if coming.at.timestamp() <= now.timestamp():
         return " · ".join([*ages, f"{coming.cause} reset with the next message"])
     return " · ".join([*ages, f"{coming.cause} reset {coming.at.strftime('%Y-%m-%d %H:%M')}"])
+
+
+STATUS = Command(name="status", help="model, context window, compactions, last flush, memory", run=_status)

@@ -35,6 +35,10 @@ class SessionInUse(AgentError):
     """Another process held the session's lane for longer than the caller would wait."""
 
 
+class PlaceUnknown(AgentError):
+    """A conversation has no such place to go back to, or a place cannot have this name."""
+
+
 class ModelError(AgentError):
     """A model call failed. `detail` is the provider's own words, for logs, never for a chat.
 
@@ -113,6 +117,10 @@ class AllModelsFailed(ModelError):
 
 class TurnTimedOut(AgentError):
     """The turn took longer than `agents.defaults.timeoutSeconds`; what was said until then is on disk."""
+
+
+class UsageLimitReached(AgentError):
+    """The turn used up one of its `UsageLimits`; what was said until then is on disk."""
 
 
 class TurnCancelled(AgentError):

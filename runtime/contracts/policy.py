@@ -9,6 +9,10 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Literal, TypeAlias
+
+Audience: TypeAlias = Literal["private", "direct", "group"]
+"""`private` is the owner alone, `direct` a chat with somebody else, `group` every other chat."""
 
 SHARED_FOLDER = "shared"
 """What a group may read and write lives in this folder of the workspace."""
@@ -34,6 +38,13 @@ class ChatPolicy:
     def is_private(self) -> bool:
         """Whether this is the owner alone: a direct chat, the owner's, in a private session."""
         return self.chat_kind == "direct" and self.is_owner is True and self.session_key_is_private is True
+
+    @property
+    def audience(self) -> Audience:
+        """Who hears what is said in this chat."""
+        if self.is_private:
+            return "private"
+        return "direct" if self.chat_kind == "direct" else "group"
 
     @property
     def offers_memory_tools(self) -> bool:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from nacre.prompts import quoted
 from nacre.runtime.contracts.clock import stored_moment
-from nacre.runtime.contracts.commands import parse_command
+from nacre.runtime.contracts.commands import was_command
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.recall.transcript_lines import without_secrets
@@ -119,7 +119,7 @@ def _quote(entry: Entry) -> Quote | None:
     speaker = "User" if isinstance(entry.body, UserMessage) else "Assistant"
     text = without_token(text) if speaker == "Assistant" else text
     text = without_secrets(text).strip()
-    if not text or (speaker == "User" and parse_command(text) is not None):
+    if not text or (speaker == "User" and was_command(text)):
         return None
     if len(text) > MAX_MESSAGE_CHARS:
         text = f"{text[:MAX_MESSAGE_CHARS].rstrip()} […]"

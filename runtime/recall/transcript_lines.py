@@ -11,7 +11,7 @@ from datetime import date, tzinfo
 
 from nacre.memory.contracts.transcripts import TranscriptText
 from nacre.runtime.contracts.clock import stored_moment
-from nacre.runtime.contracts.commands import parse_command
+from nacre.runtime.contracts.commands import was_command
 from nacre.runtime.contracts.silence import without_token
 from nacre.sessions.contracts.keys import canonical_key
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
@@ -90,7 +90,7 @@ def _speaker(owner: SessionOwner, speaker: str, *, agent_id: str, main_key: str)
 def _said(entry: Entry, speaker: str) -> str:
     if isinstance(entry.body, UserMessage):
         text = message_text(entry.body)
-        text = "" if parse_command(text) else text
+        text = "" if was_command(text) else text
     elif isinstance(entry.body, AssistantMessage):
         speaker, text = "Assistant", without_token(message_text(entry.body))
     else:

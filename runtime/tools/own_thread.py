@@ -1,4 +1,4 @@
-"""Plain work of others on a thread that nobody waits for at the end."""
+"""A plain function of somebody else's, run beside the event loop."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ async def on_its_own_thread(work: Callable[[], R]) -> R:
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is waited for
             done.set_exception(error)
 
-    threading.Thread(target=run, name="foreign-work", daemon=True).start()
+    threading.Thread(target=run, name="tool", daemon=True).start()
     return await asyncio.wrap_future(done)

@@ -14,7 +14,7 @@ import logging
 from dataclasses import replace
 
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.contracts.errors import ContextOverflow, TurnTimedOut
+from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.model import Ask, ModelRequest
@@ -26,6 +26,7 @@ from nacre.runtime.recall.recent_notes import recall_is_due, recalled_notes
 from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.inbound_message import inbound_message
 from nacre.runtime.turn.loop.deadline import paused
+from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
@@ -44,13 +45,16 @@ class Turn:
     """An open session in the hands of its agent: what a message, a command or an ending is carried out on.
 
     `parts` is what the agent's turns share, `emit` hears what happens. `usage` sums the tokens and the cost
-    of the turn's answers; `None` until a provider has reported any.
+    of the turn's answers; `None` until a provider has reported any. `bounds` say how far it may go.
     """
 
-    def __init__(self, session: OpenSession, parts: TurnParts, emit: Emit) -> None:
+    def __init__(
+        self, session: OpenSession, parts: TurnParts, emit: Emit, bounds: TurnBounds | None = None
+    ) -> None:
         self.session = session
         self.parts = parts
         self.emit = emit
+        self._bounds = bounds or TurnBounds()
         self.usage: Usage | None = None
         self._asked: Candidate | None = None
         self._context: TurnContext | None = None
@@ -62,13 +66,13 @@ class Turn:
 
     def of_session(self, session: OpenSession) -> Turn:
         """The same, of another session."""
-        return Turn(session, self.parts, self.emit)
+        return Turn(session, self.parts, self.emit, self._bounds)
 
     def with_models(self, models: ModelChain) -> Turn:
         """The same, with other models."""
         if models is self.parts.models:
             return self
-        return Turn(self.session, replace(self.parts, models=models), self.emit)
+        return Turn(self.session, replace(self.parts, models=models), self.emit, self._bounds)
 
     async def write_down(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Puts a person's words, and what came with them, on disk."""
@@ -81,6 +85,7 @@ class Turn:
         Raises:
             ModelError: no answer could be had; the words and all that followed are on disk.
             TurnTimedOut: the answer took too long; the same holds.
+            UsageLimitReached, TurnCancelled: the turn ended before its answer; the same holds.
         """
         heard, chat = self.parts.hooks, self.session.chat(self.parts.workspace)
         return await around_turn(
@@ -99,8 +104,9 @@ class Turn:
                     toolbox=context.toolbox,
                     emit=self.emit,
                     max_steps=agent.max_steps,
+                    bounds=self._bounds,
                 )
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, TurnCancelled, UsageLimitReached):
             await session.line.aborted()
             raise
         except TimeoutError as error:

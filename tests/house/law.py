@@ -24,6 +24,9 @@ CLI: Floors = (
 RUNTIME: Floors = (
     ("runtime/agent",),
     ("runtime/commands",),
+    ("runtime/commands/session",),
+    ("runtime/commands/contract",),
+    ("runtime/commands/conversation",),
     ("runtime/endings",),
     ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
@@ -70,7 +73,7 @@ NEVERS = (
         "notes are searched and stored through the engine",
     ),
     Never(
-        ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/commands"),
+        ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/commands*"),
         ("runtime/models/*",),
         "a turn asks a ChatModel, whichever it is",
     ),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
+from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError, UsageLimitReached
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
     Emit,
@@ -18,6 +18,7 @@ from nacre.runtime.contracts.events import (
 from nacre.runtime.contracts.model import AnswerRestarted, Ask, ModelRequest
 from nacre.runtime.contracts.silence import SilenceFilter
 from nacre.runtime.tools.toolbox import Toolbox, ToolOutcome
+from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Message,
@@ -57,28 +58,46 @@ class Conversation(Protocol):
 
 
 async def run_loop(
-    conversation: Conversation, *, ask: Ask, toolbox: Toolbox, emit: Emit, max_steps: int
+    conversation: Conversation,
+    *,
+    ask: Ask,
+    toolbox: Toolbox,
+    emit: Emit,
+    max_steps: int,
+    bounds: TurnBounds | None = None,
 ) -> AssistantMessage:
     """Asks, runs the tools that the model calls, and asks again, until it answers without a call.
 
     Each message is recorded before the next step begins. After `max_steps` model calls the open
-    tool calls are answered with an error that says so, and the model may answer once more.
+    tool calls are answered with an error that says so, and the model may answer once more. `bounds` may end
+    the turn sooner; each call has its result then, too.
 
     Raises:
         ModelError: the model could not be asked; what it had said so far is recorded.
         StepLimitReached: it calls tools even after the limit.
+        UsageLimitReached: the turn's bounds are reached.
+        TurnCancelled: the turn was to end when its tools were done.
     """
+    bounds = bounds or TurnBounds()
     for step in range(max_steps + 1):
+        bounds.check_request()
         answer = await _step(conversation, ask, emit)
         await conversation.record(answer)
+        bounds.answered(answer)
         if not answer.tool_calls:
             return answer
         if step == max_steps:
             break
         if step == max_steps - 1:
-            for call in answer.tool_calls:
-                await conversation.record(_refused(call, max_steps, answer.timestamp_ms))
-        else:
+            used_up = f"this turn's {max_steps} steps are used up. Answer now with what you have."
+            await _refuse(conversation, answer, used_up)
+            continue
+        try:
+            bounds.check_tools(answer.tool_calls)
+        except UsageLimitReached as reached:
+            await _refuse(conversation, answer, str(reached))
+            raise
+        with bounds.running_tools():
             await _run_tools(conversation, answer.tool_calls, toolbox, emit)
     raise StepLimitReached(
         f"The model was still calling tools after {max_steps} steps, so the turn was ended. "
@@ -192,12 +211,15 @@ async def run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
     return outcome
 
 
-def _refused(call: ToolCall, max_steps: int, timestamp_ms: int) -> ToolResultMessage:
-    text = f"Not run: this turn's {max_steps} steps are used up. Answer now with what you have."
-    return ToolResultMessage(
-        tool_call_id=call.id,
-        tool_name=call.name,
-        content=(Text(text=text),),
-        is_error=True,
-        timestamp_ms=timestamp_ms,
-    )
+async def _refuse(conversation: Conversation, answer: AssistantMessage, reason: str) -> None:
+    """Gives each call of an answer a result that says why it was not run."""
+    for call in answer.tool_calls:
+        await conversation.record(
+            ToolResultMessage(
+                tool_call_id=call.id,
+                tool_name=call.name,
+                content=(Text(text=f"Not run: {reason}"),),
+                is_error=True,
+                timestamp_ms=answer.timestamp_ms,
+            )
+        )

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from nacre.runtime.contracts.commands import Command, parse_command
+from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ModelAuthError
+from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import ScriptedModel, fails, says
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import events_of, kinds, opened, said, transcript_file, user_texts, write_settings
@@ -19,42 +20,47 @@ QUIET = {
     "hooks": {"internal": {"enabled": False}},
 }
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}
+OWNER = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
+
+
+def called(commands: Commands, text: str) -> tuple[str, str] | None:
+    """The name of the command that the owner calls, and the text behind it."""
+    found = commands.called(text, OWNER)
+    return None if found is None else (found.command.name, found.rest)
 
 
 @pytest.mark.parametrize(
     ("text", "command"),
     [
-        ("/new", Command(name="new")),
-        ("  /NEW  ", Command(name="new")),
-        ("/New: Plan The Week", Command(name="new", rest="Plan The Week")),
-        ("/new\nline one\nline two", Command(name="new", rest="line one\nline two")),
-        ("/reset soft", Command(name="reset", rest="soft")),
-        ("@nacre /new hello", Command(name="new", rest="hello")),
-        ("<@!4711>, /reset", Command(name="reset")),
-        ("/new@nacre_bot hello", Command(name="new", rest="hello")),
-        ("/status@nacre_bot", Command(name="status")),
-        ("/newer", Command(name="unknown", rest="/newer")),
+        ("/new", ("new", "")),
+        ("  /NEW  ", ("new", "")),
+        ("/New: Plan The Week", ("new", "Plan The Week")),
+        ("/new\nline one\nline two", ("new", "line one\nline two")),
+        ("/reset soft", ("reset", "soft")),
+        ("@nacre /new hello", ("new", "hello")),
+        ("<@!4711>, /reset", ("reset", "")),
+        ("/new@nacre_bot hello", ("new", "hello")),
+        ("/status@nacre_bot", ("status", "")),
+        ("/newer", ("unknown", "/newer")),
         ("/newer than what?", None),
         ("what does /new do?", None),
         ("@nacre what does /new do?", None),
         ("mail a@b.example /new", None),
     ],
 )
-def test_which_words_begin_a_fresh_session(text: str, command: Command | None) -> None:
+def test_which_words_begin_a_fresh_session(text: str, command: tuple[str, str] | None) -> None:
     """Whole or before a text, in any case, also where a group's members must address the assistant."""
-    assert parse_command(text) == command
+    assert called(Commands(), text) == command
 
 
 def test_the_owner_chooses_the_words() -> None:
     """Only these; `/new` is a slip then, and what follows keeps its case."""
-    words = ("neu", "/frisch")
+    commands = Commands(reset_triggers=("neu", "/frisch"))
 
-    assert parse_command("Neu Was steht an?", reset_triggers=words) == Command(
-        name="new", rest="Was steht an?"
-    )
-    assert parse_command("/FRISCH", reset_triggers=words) == Command(name="new")
-    assert parse_command("neugierig", reset_triggers=words) is None
-    assert parse_command("/new", reset_triggers=words) == Command(name="unknown", rest="/new")
+    assert called(commands, "Neu Was steht an?") == ("new", "Was steht an?")
+    assert called(commands, "/FRISCH") == ("new", "")
+    assert called(commands, "neugierig") is None
+    assert called(commands, "/new") == ("unknown", "/new")
 
 
 async def test_the_words_of_the_settings_count(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from nacre.runtime.commands.model_words import KnownModels, NamedModel, named_model
+from nacre.runtime.commands.conversation.model_words import KnownModels, NamedModel, named_model
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import Warned
 from nacre.runtime.models.failover import ModelChain

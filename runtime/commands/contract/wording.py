@@ -14,6 +14,11 @@ def shortened(text: str, chars: int) -> str:
     return line if len(line) <= chars else line[: chars - 1].rstrip() + "…"
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: `1 message`, `2 messages`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def short_count(count: int) -> str:
     """A count as people read it: `999`, `1.2k`, `130k`, `1.0m`."""
     if count < 1_000:

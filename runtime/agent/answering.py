@@ -1,0 +1,109 @@
+"""The story of one message in an agent:
+
+route ─► lane ─► open the session ─► a command ─► its reply
+                                 └─► words ─► (a session whose time has come ends) ─► on disk ─► answer
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.runtime.agent.approving import answered_in_chat
+from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.commands.contract.command import CommandRun, Outcome
+from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
+from nacre.runtime.contracts.events import Emit, TurnFailed, Warned
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.hooks.around import arrived, leaving, without_text
+from nacre.runtime.lanes.routing import Route
+from nacre.runtime.turn.loop.limits import TurnBounds
+from nacre.runtime.turn.settling import settle
+from nacre.runtime.turn.turn import Turn
+from nacre.sessions.contracts.errors import SessionError
+
+log = logging.getLogger(__name__)
+
+
+async def run_turn(
+    parts: AgentParts, inbound: Inbound, route: Callable[[], Route], emit: Emit, bounds: TurnBounds
+) -> None:
+    """One turn, which ends in one way or another: whatever goes wrong is told and not raised."""
+    try:
+        await _answer(parts, inbound, route(), emit, bounds)
+    except asyncio.CancelledError:
+        emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug must end in an answer, not in a chat that hangs
+        emit(TurnFailed(error=failure_of(error)))
+
+
+async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
+    """Answers one message in the lane of its session; an answer to a call that waits is heard without it."""
+    if await answered_in_chat(parts, inbound.text, where, emit):
+        return
+    async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
+        session = await parts.turn.sessions.open(where)
+        told = parts.turn.told
+        told.once("", (*parts.turn.sessions.index.notices, *parts.upkeep.notices), emit)
+        told.once(session.session_id, session.notices, emit)
+        try:
+            hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace)
+            turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
+            await settle(turn, runs=False)
+            turn, reply = await _outcome(parts, await arrived(hooks, chat, inbound), turn)
+            parts.turn.on_said()
+            reply = None if reply is None else await leaving(hooks, chat, reply)
+            emit(turn.ending(reply))
+        finally:
+            parts.lifecycle.finish(where.key)
+            parts.upkeep.start_if_due(parts.running.keys)
+
+
+async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn) -> Outcome:
+    """What comes of a message, and the turn that it ended in: a command may have changed the session."""
+    policy = turn.session.policy
+    called = parts.commands.called(inbound.text, policy)
+    if called is not None:
+        run = CommandRun(
+            rest=called.rest,
+            attachments=inbound.attachments,
+            turn=turn,
+            chosen=parts.chosen,
+            lifecycle=parts.lifecycle,
+            offered=parts.commands.offered(policy),
+        )
+        return await called.command.run(run)
+    if not inbound.text.strip() and not inbound.attachments:
+        return turn, None
+    # Only words find a session at its end: a command is about the present one.
+    before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
+    await turn.write_down(inbound.text, inbound.attachments)
+    if turn is not before:
+        await before.save_notes()
+    await settle(turn, runs=True)
+    return turn, await turn.answer()
+
+
+def failure_of(error: Exception) -> AgentError:
+    """The error that a turn ends with; what is none of the caller's becomes `TurnBroken`, and is logged.
+
+    A bug must end in an answer, not in a chat that hangs.
+    """
+    if isinstance(error, AgentError):
+        return error
+    trace: Exception | None = None
+    if isinstance(error, SessionError | MemoryIndexError | PathOutsideRoot):
+        text = str(error)
+    elif isinstance(error, OSError):
+        text = f"The turn broke off: {error}. Check the disk and the folder's permissions, then try again."
+    else:
+        text = f"The turn broke off on an unexpected {type(error).__name__}: {error}. Please report it."
+        trace = error
+    log.log(logging.ERROR if trace else logging.WARNING, "a turn broke off: %s", error, exc_info=trace)
+    broken = TurnBroken(text)
+    broken.__cause__ = error
+    return broken

@@ -1,0 +1,62 @@
+"""What is running in an agent now, session by session, and stopping it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, KeysView
+from typing import Any, Literal, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+StopAfter: TypeAlias = Literal["now", "tools"]
+"""`now` stops tools, too; `tools` lets those that are running finish, and records their results."""
+
+
+class Running:
+    """The tasks of one agent, each under the key of its session."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, dict[asyncio.Task[Any], Callable[[StopAfter], None]]] = {}
+
+    @property
+    def keys(self) -> KeysView[str]:
+        """The sessions in which something runs or waits."""
+        return self._tasks.keys()
+
+    def start(
+        self,
+        key: str,
+        work: Coroutine[Any, Any, T],
+        *,
+        spare_tools: Callable[[], bool] = lambda: False,
+    ) -> asyncio.Task[T]:
+        """Runs `work` for a session. `spare_tools` notes that it is to end when its tools are done, if any
+        are running, and says whether they are."""
+        task = asyncio.create_task(work)
+
+        def stop(after: StopAfter) -> None:
+            if after == "now" or not spare_tools():
+                task.cancel()
+
+        self._tasks.setdefault(key, {})[task] = stop
+        task.add_done_callback(lambda done: self._forget(key, done))
+        return task
+
+    def stop(self, key: str, after: StopAfter) -> bool:
+        """Stops all that runs or waits in a session; whether there was anything."""
+        stops = tuple(self._tasks.get(key, {}).values())
+        for stop in stops:
+            stop(after)
+        return bool(stops)
+
+    async def close(self) -> None:
+        """Stops everything at once, and waits until it has ended."""
+        tasks = [task for tasks in self._tasks.values() for task in tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, key: str, task: asyncio.Task[Any]) -> None:
+        self._tasks[key].pop(task, None)
+        if not self._tasks[key]:
+            del self._tasks[key]

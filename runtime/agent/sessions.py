@@ -1,0 +1,165 @@
+"""`agent.sessions`: an agent's sessions as objects."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
+from nacre.runtime.commands.conversation.session import Session
+from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
+from nacre.runtime.contracts.events import CompactionEnded, Event, FlushEnded, Warned
+from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Reply
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.endings.lifecycle import Lifecycle
+from nacre.runtime.lanes.routing import Route
+from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.turn.turn import Turn
+from nacre.sessions.contracts.errors import SessionNotFound
+from nacre.sessions.contracts.keys import canonical_key, is_private_key
+from nacre.sessions.index.changes import Origin
+from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.upkeep.catalogue import stored_sessions
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Say = Callable[[str, str, tuple[Attachment, ...], UsageLimits | None], Awaitable[Reply | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionInfo:
+    """A session in a list. `chat_kind` and `channel` say where its messages come from, `name` what people
+    call that chat; they are empty where nobody said so."""
+
+    key: str
+    session_id: str
+    active_at: datetime
+    chat_kind: str
+    channel: str
+    name: str
+
+
+class Sessions:
+    """The sessions of one agent."""
+
+    def __init__(self, parts: AgentParts, say: Say, is_closed: Callable[[], bool]) -> None:
+        self._parts = parts
+        self._say = say
+        self._is_closed = is_closed
+
+    async def get(self, key: str = "main") -> Session:
+        """The session that a key names, the owner's main one unless given.
+
+        Raises:
+            SessionKeyInvalid: this text cannot be a key.
+            SessionNotFound: the key has no session yet; it begins with the first words.
+        """
+        key = canonical_key(
+            key, agent_id=self._parts.agent_id, main_key=self._parts.turn.settings.session.main_key
+        )
+        record = await self._record(key)
+        return Session(key, record.session_id, self)
+
+    async def list(self) -> tuple[SessionInfo, ...]:
+        """What each key names now, the latest active first."""
+        found = await stored_sessions(self._parts.turn.sessions.index, with_earlier=False)
+        return tuple(
+            SessionInfo(
+                key=item.key,
+                session_id=item.session_id,
+                active_at=datetime.fromtimestamp(item.active_at_ms / 1000, UTC),
+                chat_kind=item.record.chat_type or "",
+                channel=_text(item.record.origin, "provider"),
+                name=item.record.display_name or "",
+            )
+            for item in found
+        )
+
+    # What a `Session` asks of its agent.
+
+    @property
+    def chosen(self) -> ChosenModels:
+        """The models that may be chosen for a session."""
+        return self._parts.chosen
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        """How sessions end."""
+        return self._parts.lifecycle
+
+    async def ask(
+        self, key: str, text: str, /, *, attachments: tuple[Attachment, ...], limits: UsageLimits | None
+    ) -> Reply | None:
+        """The reply to what the owner says in the session of a key."""
+        return await self._say(key, text, attachments, limits)
+
+    async def run(self, key: str, work: Callable[[Turn], Awaitable[T]], /) -> T:
+        """Does some work on the open session of a key, while its lane is held."""
+        if self._is_closed():
+            raise TurnBroken("This agent is closed. Open a new one.")
+        task = self._parts.running.start(key, self._held(key, work))
+        try:
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            raise TurnCancelled(f"The work on the session {key!r} was stopped.") from None
+
+    async def _held(self, key: str, work: Callable[[Turn], Awaitable[T]]) -> T:
+        parts = self._parts
+        async with parts.lanes.enter(key, on_wait=log.info):
+            session = await parts.turn.sessions.open(self._route(key, await self._record(key)))
+            try:
+                return await work(parts.chosen.applied(Turn(session, parts.turn, _log_event)))
+            finally:
+                parts.lifecycle.finish(key)
+
+    async def _record(self, key: str) -> SessionRecord:
+        record = await self._parts.turn.sessions.index.get(key)
+        if record is None:
+            raise SessionNotFound(
+                f"There is no session {key!r}. agent.sessions.list() has those that there are; a session "
+                "begins with its first words: agent.ask('…', session=KEY)."
+            )
+        return record
+
+    def _route(self, key: str, record: SessionRecord) -> Route:
+        """The session as its latest message came to it, in the hands of its owner."""
+        is_private = is_private_key(key, main_key=self._parts.turn.settings.session.main_key)
+        usual = "direct" if is_private else "group"
+        chat_kind = record.chat_type if record.chat_type in CHAT_KINDS else usual
+        origin = record.origin
+        sent_to, sent_by = _text(origin, "to"), _text(origin, "from")
+        return Route(
+            key=key,
+            policy=ChatPolicy(chat_kind=chat_kind, is_owner=True, session_key_is_private=is_private),
+            origin=Origin(
+                chat_kind=chat_kind,
+                channel=_text(origin, "provider"),
+                account=_text(origin, "accountId"),
+                chat_id=record.group_id or (sent_to if sent_to != sent_by else ""),
+                thread_id=_text(origin, "threadId"),
+                sender_id=sent_by,
+                chat_name=_text(origin, "label"),
+            ),
+        )
+
+
+def _text(origin: Mapping[str, Any] | None, name: str) -> str:
+    value = (origin or {}).get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _log_event(event: Event) -> None:
+    """Nobody listens to a call; what went wrong on the way is in the log, and in what the call gives."""
+    if isinstance(event, Warned):
+        log.warning("%s", event.message)
+    elif isinstance(event, FlushEnded | CompactionEnded) and event.problem:
+        log.warning("%s", event.problem)

@@ -1,0 +1,84 @@
+"""What a chat command is: its name and help, who may use it and where, and the work."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
+from nacre.runtime.contracts.inbound import Attachment, Reply
+from nacre.runtime.contracts.policy import Audience, ChatPolicy
+from nacre.runtime.endings.lifecycle import Lifecycle
+from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.turn.turn import Turn
+
+CommandUser: TypeAlias = Literal["owner", "anyone"]
+"""`anyone` is everybody whose messages reach the agent."""
+
+EVERYWHERE: tuple[Audience, ...] = ("private", "direct", "group")
+
+Outcome: TypeAlias = tuple[Turn, Reply | None]
+"""The turn that a command ended in, which may be another session's, and its reply; `None` is silence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRun:
+    """One call: the text behind the command's name, what came with it, and the turn that it stands in.
+
+    The turn's session is open and its lane held. `offered` are the commands that may be used here.
+    """
+
+    rest: str
+    attachments: tuple[Attachment, ...]
+    turn: Turn
+    chosen: ChosenModels
+    lifecycle: Lifecycle
+    offered: tuple[Command, ...]
+
+    def said(self, text: str) -> Outcome:
+        """The outcome of a command that leaves the session as it is."""
+        return self.turn, said(self.turn.session, text)
+
+
+CommandFunction: TypeAlias = Callable[[CommandRun], Awaitable[Outcome]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A chat command.
+
+    `name` and `aliases` stand without the slash, in lower case. `arguments` is how what follows is written,
+    such as `[place]`; `help` says in one line what it does. `who` may use it, and `where`: see `Audience`.
+    `words` are what calls it in place of its names: those of `session.resetTriggers`.
+    """
+
+    name: str
+    help: str
+    run: CommandFunction
+    arguments: str = ""
+    aliases: tuple[str, ...] = ()
+    who: CommandUser = "owner"
+    where: tuple[Audience, ...] = EVERYWHERE
+    words: tuple[str, ...] = ()
+
+    @property
+    def called_by(self) -> tuple[str, ...]:
+        """The words that call it, with their slash."""
+        return self.words or tuple(f"/{name}" for name in (self.name, *self.aliases))
+
+    @property
+    def usage(self) -> str:
+        """How it is written, such as `/rewind [place]`."""
+        return f"{self.called_by[0]} {self.arguments}".rstrip()
+
+    def may_be_used(self, policy: ChatPolicy) -> bool:
+        """Whether whoever speaks in such a chat may use it there."""
+        return (self.who == "anyone" or policy.is_owner is True) and policy.audience in self.where
+
+
+def said(session: OpenSession, text: str, *, session_id: str = "") -> Reply:
+    """A command's own words; `session_id` names another session of the key."""
+    return Reply(
+        text=text, session_key=session.key, session_id=session_id or session.session_id, is_command=True
+    )

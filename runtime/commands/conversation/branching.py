@@ -1,0 +1,227 @@
+"""Going back, going on in a copy, and naming a place. Nothing is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nacre.prompts import render
+from nacre.runtime.commands.conversation.branch_points import (
+    Leaving,
+    SessionTurn,
+    is_name,
+    is_spoken,
+    leaving,
+)
+from nacre.runtime.commands.conversation.history import SessionMessage, message_of
+from nacre.runtime.contracts.errors import PlaceUnknown, PrivacyError
+from nacre.runtime.lanes.flush_records import FLUSH_ENTRY, has_unflushed_messages
+from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.turn.turn import Turn
+from nacre.sessions.compaction.facts import file_operations
+from nacre.sessions.contracts.errors import SessionKeyInvalid
+from nacre.sessions.contracts.keys import canonical_key, is_private_key
+from nacre.sessions.disk.whole_results import WholeResults
+from nacre.sessions.entries.entries import Entry, Label
+from nacre.sessions.entries.owner import SessionOwner, begun_private
+from nacre.sessions.index.changes import (
+    model_override,
+    next_session,
+    with_model_override,
+    without_usage,
+)
+from nacre.sessions.index.index import SessionRecord
+from nacre.sessions.journal.journal import Journal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewound:
+    """A session that went back.
+
+    `left` and `regained` count what was said and is out of view now, or in view again. `last_said` are the
+    last words in view, `None` at the beginning. Going to `return_place` undoes it; `None` when the session
+    was at that place already and nothing was changed. `files` are what the branch that was left had changed
+    in the workspace; they stay as they are.
+    """
+
+    left: int
+    regained: int
+    last_said: SessionMessage | None
+    return_place: str | None
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forked:
+    """A copy of a session, and the key that names it."""
+
+    key: str
+    session_id: str
+
+
+async def rewind(turn: Turn, place: str | SessionTurn, *, note: str = "") -> Rewound:
+    """Takes the session back to a place, and tells the model the note and which files were changed.
+
+    A place is a turn, to stand before it, or a label or an entry's id, to stand behind that entry. Notes of
+    what is left are saved first.
+
+    Raises:
+        PlaceUnknown: the session has no such place.
+        SessionError: the disk refused; the session is as it was.
+    """
+    session, journal = turn.session, turn.session.journal
+    target_id = entry_at(session, place)
+    if target_id == journal.tree.leaf_id:
+        return Rewound(left=0, regained=0, last_said=_last_said(session), return_place=None, files=())
+    going = leaving(session.branch, _target(session, target_id))
+    await turn.save_notes()
+    left_at, flush = journal.tree.leaf_id, _flush_of(session, going)
+    _, modified = file_operations(None, going.messages)
+    files = sorted(modified)
+    told = [note.strip(), render("session/branch_left_files", files=", ".join(files)) if files else ""]
+    await journal.rewind(target_id, summary="\n\n".join(filter(None, told)))
+    await _tell_what_was_saved(journal, flush)
+    count, line = session.compaction_count, session.line.record
+    await turn.parts.sessions.index.update(
+        session.key, lambda record: replace(without_usage(record or line), compaction_count=count)
+    )
+    return Rewound(
+        left=going.left,
+        regained=going.regained,
+        last_said=_last_said(session),
+        return_place=left_at,
+        files=tuple(files),
+    )
+
+
+async def fork(turn: Turn, place: str | SessionTurn | None = None, *, key: str = "") -> Forked:
+    """Makes a copy of the session up to a place, or all of it; the session itself stays as it is.
+
+    The session's key names the copy from now on; or `key` does, which must have no session yet. A place is
+    what it is for `rewind`.
+
+    Raises:
+        PlaceUnknown: the session has no such place, or nothing was said in it yet.
+        SessionKeyInvalid: the key cannot be one, or has a session.
+        PrivacyError: a private session would be copied to a key that is not.
+        SessionError: the disk refused; the session is as it was.
+    """
+    session, parts = turn.session, turn.parts
+    if place is None and not session.has_messages:
+        raise PlaceUnknown("Nothing has been said here yet, so there is nothing to copy.")
+    target_id = session.journal.tree.leaf_id if place is None else entry_at(session, place)
+    new_key = await _free_key(turn, key) if key else session.key
+    index, new_session_id = parts.sessions.index, parts.new_id()
+    if place is not None:
+        await turn.save_notes()
+    flush = _flush_of(session, leaving(session.branch, _target(session, target_id)))
+    at_ms = session.now_ms()
+
+    def forked(record: SessionRecord | None) -> SessionRecord:
+        if key and record is not None:
+            raise _taken(new_key)
+        line = session.line.record
+        if key:  # where messages of this session came from says nothing about the other key
+            named = SessionRecord(session_id=new_session_id, updated_at_ms=at_ms, session_started_at_ms=at_ms)
+            named = with_model_override(named, model_override(line))
+        else:
+            named = next_session(record or line, session_id=new_session_id, at_ms=at_ms)
+        return replace(named, last_interaction_at_ms=at_ms, system_sent=target_id is not None)
+
+    path = index.transcript_path(forked(None))
+    # The files first: should the index refuse, the session that is there goes on.
+    await session.journal.fork(path, session_id=new_session_id, leaf_id=target_id)
+    await WholeResults(session.journal.path).copy_to(path)
+    forked_journal = await parts.sessions.journals.open(path, session_id=new_session_id)
+    await _tell_whose_it_is(forked_journal, session)
+    await _tell_what_was_saved(forked_journal, flush)
+    await index.update(new_key, forked)
+    return Forked(key=new_key, session_id=new_session_id)
+
+
+async def label(turn: Turn, name: str) -> bool:
+    """Gives the present place a name; whether it was taken from another place.
+
+    Raises:
+        PlaceUnknown: the name cannot be one, or nothing was said yet, so that there is no place.
+    """
+    session, journal = turn.session, turn.session.journal
+    if not is_name(name):
+        raise PlaceUnknown(
+            f"{name!r} cannot name a place. Use one word of at most 40 letters, digits, dots and dashes."
+        )
+    place_id = journal.tree.leaf_id
+    if place_id is None or not session.has_messages:
+        raise PlaceUnknown("Nothing has been said here yet, so there is no place to name.")
+    before_id = journal.tree.labelled(name)
+    if before_id is not None:
+        await journal.append(Label(target_id=before_id))
+    await journal.append(Label(target_id=place_id, label=name))
+    return before_id is not None
+
+
+def entry_at(session: OpenSession, place: str | SessionTurn) -> str | None:
+    """The entry that a place stands for; `None` is before the first one.
+
+    Raises:
+        PlaceUnknown: there is none.
+    """
+    tree = session.journal.tree
+    if isinstance(place, SessionTurn):
+        entry_id = place.before_id
+        if entry_id is None or entry_id in tree:
+            return entry_id
+        raise PlaceUnknown(
+            f"What was said as {place.text[:40]!r} is no part of the session {session.session_id}."
+        )
+    named = tree.labelled(place)
+    if named is not None:
+        return named
+    if place in tree:
+        return place
+    raise PlaceUnknown(f"There is no place {place!r} in this conversation.")
+
+
+async def _free_key(turn: Turn, text: str) -> str:
+    """The key that a copy of the turn's session may have."""
+    main_key = turn.parts.settings.session.main_key
+    key = canonical_key(text, agent_id=turn.parts.agent_id, main_key=main_key)
+    if turn.session.policy.is_private and not is_private_key(key, main_key=main_key):
+        raise PrivacyError(
+            f"A private session cannot be copied to {key!r}, which would not be private. "
+            "Give it the key of a direct chat, such as 'dm:idea'."
+        )
+    if await turn.parts.sessions.index.get(key) is not None:
+        raise _taken(key)
+    return key
+
+
+def _taken(key: str) -> SessionKeyInvalid:
+    return SessionKeyInvalid(f"There is a session {key!r} already. Give the copy another key.")
+
+
+def _target(session: OpenSession, entry_id: str | None) -> Sequence[Entry]:
+    return session.journal.branch(entry_id) if entry_id is not None else ()
+
+
+def _flush_of(session: OpenSession, going: Leaving) -> Entry | None:
+    """The flush that saved all that going there leaves in view, if there was one."""
+    return None if session.flushes.has_unflushed_messages or going.regained else session.flushes.last
+
+
+async def _tell_what_was_saved(journal: Journal, flush: Entry | None) -> None:
+    """What is in view now was saved on the branch that was left, so it is not saved again."""
+    if flush is not None and has_unflushed_messages(journal.branch()):
+        await journal.append_custom(FLUSH_ENTRY, flush.custom_data(FLUSH_ENTRY))
+
+
+async def _tell_whose_it_is(forked: Journal, session: OpenSession) -> None:
+    """A fork from before the entry that tells whose the session is must not become somebody else's."""
+    if begun_private(forked.tree) is None:
+        is_private = begun_private(session.journal.tree) is True
+        owner = SessionOwner(key=session.key, chat_kind=session.policy.chat_kind, is_private=is_private)
+        await forked.append(owner.to_record())
+
+
+def _last_said(session: OpenSession) -> SessionMessage | None:
+    return next((message_of(entry) for entry in reversed(session.branch) if is_spoken(entry)), None)

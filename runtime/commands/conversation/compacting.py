@@ -1,0 +1,19 @@
+"""Old history replaced by a summary when somebody asks for it."""
+
+from __future__ import annotations
+
+from nacre.runtime.contracts.events import CompactionEnded
+from nacre.runtime.turn.turn import Turn
+
+
+async def compact(turn: Turn, *, focus: str = "") -> CompactionEnded:
+    """Saves notes, then replaces old history by a summary; `focus` says what it must keep.
+
+    `problem` of the result says why nothing was replaced; the history is whole then.
+
+    Raises:
+        SessionError: the disk refused.
+    """
+    window = await turn.window()
+    await window.flush_before_leaving()
+    return await window.compact("manual", focus=focus)

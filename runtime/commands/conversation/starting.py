@@ -1,0 +1,42 @@
+"""A fresh session under the same key, perhaps with another model."""
+
+from __future__ import annotations
+
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
+from nacre.runtime.commands.conversation.model_words import NamedModel
+from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.endings.lifecycle import Lifecycle
+from nacre.runtime.turn.turn import Turn
+from nacre.sessions.disk.endings import EndReason
+
+
+async def begin_fresh(
+    left: Turn,
+    reason: EndReason,
+    *,
+    lifecycle: Lifecycle,
+    chosen: ChosenModels,
+    named: NamedModel | None = None,
+    text: str = "",
+    attachments: tuple[Attachment, ...] = (),
+) -> Turn:
+    """The turn of the fresh session, with the words in it.
+
+    The words are on disk before the notes of the session that is left are saved, because that asks a
+    model; and the notes are there before the answer, which reads them in the daily log. A session in
+    which nothing was said yet is fresh already. A named model is the chat's from then on, also over later
+    resets.
+
+    Raises:
+        SessionError: the disk refused; the session that was to be left goes on.
+    """
+    turn = left
+    if left.session.has_messages:
+        turn = left.of_session(await lifecycle.begin_next(left.session, reason, left.emit))
+    if named is not None:
+        await turn.session.line.choose_model(named.name)
+    if text or attachments:
+        await turn.write_down(text, attachments)
+    if turn is not left:
+        await left.save_notes()
+    return chosen.applied(turn)

@@ -1,0 +1,78 @@
+"""Where a session stands: its model, its window, its age."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from nacre.runtime.contracts.budget import ContextBudget
+from nacre.runtime.endings.lifecycle import Lifecycle, last_said_at, started_at
+from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
+from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.turn.turn import Turn
+from nacre.sessions.contracts.freshness import NextReset
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastFlush:
+    """The latest attempt to save notes, and what came of it, such as `written` or `failed`."""
+
+    at: datetime
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionStatus:
+    """Where a session stands.
+
+    `model_name` is the model that was chosen, `answering_model_name` the one that is asked next, which is
+    another while the first is left alone after a failure. `context_tokens` is how full the window is: an
+    estimate when `is_estimated`. `started_at` and `last_said_at` are `None` while nothing was said;
+    `next_reset` is when the session ends by itself.
+    """
+
+    key: str
+    session_id: str
+    model_name: str
+    answering_model_name: str
+    context_tokens: int
+    is_estimated: bool
+    budget: ContextBudget
+    compaction_count: int
+    last_flush: LastFlush | None
+    started_at: datetime | None
+    last_said_at: datetime | None
+    next_reset: NextReset | None
+
+
+async def status_of(turn: Turn, lifecycle: Lifecycle) -> SessionStatus:
+    """Measures a session; nothing changes.
+
+    Raises:
+        SessionError: what stands on disk cannot be read.
+    """
+    session, window = turn.session, await turn.window()
+    measure = await window.measure()
+    has_messages = session.has_messages
+    return SessionStatus(
+        key=session.key,
+        session_id=session.session_id,
+        model_name=turn.parts.model.name,
+        answering_model_name=(await turn.parts.models.current()).model.name,
+        context_tokens=measure.tokens,
+        is_estimated=measure.usage_tokens <= 0,
+        budget=window.budget,
+        compaction_count=session.compaction_count,
+        last_flush=_last_flush(session),
+        started_at=started_at(session) if has_messages else None,
+        last_said_at=last_said_at(session) if has_messages else None,
+        next_reset=lifecycle.next_reset(session),
+    )
+
+
+def _last_flush(session: OpenSession) -> LastFlush | None:
+    flush = session.flushes.last
+    if flush is None:
+        return None
+    data = flush.custom_data(FLUSH_ENTRY) or {}
+    return LastFlush(at=datetime.fromisoformat(flush.timestamp), status=str(data.get("status", "unknown")))

@@ -1,0 +1,107 @@
+"""The chat commands of an agent: which there are, who may use which, and which one a message calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nacre.runtime.commands.approvals import APPROVE, DENY
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.help import HELP, UNKNOWN, elsewhere, nearest_word
+from nacre.runtime.commands.session.compact import COMPACT
+from nacre.runtime.commands.session.fork import FORK
+from nacre.runtime.commands.session.label import LABEL
+from nacre.runtime.commands.session.new import NEW
+from nacre.runtime.commands.session.reset import RESET
+from nacre.runtime.commands.session.resume import RESUME
+from nacre.runtime.commands.session.rewind import REWIND
+from nacre.runtime.commands.status import STATUS
+from nacre.runtime.contracts.commands import RESET_TRIGGERS, called_word, slash_word
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.policy import ChatPolicy
+
+_SESSION = (NEW, RESET, RESUME, COMPACT, REWIND, FORK, LABEL)
+BUILT_IN: tuple[Command, ...] = (*_SESSION, STATUS, APPROVE, DENY, HELP)
+"""Nacre's own commands, in the order of `/help`."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_SURE_LIKENESS = 0.8
+"""Before more text, a word that is less alike is not taken for a slip: it may be the words' own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """A command that a message calls, and the text behind its name."""
+
+    command: Command
+    rest: str
+
+
+class Commands:
+    """The commands of one agent: Nacre's own and those that were added, in the order of `/help`."""
+
+    def __init__(
+        self, added: Sequence[Command] = (), *, reset_triggers: Sequence[str] = RESET_TRIGGERS
+    ) -> None:
+        """`reset_triggers` are the words that begin a fresh session, in lower case.
+
+        Raises:
+            ConfigError: a name is malformed, or two commands have one word.
+        """
+        self._commands = tuple(_with_triggers((*BUILT_IN[:-1], *added, BUILT_IN[-1]), reset_triggers))
+        self._by_word: dict[str, Command] = {}
+        for command in self._commands:
+            for word in _checked_words(command):
+                if word in self._by_word:
+                    raise ConfigError(
+                        f"There are two chat commands {word!r}. Give yours another name: "
+                        "@nacre.command('another-name', …)."
+                    )
+                self._by_word[word] = command
+
+    def offered(self, policy: ChatPolicy) -> tuple[Command, ...]:
+        """What whoever speaks in such a chat may use there; a list with nothing but `/help` is none."""
+        found = tuple(command for command in self._commands if command.may_be_used(policy))
+        return () if found == (HELP,) else found
+
+    def called(self, text: str, policy: ChatPolicy) -> Called | None:
+        """The command that a message calls, or `None` for words to the assistant.
+
+        To the owner a single word behind a slash that is no command is a slip, and so is one before more
+        text that is very like a command. What others may not use are words, whatever they look like.
+        """
+        offered = self.offered(policy)
+        found = called_word(text, self._by_word)
+        if found is not None:
+            word, rest = found
+            command = self._by_word[word]
+            if command in offered:
+                return Called(command=command, rest=rest)
+            if policy.is_owner is not True:
+                return None
+            stand_in, told = elsewhere(command)
+            return Called(command=stand_in, rest=told)
+        slip = slash_word(text) if policy.is_owner is True else None
+        if slip is not None and (not slip[1] or nearest_word(slip[0], offered, likeness=_SURE_LIKENESS)):
+            return Called(command=UNKNOWN, rest=slip[0])
+        return None
+
+
+def _with_triggers(commands: Sequence[Command], triggers: Sequence[str]) -> list[Command]:
+    """The commands, `/new` and `/reset` with the words that the owner chose for them."""
+    fresh = tuple(word for word in triggers if word != "/reset"), ("/reset",) if "/reset" in triggers else ()
+    of_settings = {NEW: fresh[0], RESET: fresh[1]}
+    named = [(command, of_settings.get(command)) for command in commands]
+    return [replace(command, words=words or ()) for command, words in named if words != ()]
+
+
+def _checked_words(command: Command) -> tuple[str, ...]:
+    if not command.words:
+        for name in (command.name, *command.aliases):
+            if not _NAME.fullmatch(name):
+                raise ConfigError(
+                    f"{name!r} cannot name a chat command. Use a small letter, and then at most 31 "
+                    "of a-z, 0-9, - and _, without the slash."
+                )
+    return command.called_by
