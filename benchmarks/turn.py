@@ -3,8 +3,10 @@
     python -m benchmarks.turn [--history 10 1000 100000] [--chats 1 100 1000] [--turns 40] [--folder DIR]
 
 Two synced appends, a question and an answer, are the least that a turn can do on this disk; each figure
-is given beside them. `history` measures turns in one session that already holds so many messages,
-`chats` measures turns in the last of so many chats, and turns a second over all of them.
+is given beside them, measured anew right before it, because disks and machines are not always equally fast.
+`history` measures turns in one session that already holds so many messages, `chats` measures turns in the
+last of so many chats, and turns a second over all of them, one after the other; `taskset -c 0` in front of
+it keeps all threads on one core. The last line counts what a turn makes the machine do.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ from nacre.sessions.contracts.messages import AssistantMessage, Text
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.disk.lines import to_line
 from nacre.sessions.entries.entries import SessionHeader, entry_to_json, header_to_json
+from tests.runtime.turn.watched_work import Work, watched_work
 
 QUESTION = "What did we say about the hive in the garden, and when is the next look at it due?"
+SETTLED_SECONDS = 2.2
+"""A context file that was written so long ago is not read again; those of a new workspace are."""
 ANSWER = "The next look is due on Friday; the hive has enough honey until then, and the queen was seen."
 
 
@@ -93,8 +98,8 @@ def limit_ms(folder: Path, turns: int) -> float:
     return median(taken)
 
 
-async def with_history(folder: Path, messages: int, turns: int) -> float:
-    """The median of turns in a session that holds so many messages."""
+async def with_history(folder: Path, messages: int, turns: int) -> tuple[float, float]:
+    """The median of turns in a session that holds so many messages, and of two appends beside them."""
     agent = await opened(folder)
     async with agent:
         await agent.respond(said(""))
@@ -105,20 +110,35 @@ async def with_history(folder: Path, messages: int, turns: int) -> float:
         for entry in entries(messages, 400):
             file.write(to_line(entry_to_json(entry)))
     async with await opened(folder) as agent:
+        await asyncio.sleep(SETTLED_SECONDS)
         await turns_ms(agent, "", 3)
-        return median(await turns_ms(agent, "", turns))
+        limit = limit_ms(folder, turns)
+        return median(await turns_ms(agent, "", turns)), limit
 
 
-async def with_chats(folder: Path, chats: int, turns: int) -> tuple[float, float]:
-    """The median of turns in the last of so many chats, and turns a second over all of them."""
+async def with_chats(folder: Path, chats: int, turns: int) -> tuple[float, float, float]:
+    """The median of turns in the last of so many chats, of two appends beside them, and turns a second."""
     async with await opened(folder) as agent:
+        await asyncio.sleep(SETTLED_SECONDS)
         for number in range(chats):
             await agent.respond(said(f"chat-{number}"))
+        limit = limit_ms(folder, turns)
         last = median(await turns_ms(agent, f"chat-{chats - 1}", turns))
         begun = time.perf_counter()
         for number in range(chats):
             await agent.respond(said(f"chat-{number}"))
-        return last, chats / (time.perf_counter() - begun)
+        return last, limit, chats / (time.perf_counter() - begun)
+
+
+async def counted(folder: Path, turns: int) -> Work:
+    """What so many turns make the machine do."""
+    with watched_work() as work:
+        async with await opened(folder) as agent:
+            await asyncio.sleep(SETTLED_SECONDS)
+            await turns_ms(agent, "", 3)
+            before = work.so_far()
+            await turns_ms(agent, "", turns)
+            return work - before
 
 
 def main() -> None:
@@ -131,17 +151,26 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
-        limit = limit_ms(folder, arguments.turns)
-        print(f"two synced appends: {limit:.2f} ms")
         for messages in arguments.history:
-            taken = asyncio.run(with_history(folder / f"history-{messages}", messages, arguments.turns))
-            print(f"history of {messages:>7,}: {taken:6.2f} ms a turn, {taken / limit:.1f} x the appends")
-        for chats in arguments.chats:
-            taken, rate = asyncio.run(with_chats(folder / f"chats-{chats}", chats, arguments.turns))
-            print(
-                f"chat {chats:>5,} of as many: {taken:6.2f} ms a turn, {taken / limit:.1f} x the appends; "
-                f"{rate:.0f} turns/s over all"
+            taken, limit = asyncio.run(
+                with_history(folder / f"history-{messages}", messages, arguments.turns)
             )
+            print(f"history of {messages:>7,}: {beside(taken, limit)}")
+        for chats in arguments.chats:
+            taken, limit, rate = asyncio.run(with_chats(folder / f"chats-{chats}", chats, arguments.turns))
+            print(f"chat {chats:>5,} of as many: {beside(taken, limit)}; {rate:.0f} turns/s over all")
+        turns = arguments.turns
+        work = asyncio.run(counted(folder / "counted", turns))
+        print(
+            f"a turn waits {work.syncs / turns:.1f} times for the disk, gives {work.hops / turns:.1f} pieces "
+            f"of work to threads, opens {work.opened / turns:.1f} files and calls "
+            f"{work.calls / turns:,.0f} functions"
+        )
+
+
+def beside(taken: float, limit: float) -> str:
+    """A turn beside two synced appends, in milliseconds."""
+    return f"{taken:6.2f} ms a turn, {taken / limit:.1f} x the appends of {limit:.2f} ms"
 
 
 if __name__ == "__main__":

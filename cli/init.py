@@ -23,15 +23,17 @@ def command(context: click.Context, as_json: bool) -> int:
 
     Safe to repeat: what exists is never overwritten. nacre chat does the same by itself.
     """
+    from nacre.memory.workspace.folder import FolderWorkspace
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
 
     invocation = begin(context)
     config = invocation.config
+    workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks")
     try:
         config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         report = asyncio.run(
-            ensure_workspace(config.workspace, with_templates=not config.settings.agent.skip_bootstrap)
+            ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
         )
     except OSError as error:
         raise TurnBroken(
@@ -41,6 +43,7 @@ def command(context: click.Context, as_json: bool) -> int:
     if as_json:
         return print_json(
             {
+                "agentId": config.agent_id,
                 "stateDir": str(config.state_dir),
                 "workspace": str(config.workspace),
                 **camel_json(report, "created", "is_new", "git"),
@@ -57,6 +60,7 @@ def _lines(invocation: Invocation, report: WorkspaceReport) -> list[str]:
     config = invocation.config
     created = f"created {', '.join(report.created)}" if report.created else "nothing was missing"
     git = {"initialised": "git history started", "present": "git history kept"}.get(report.git, "")
+    named = "" if invocation.is_default_agent else f"--agent {config.agent_id} "
     model = config.model_name or "none yet: Nacre answers offline until NACRE_MODEL=provider/model is set"
     return [
         f"State      {invocation.short(config.state_dir)}",
@@ -64,5 +68,5 @@ def _lines(invocation: Invocation, report: WorkspaceReport) -> list[str]:
         f"           {created}{'; ' if git else ''}{git}",
         f"Model      {model}",
         "",
-        "Next: `nacre chat` to talk. USER.md in the workspace is the place to say who you are.",
+        f"Next: `nacre {named}chat` to talk. USER.md in the workspace is the place to say who you are.",
     ]

@@ -58,6 +58,11 @@ class Invocation:
     config: Config
     log_file: Path
 
+    @property
+    def is_default_agent(self) -> bool:
+        """Whether it is about the agent that is meant when none is named."""
+        return any(agent.id == self.config.agent_id and agent.is_default for agent in self.config.agents)
+
     def say(self, *lines: str) -> None:
         """Shows lines on standard output."""
         self._show(sys.stdout, lines, "plain")

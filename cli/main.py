@@ -31,6 +31,8 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "Look at conversations, export and delete them, go back to one.",
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
+    "extensions": ("nacre.cli.extensions", "List what is installed beside Nacre, and what is on."),
+    "agents": ("nacre.cli.agents", "List the agents that the settings name."),
     "init": ("nacre.cli.init", "Make the state folder and the workspace."),
 }
 _DEFAULT_COMMAND = "chat"

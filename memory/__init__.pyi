@@ -34,6 +34,8 @@ from .contracts.transcripts import (
     TranscriptSource as TranscriptSource,
     TranscriptText as TranscriptText,
 )
+from .contracts.workspace import PathOutsideRoot as PathOutsideRoot, Workspace as Workspace
 from .engine import MemoryEngine as MemoryEngine
-from .workspace.paths import PathOutsideRoot as PathOutsideRoot, contained_path as contained_path
+from .workspace.folder import FolderWorkspace as FolderWorkspace
+from .workspace.paths import contained_path as contained_path
 from .workspace.workspace import ensure_workspace as ensure_workspace

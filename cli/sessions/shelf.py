@@ -79,7 +79,9 @@ class SessionShelf:
             self._config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS
         )
         async with lanes.enter(session.key, on_wait=lambda _: None):
-            return await delete_session(self.index, session, now=self.now)
+            aside = await delete_session(self.index, session, now=self.now)
+        await self.index.close()
+        return aside
 
     async def keep_up(self, *, dry_run: bool) -> UpkeepReport:
         """Keeps the sessions within the owner's limits. Raises `SessionWriteFailed`."""

@@ -75,11 +75,12 @@ def _greet(agent: Agent, invocation: Invocation, screen: Screen) -> None:
     """At most five lines: who answers, where the notes are, how to get help, what to know."""
     from nacre import __version__
 
+    who = f"Nacre {__version__}" if invocation.is_default_agent else f"Nacre {__version__} · {agent.id}"
     if agent.is_offline:
-        screen.line(f"Nacre {__version__} · offline: no model is connected")
+        screen.line(f"{who} · offline: no model is connected")
         screen.line("To connect one, set NACRE_MODEL, for example NACRE_MODEL=openai/gpt-5-mini.", "dim")
     else:
-        screen.line(f"Nacre {__version__} · {agent.model_name}")
+        screen.line(f"{who} · {agent.model_name}")
     screen.line(f"Notes in {invocation.short(agent.workspace)} · /help lists commands · Ctrl-D leaves", "dim")
     notices = agent.notices
     for notice in notices:

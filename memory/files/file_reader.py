@@ -13,10 +13,11 @@ from pathlib import Path
 
 from nacre.memory.contracts.errors import refusals_told
 from nacre.memory.contracts.store import FileState, IndexedFile
+from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.discovery import FoundFile
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.text.lexical import lexical_fields
-from nacre.memory.workspace.paths import PathOutsideRoot, open_regular
+from nacre.memory.workspace.paths import open_regular
 
 MAX_FILE_BYTES = 64 << 20
 

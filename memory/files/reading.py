@@ -12,11 +12,12 @@ from pathlib import Path
 
 from nacre.memory.contracts.errors import ReadRefused
 from nacre.memory.contracts.records import Excerpt
+from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.discovery import MEMORY_FOLDER, ROOT_FILES, is_markdown, stored_path
 from nacre.memory.files.extra_paths import resolved_extra_paths
 from nacre.memory.files.file_reader import read_regular
 from nacre.memory.text.chunker import decode_markdown
-from nacre.memory.workspace.paths import PathOutsideRoot, contained_path
+from nacre.memory.workspace.paths import contained_path
 
 MAX_EXCERPT_CHARS = 12_000
 """More than this is cut at a line end when the caller did not say how many lines; `truncated` tells."""

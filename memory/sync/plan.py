@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState
+from nacre.memory.contracts.workspace import RACY_NS
 from nacre.memory.files.discovery import Discovery, FoundFile
-from nacre.memory.workspace.files import RACY_NS
 
 FIRST_RETRY_SECONDS = 30.0
 LONGEST_RETRY_SECONDS = 3600.0

@@ -1,53 +1,47 @@
 """The files that stand in the context of every request, read again only when they may have changed.
 
-A turn asks for all of them. What was read is remembered with the file's stat values, so that a look at
+A turn asks for all of them. What was read is remembered with the file's fingerprint, so that a look at
 files that nobody touched opens none of them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeAlias
 
-from nacre.memory.workspace.files import RACY_NS
-from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, ContextFile, context_file, present_name
+from nacre.memory.contracts.workspace import RACY_NS, Fingerprint, Workspace
+from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, OLDER_NAMES, ContextFile, context_file
 
 log = logging.getLogger(__name__)
-
-FileFacts: TypeAlias = tuple[int, ...] | None
-"""Device, inode, size, and the times in nanoseconds at which content and entry changed; `None`: no file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
+    """A file as it was put into the context. `name` is the one under which it was there."""
+
     file: ContextFile
     name: str
     max_chars: int
-    facts: FileFacts
+    fingerprint: Fingerprint | None
     looked_at_ns: int
 
     def is_settled(self) -> bool:
-        """Whether the same stat values will mean the same content; a failure to read may pass by itself."""
-        if self.facts is None or self.file.missing:
-            return self.facts is None
-        *_, modified_ns, entry_changed_ns = self.facts
-        return max(modified_ns, entry_changed_ns) < self.looked_at_ns - RACY_NS
+        """Whether the same fingerprint will mean the same content; a failure to read may pass by itself."""
+        if self.fingerprint is None or self.file.missing:
+            return self.fingerprint is None
+        return self.fingerprint.changed_ns < self.looked_at_ns - RACY_NS
 
 
 class ContextFiles:
     """The context files of one workspace. `now_ns` is the time in nanoseconds since the epoch.
 
     A change is seen at the next reading, also one of the same size in the same second. Where the clock is
-    behind that of the file system, files are read each time.
+    behind that of the workspace, files are read each time.
     """
 
-    def __init__(self, root: Path, *, now_ns: Callable[[], int]) -> None:
-        self._root = root
+    def __init__(self, workspace: Workspace, *, now_ns: Callable[[], int]) -> None:
+        self._workspace = workspace
         self._now_ns = now_ns
         self._known: dict[str, _Known] = {}
 
@@ -57,50 +51,70 @@ class ContextFiles:
         """The files in the order of their names, which is the order in which the total is spent.
 
         A file that the total no longer reaches comes back with an empty text, marked as truncated. One that
-        did not change is the same object as before.
+        did not change is the same object as before. One step asks for the fingerprints of all, and one more
+        reads what may have changed.
         """
-        return await asyncio.to_thread(self._read, names, per_file_chars, total_chars)
-
-    def _read(self, names: Sequence[str], per_file_chars: int, total_chars: int) -> tuple[ContextFile, ...]:
-        read: list[ContextFile] = []
+        # Before the files are looked at: what changes from here on is later than this.
+        looked_at_ns = self._now_ns()
+        seen = await self._workspace.fingerprints((*names, *_older(names)))
+        present = {name: _present(name, seen) for name in names}
+        read = await self._workspace.read_many(
+            [present[name] for name in names if not self._is_unchanged(name, present[name], seen)]
+        )
+        shown: list[ContextFile] = []
         left_chars = total_chars
         for name in names:
             max_chars = min(per_file_chars, left_chars) if left_chars >= MIN_USEFUL_CHARS else 0
-            file = self._file(name, max_chars)
+            found = present[name]
+            if found not in read and not self._is_known_at(name, max_chars):
+                read = {**read, **await self._workspace.read_many((found,))}
+            if found in read:
+                file = context_file(read[found], found, self._workspace.place, max_chars=max_chars)
+                self._remember(name, file, found, max_chars, seen.get(found), looked_at_ns)
+            file = self._known[name].file
             left_chars -= file.injected_chars
-            read.append(file)
-        return tuple(read)
+            shown.append(file)
+        return tuple(shown)
 
-    def _file(self, name: str, max_chars: int) -> ContextFile:
-        # Before the file is looked at: what changes from here on is later than this.
-        looked_at_ns = self._now_ns()
-        present, facts = self._look(name)
+    def _is_unchanged(self, name: str, present: str, seen: Mapping[str, Fingerprint | None]) -> bool:
         known = self._known.get(name)
-        is_same = known and (known.name, known.max_chars, known.facts) == (present, max_chars, facts)
-        if known is not None and is_same and known.is_settled():
-            return known.file
-        file = context_file(self._root, present, max_chars=max_chars)
+        return (
+            known is not None
+            and (known.name, known.fingerprint) == (present, seen.get(present))
+            and known.is_settled()
+        )
+
+    def _is_known_at(self, name: str, max_chars: int) -> bool:
+        return self._known[name].max_chars == max_chars
+
+    def _remember(
+        self,
+        name: str,
+        file: ContextFile,
+        present: str,
+        max_chars: int,
+        fingerprint: Fingerprint | None,
+        looked_at_ns: int,
+    ) -> None:
+        known = self._known.get(name)
         if known is not None and known.file == file:
             file = known.file
         elif file.truncated:
             log.warning("%s is %d characters long, %d enter the context", name, file.raw_chars, max_chars)
         self._known[name] = _Known(
-            file=file, name=present, max_chars=max_chars, facts=facts, looked_at_ns=looked_at_ns
+            file=file,
+            name=present,
+            max_chars=max_chars,
+            fingerprint=fingerprint,
+            looked_at_ns=looked_at_ns,
         )
-        return file
-
-    def _look(self, name: str) -> tuple[str, FileFacts]:
-        """The name under which a file is there, and its stat values; a link is looked at, not followed."""
-        facts = _facts(self._root / name)
-        if facts is not None:
-            return name, facts
-        present = present_name(self._root, name)
-        return present, None if present == name else _facts(self._root / present)
 
 
-def _facts(path: Path) -> FileFacts:
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+def _older(names: Sequence[str]) -> list[str]:
+    return [OLDER_NAMES[name] for name in names if name in OLDER_NAMES]
+
+
+def _present(name: str, seen: Mapping[str, Fingerprint | None]) -> str:
+    """The name under which a file is there: an older one only where the first is missing."""
+    older = OLDER_NAMES.get(name, name)
+    return older if seen[name] is None and seen[older] is not None else name

@@ -1,4 +1,4 @@
-"""The only writer of workspace files, and their bounded reader.
+"""Files of a workspace that is a folder: the only writer, and a bounded reader. Called on threads.
 
 A file is appended to or replaced whole; it is never left half written, and two processes never
 write it at once. Lock files live in the state folder, not in the workspace. What a file contains
@@ -7,81 +7,28 @@ is not understood here.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO, cast
 
+from nacre.memory.contracts.workspace import Appended, FileBusy, FileBytes, Fingerprint, FolderEntry
 from nacre.memory.workspace.paths import contained_path, open_regular, path_in_root
 from nacre.memory.workspace.repeats import is_list_item, without_repeats
 
-MAX_READ_BYTES = 2 * 1024 * 1024
 LOCK_WAIT_SECONDS = 10.0
-RACY_NS = 2_000_000_000
-"""A file changed this shortly before it was read may change again without a new time stamp (the coarsest
-file systems count in steps of two seconds), so its stat values prove nothing."""
 
 
-class FileBusy(Exception):
-    """Another process kept a workspace file locked for longer than a writer waits."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileBytes:
-    """What was read: `data` is cut at the asked bound, `size_bytes` is the whole file's size.
-
-    `has_other_names` tells of hard links: the same bytes stand under another name as well.
-    """
-
-    relative: PurePosixPath
-    data: bytes
-    size_bytes: int
-    has_other_names: bool
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether the file goes on behind `data`."""
-        return self.size_bytes > len(self.data)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderEntry:
-    """One name in a folder; size and time of change are 0 for folders. Symlinks are entries, not followed."""
-
-    name: str
-    is_folder: bool
-    size_bytes: int
-    modified_ns: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Appended:
-    """`written` is the text that went into the file, `""` when all of it stood there already.
-
-    `skipped_parts` counts the paragraphs and list items that were left out as repeats.
-    """
-
-    written: str
-    skipped_parts: int
-
-
-async def read_bytes(root: Path, relative: str, *, max_bytes: int = MAX_READ_BYTES) -> FileBytes:
+def file_bytes(root: Path, name: str, *, max_bytes: int) -> FileBytes:
     """The first `max_bytes` of a file inside `root`.
 
     Raises:
         PathOutsideRoot: see `contained_path`; also for what is not a regular file.
-        OSError: the file is missing or cannot be read.
+        OSError: the file is missing, is a folder, or cannot be read.
     """
-    return await asyncio.to_thread(file_bytes, root, relative, max_bytes=max_bytes)
-
-
-def file_bytes(root: Path, relative: str, *, max_bytes: int) -> FileBytes:
-    """What `read_bytes` gives, for whoever is on a thread already. Raises as it does."""
-    path = contained_path(root, relative)
+    path = contained_path(root, name)
     with _binary(open_regular(path, os.O_RDONLY), "rb") as file:
         info = os.fstat(file.fileno())
         data = file.read(max_bytes)
@@ -93,55 +40,33 @@ def file_bytes(root: Path, relative: str, *, max_bytes: int) -> FileBytes:
     )
 
 
-async def list_folder(
-    root: Path, relative: str, *, beginnings: tuple[str, ...] = ("",)
-) -> tuple[FolderEntry, ...]:
-    """The entries of a folder inside `root`, sorted by name; names that begin with a dot are left out.
+def fingerprint(path: Path) -> Fingerprint | None:
+    """What tells a changed file from the same one: device, inode, size, times; `None` where there is none.
 
-    With `beginnings` only names that have one of them; the other files are not looked at.
-
-    Raises:
-        PathOutsideRoot: see `contained_path`.
-        OSError: the folder is missing, is a file, or cannot be read.
+    A link is looked at, not followed.
     """
-    return await asyncio.to_thread(_entries, contained_path(root, relative), beginnings)
+    try:
+        info = os.lstat(path)
+    except (OSError, ValueError):
+        return None
+    times_ns = info.st_mtime_ns, info.st_ctime_ns
+    return Fingerprint(facts=(info.st_dev, info.st_ino, info.st_size, *times_ns), changed_ns=max(times_ns))
 
 
-async def append_to_file(
-    root: Path, relative: str, text: str, *, lock_dir: Path, skip_repeats: bool = True
-) -> Appended:
-    """Adds Markdown at the end of a file, which is made if need be; what stands there is not touched.
-
-    The text starts on a fresh line, after a blank line unless a list goes on, and goes to disk in
-    one write before this returns. With `skip_repeats`, parts that already stand in the file under
-    the same heading are left out.
-
-    Raises:
-        PathOutsideRoot: see `contained_path`.
-        FileBusy: another process holds the file.
-        OSError: the disk refused; the file is as it was.
-    """
-    path = contained_path(root, relative)
-    if not text.strip():
-        return Appended(written="", skipped_parts=0)
-    return await asyncio.to_thread(_append_locked, path, text, lock_dir, skip_repeats)
+def make_files(root: Path, files: Mapping[str, bytes], folders: Sequence[str]) -> tuple[str, ...]:
+    """Makes the root, folders and files that are not there; the names of the files that were made."""
+    for folder in (root, *(contained_path(root, name) for name in folders)):
+        folder.mkdir(parents=True, exist_ok=True)
+    return tuple(name for name, data in files.items() if _make(root / name, data))
 
 
-async def change_file(
-    root: Path, relative: str, change: Callable[[bytes | None], bytes], *, lock_dir: Path
-) -> None:
-    """Replaces a file by `change(old bytes)`, atomically; `None` stands for a file that is not there.
-
-    The file is locked from the reading to the replacing, its mode is kept, and an exception from
-    `change` leaves it alone.
-
-    Raises:
-        PathOutsideRoot: see `contained_path`.
-        FileBusy: another process holds the file.
-        OSError: the disk refused; the file is as it was.
-    """
-    path = contained_path(root, relative)
-    await asyncio.to_thread(_change_locked, path, change, lock_dir)
+def _make(path: Path, data: bytes) -> bool:
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        return False
+    return True
 
 
 def folder_entries(found: Iterable[os.DirEntry[str]]) -> tuple[FolderEntry, ...]:
@@ -168,12 +93,19 @@ def folder_entries(found: Iterable[os.DirEntry[str]]) -> tuple[FolderEntry, ...]
     return tuple(sorted(entries, key=lambda entry: entry.name))
 
 
-def _entries(folder: Path, beginnings: tuple[str, ...]) -> tuple[FolderEntry, ...]:
+def entries_of(folder: Path, beginnings: tuple[str, ...]) -> tuple[FolderEntry, ...]:
+    """The entries of a folder whose names have one of these beginnings."""
     with os.scandir(folder) as scan:
         return folder_entries(entry for entry in scan if entry.name.startswith(beginnings))
 
 
-def _append_locked(path: Path, text: str, lock_dir: Path, skip_repeats: bool) -> Appended:
+def append_locked(path: Path, text: str, lock_dir: Path, *, skip_repeats: bool) -> Appended:
+    """Adds Markdown at the end of a file in one write, and syncs it; the file is made if need be.
+
+    Raises:
+        FileBusy: another process holds the file.
+        OSError: the disk refused; the file is as it was.
+    """
     with _locked(path, lock_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
@@ -209,7 +141,8 @@ def _gap(existing: str, written: str) -> str:
     return fresh_line + ("" if list_goes_on or not lines[-1].strip() else "\n")
 
 
-def _change_locked(path: Path, change: Callable[[bytes | None], bytes], lock_dir: Path) -> None:
+def change_locked(path: Path, change: Callable[[bytes | None], bytes], lock_dir: Path) -> None:
+    """Replaces a file by `change(old bytes)`, atomically; its mode is kept. Raises as `append_locked`."""
     with _locked(path, lock_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode: int | None = None

@@ -12,16 +12,14 @@ import re
 import stat
 from pathlib import Path, PurePosixPath
 
+from nacre.memory.contracts.workspace import PathOutsideRoot
+
 MAX_NAME_BYTES = 255
 MAX_PATH_BYTES = 4096
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
-
-
-class PathOutsideRoot(Exception):
-    """A path was refused: it leads out of its folder or no system could hold it safely."""
 
 
 def contained_path(root: Path, relative: str) -> Path:
@@ -66,7 +64,8 @@ def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
     looked cannot lead out, and a pipe or a device can neither block nor be read.
 
     Raises:
-        PathOutsideRoot: the last component is a symlink, or no regular file.
+        PathOutsideRoot: the last component is a symlink, or neither a regular file nor a folder.
+        IsADirectoryError: it is a folder.
         OSError: as `os.open`.
     """
     safe_flags = flags | _flag("O_NOFOLLOW") | _flag("O_CLOEXEC") | _flag("O_NONBLOCK") | _flag("O_BINARY")
@@ -78,8 +77,11 @@ def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
         if error.errno in (errno.ENXIO, errno.EOPNOTSUPP):
             raise PathOutsideRoot(f"{path.name!r} is a pipe or a socket, not a file.") from error
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    opened_mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(opened_mode):
         os.close(descriptor)
+        if stat.S_ISDIR(opened_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path.name)
         raise PathOutsideRoot(f"{path.name!r} is not a regular file.")
     return descriptor
 

@@ -9,14 +9,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from nacre.runtime.agent.answering import run_turn
 from nacre.runtime.agent.approving import ApprovalDoor
 from nacre.runtime.agent.assembly import Given, assemble
-from nacre.runtime.agent.given_prompt_parts import given_prompt_parts
-from nacre.runtime.agent.given_tools import given_tools
+from nacre.runtime.agent.given_tools import given_prompt_parts, given_tools
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.agent.running import StopAfter
 from nacre.runtime.agent.sessions import Sessions
@@ -41,8 +39,8 @@ from nacre.sessions.contracts.errors import SessionError
 class Agent:
     """A personal assistant on one state folder and one workspace.
 
-    Open it with `async with await Agent.open(...)`. Turns of one session run one after the other,
-    turns of different sessions at the same time. Two agents in one process do not meet.
+    Open it with `async with await Agent.open(...)`, several at once with `Runtime`. Turns of one session run
+    one after the other, turns of different sessions at the same time. Agents in one process do not meet.
     """
 
     def __init__(self, parts: AgentParts) -> None:
@@ -104,10 +102,17 @@ class Agent:
             memory=memory,
             hooks=hooks or {},
         )
-        parts = await assemble(config, given, clock=clock, new_id=new_id, watch=watch)
-        await parts.upkeep.begin()
-        parts.lifecycle.finish_left_over()
-        return cls(parts)
+        return cls(await assemble(config, given, clock=clock, new_id=new_id, watch=watch))
+
+    @property
+    def id(self) -> str:
+        """Which of the agents of its state folder it is."""
+        return self._parts.agent_id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and answers no more."""
+        return self._closed
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -127,7 +132,7 @@ class Agent:
     @property
     def workspace(self) -> Path:
         """The folder with the notes."""
-        return self._parts.turn.workspace
+        return Path(self._parts.turn.workspace.place)
 
     @property
     def hooks(self) -> Hooks:
@@ -241,12 +246,7 @@ class Agent:
         """The agent itself."""
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_ended: object) -> None:
         """Closes the agent."""
         await self.close()
 

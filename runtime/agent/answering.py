@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.runtime.agent.approving import answered_in_chat
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.commands.contract.command import CommandRun, Outcome
@@ -51,7 +51,7 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
         told.once("", (*parts.turn.sessions.index.notices, *parts.upkeep.notices), emit)
         told.once(session.session_id, session.notices, emit)
         try:
-            hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace)
+            hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace.place)
             turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
             await settle(turn, runs=False)
             turn, reply = await _outcome(parts, await arrived(hooks, chat, inbound), turn)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.workspace.paths import PathOutsideRoot
-from nacre.memory.workspace.workspace import TemplateMissing, WorkspaceReport, ensure_workspace
+from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
+from nacre.runtime.agent.given_tools import BUILT_IN_TOOLS
+from nacre.runtime.agent.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
 from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.agent.running import Running
@@ -21,13 +24,13 @@ from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
-from nacre.runtime.contracts.errors import ConfigError, TurnBroken
+from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.endings.lifecycle import Lifecycle
-from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.endings.upkeep import Upkeep
-from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
+from nacre.runtime.extensions.loading import load_extensions
+from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
@@ -41,9 +44,6 @@ from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.tools.approvals.approval import Approval
-from nacre.runtime.tools.approvals.approvals import Approvals
-from nacre.runtime.tools.approvals.folder import ApprovalFolder
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.parts import TurnParts
@@ -70,6 +70,7 @@ class Given:
     limits: UsageLimits | None = None
     prompt_parts: tuple[PromptPart, ...] = ()
     memory: MemoryPlugin | None = None
+    memory_id: str = ""
 
 
 async def assemble(
@@ -98,7 +99,10 @@ async def assemble(
             shared=shared or Shared(),
             closing=closing,
         )
-        return await _assembled(config, given, world)
+        parts = await _assembled(config, given, world)
+        await parts.upkeep.begin()
+        parts.lifecycle.finish_left_over()
+        return parts
     except BaseException as error:
         await closing.aclose()
         if not isinstance(error, (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing)):
@@ -108,9 +112,10 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
+    given, extension_notices = _extended(given, settings)
     commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    workspace = await ensure_workspace(config.workspace, with_templates=not settings.agent.skip_bootstrap)
+    workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=world.new_id, count_tokens=count_tokens)
     chosen = open_models(
@@ -127,19 +132,19 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
-        window=_window_parts(config, world, offline, memory, count_tokens),
+        window=_window_parts(config, world, offline, workspace, memory, count_tokens),
         sessions=_sessions(config, world),
         memory=memory,
         tools=given.tools,
-        approvals=_approvals(config, now, world.new_id),
+        approvals=open_approvals(config, now, world.new_id),
         prompt_parts=PromptParts(given.prompt_parts),
-        prompts=SystemPrompts(config.workspace, settings.agent, now=now, count_tokens=count_tokens),
+        prompts=SystemPrompts(workspace, settings.agent, now=now, count_tokens=count_tokens),
         now=now,
         new_id=world.new_id,
         count_tokens=count_tokens,
     )
     lanes = Lanes(config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
-    _register(given.hooks, turn)
+    register_hooks(given.hooks, turn)
     endings = EndingFolder(config.folders.agent_dir / "endings", now=now)
     return AgentParts(
         turn=turn,
@@ -148,7 +153,9 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         lifecycle=Lifecycle(turn, lanes=lanes, endings=endings),
         notices=(
             *config.notices,
-            *_notices(workspace, waiting=await turn.approvals.pending()),
+            *workspace_notices,
+            *waiting_notices(await turn.approvals.pending()),
+            *extension_notices,
             *memory.notices,
             *_window_notices(chosen.default.first.budget),
         ),
@@ -160,21 +167,12 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     )
 
 
-def _approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
-    approvals = config.settings.tools.approvals
-    return Approvals(
-        ApprovalFolder(config.folders.agent_dir / "approvals", now=now),
-        now_ms=lambda: epoch_ms(now()),
-        new_id=new_id,
-        wait_seconds=approvals.wait_seconds,
-        expire_ms=int(approvals.expire_hours * 3_600_000),
-    )
-
-
 def _sessions(config: Config, world: World) -> SessionOpener:
     now = world.now
+    index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now)
+    world.closing.push_async_callback(index.close)
     return SessionOpener(
-        SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
+        index,
         Journals(workspace=config.workspace, now=now, new_id=world.new_id),
         now=now,
         new_id=world.new_id,
@@ -186,6 +184,7 @@ def _window_parts(
     config: Config,
     world: World,
     offline: ChatModel,
+    workspace: Workspace,
     memory: MemorySlot,
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
@@ -200,14 +199,34 @@ def _window_parts(
         summary_model=side_model(compaction.model),
         flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
-        workspace=config.workspace,
-        lock_dir=config.state_dir / "locks",
+        workspace=workspace,
         now=world.now,
         count_tokens=count_tokens,
         on_notes=lambda path: _on_notes(memory, path),
         told=Told(),
         hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
     )
+
+
+def _extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]:
+    """`given` with what the extensions bring behind it, and sentences for the owner.
+
+    A memory engine that the author handed in stays in the place of an extension's.
+    """
+    loaded = load_extensions(
+        settings.plugins,
+        tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
+        part_names=[part.name for part in given.prompt_parts],
+    )
+    for host in loaded.hosts:
+        given = replace(
+            given,
+            tools=(*given.tools, *host.tools),
+            prompt_parts=(*given.prompt_parts, *host.prompt_parts),
+        )
+        if given.memory is None and host.engine is not None:
+            given = replace(given, memory=host.engine, memory_id=host.extension_id)
+    return given, loaded.notices
 
 
 async def _memory(config: Config, given: Given, world: World) -> MemorySlot:
@@ -228,7 +247,7 @@ async def _memory(config: Config, given: Given, world: World) -> MemorySlot:
 def _slot(config: Config, given: Given, world: World) -> MemorySlot:
     chosen = config.settings.plugins.slots.memory
     if given.memory is not None:
-        return MemorySlot(given.memory, name=chosen if chosen != MEMORY_CORE else type(given.memory).__name__)
+        return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
     if chosen == MEMORY_CORE:
         core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
         return MemorySlot(core, name=chosen, why_empty="memory search is switched off")
@@ -250,28 +269,11 @@ def _history_turns(route: Route, settings: Settings) -> int | None:
     )
 
 
-def _register(given: HookTable, turn: TurnParts) -> None:
-    """The built-in handlers, then the bot author's."""
-    internal = turn.settings.hooks.internal
-    if internal.enabled and internal.entries.session_memory.enabled:
-        handler = SessionMemory(
-            workspace=turn.workspace,
-            lock_dir=turn.window.lock_dir,
-            messages=internal.entries.session_memory.messages,
-            model=turn.model,
-            on_notes=turn.window.on_notes,
-        )
-        turn.hooks.on("session_end", handler)
-    try:
-        register_all(turn.hooks, given)
-    except ValueError as error:
-        raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
-
-
-def _notices(workspace: WorkspaceReport, *, waiting: Sequence[Approval]) -> tuple[str, ...]:
-    named = ", ".join(f"{each.tool_name} ({each.id})" for each in waiting)
-    calls = f"Tool calls that wait for your approval: {named}. /approve tells more." if waiting else ""
-    return tuple(text for text in (workspace.notice, calls) if text)
+async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
+    """The owner's Markdown, made if it is new, and what the owner should know of that."""
+    workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks")
+    made = await ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
+    return workspace, (made.notice,) if made.notice else ()
 
 
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The tools that a bot author hands in, checked when the agent is opened."""
+"""The tools and prompt parts that a bot author hands in, checked when the agent is opened."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.recall.memory_tools import MEMORY_TOOL_NAMES
 from nacre.runtime.tools.files import FILE_TOOL_NAMES
 from nacre.runtime.tools.function import FunctionTool, tool
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
+from nacre.runtime.turn.prompt_parts.sections import instructions_part
+
+BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})
+"""Names that no other tool may have, whichever memory engine there is."""
 
 
 def given_tools(
@@ -20,7 +25,7 @@ def given_tools(
         ConfigError: a function cannot be a tool, or two tools have one name.
     """
     tools: list[FunctionTool[..., Any]] = []
-    taken = {*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES}
+    taken = set(BUILT_IN_TOOLS)
     for item in given:
         try:
             made = item if isinstance(item, FunctionTool) else tool(item)
@@ -35,3 +40,27 @@ def given_tools(
         taken.add(made.name)
         tools.append(made)
     return tuple(tools)
+
+
+def given_prompt_parts(
+    instructions: str, given: Sequence[PromptPart | PromptFunction]
+) -> tuple[PromptPart, ...]:
+    """The author's instructions as the first part, then the parts; plain functions are made parts.
+
+    Raises:
+        ConfigError: a function cannot be a part, or two parts have one name.
+    """
+    parts = [instructions_part(instructions)] if instructions.strip() else []
+    for item in given:
+        try:
+            part = item if isinstance(item, PromptPart) else prompt_part(item)
+        except TypeError as error:
+            raise ConfigError(
+                f"{error} Change the function, or leave it out of Agent.open(prompt_parts=...)."
+            ) from error
+        if part.name in {other.name for other in parts}:
+            raise ConfigError(
+                f"There are two prompt parts named {part.name!r}. Name one: @prompt_part(name='...')."
+            )
+        parts.append(part)
+    return tuple(parts)

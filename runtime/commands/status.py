@@ -26,7 +26,7 @@ async def _status(run: CommandRun) -> Outcome:
         f"⏳ {_age(session, now)}",
     ]
     if turn.session.policy.is_private:  # where others read along: the path tells the owner's account name
-        lines.append(f"📁 Workspace: {turn.parts.workspace}")
+        lines.append(f"📁 Workspace: {turn.parts.workspace.place}")
     return run.said("\n".join(lines))
 
 

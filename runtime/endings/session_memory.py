@@ -11,10 +11,9 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from nacre.memory.workspace.files import change_file, list_folder, read_bytes
-from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.workspace.workspace import workspace_gone
 from nacre.prompts import render
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
@@ -57,8 +56,7 @@ class SessionMemory:
     `model` names the conversation, for `slug_seconds` at most; `on_notes` gets the path of the note.
     """
 
-    workspace: Path
-    lock_dir: Path
+    workspace: Workspace
     messages: int
     model: ChatModel
     on_notes: Callable[[str], None]
@@ -76,8 +74,8 @@ class SessionMemory:
         if not quotes:
             log.info("session %s leaves no note", event.session_id)
             return
-        if not self.workspace.is_dir():
-            raise FileNotFoundError(f"the workspace folder {self.workspace.name!r} is gone")
+        if not self.workspace.is_there:
+            raise FileNotFoundError(workspace_gone(self.workspace))
         moment = last_moment(quotes, otherwise=event.ended_at)
         if await self._is_written(note_start(moment), note_mark(event)):
             return
@@ -94,7 +92,7 @@ class SessionMemory:
         """Whether one of the notes whose path has this start carries the mark."""
         folder, _, prefix = start.rpartition("/")
         try:
-            entries = await list_folder(self.workspace, folder, beginnings=(prefix,))
+            entries = await self.workspace.list_folder(folder, beginnings=(prefix,))
         except FileNotFoundError:
             return False
         for entry in entries:
@@ -102,7 +100,7 @@ class SessionMemory:
                 continue
             # What cannot be read, such as a link that leads out of the workspace, is no note of ours.
             with suppress(OSError, PathOutsideRoot):
-                head = await read_bytes(self.workspace, f"{folder}/{entry.name}", max_bytes=_HEAD_BYTES)
+                head = await self.workspace.read(f"{folder}/{entry.name}", max_bytes=_HEAD_BYTES)
                 if mark in head.data.decode("utf-8", "replace"):
                     return True
         return False
@@ -116,7 +114,7 @@ class SessionMemory:
             return data
 
         try:
-            await change_file(self.workspace, path, made, lock_dir=self.lock_dir)
+            await self.workspace.change(path, made)
         except (_NameTaken, IsADirectoryError, PathOutsideRoot):
             return False
         return True

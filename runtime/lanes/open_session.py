@@ -70,14 +70,14 @@ class OpenSession:
         """Sentences for the owner about what was lost, repaired or set aside of the transcript."""
         return (*self._notices, *self.journal.notices)
 
-    def chat(self, workspace: Path) -> ToolChat:
-        """What tools and hooks are told of this chat; `workspace` is the folder with the notes."""
+    def chat(self, place: str) -> ToolChat:
+        """What tools and hooks are told of this chat; `place` is where the notes are."""
         return ToolChat(
             session_key=self.key,
             session_id=self.session_id,
             channel=self.route.origin.channel,
             policy=self.policy,
-            workspace=workspace,
+            workspace=Path(place),
         )
 
     @property

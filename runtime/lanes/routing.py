@@ -8,7 +8,14 @@ from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.settings.session import SessionSettings
-from nacre.sessions.contracts.keys import GLOBAL_KEY, SessionRoute, canonical_key, is_private_key, route_key
+from nacre.sessions.contracts.keys import (
+    GLOBAL_KEY,
+    SessionRoute,
+    canonical_key,
+    is_private_key,
+    key_agent,
+    route_key,
+)
 from nacre.sessions.index.changes import Origin
 
 
@@ -26,7 +33,7 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
 
     Raises:
         PrivacyError: a message that is not the owner's, or not from a direct chat, names a private
-            session: what was said there must not reach it.
+            session: what was said there must not reach it. Or it names a session of another agent.
         nacre.sessions.SessionKeyInvalid: the named key cannot be a key.
     """
     key = _key(inbound, agent_id=agent_id, settings=settings)
@@ -50,7 +57,13 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
 
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
     if inbound.session_key:
-        return canonical_key(inbound.session_key, agent_id=agent_id, main_key=settings.main_key)
+        key = canonical_key(inbound.session_key, agent_id=agent_id, main_key=settings.main_key)
+        if (named := key_agent(key)) not in ("", agent_id):
+            raise PrivacyError(
+                f"The session key {inbound.session_key!r} is one of agent {named!r}, and this is agent "
+                f"{agent_id!r}, which knows its own sessions alone. Give the message to agent {named!r}."
+            )
+        return key
     return route_key(
         SessionRoute(
             agent_id=agent_id,

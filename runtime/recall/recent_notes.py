@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from nacre.memory.workspace.files import FolderEntry, list_folder
-from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Workspace
 from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, daily_log_path, read_context_file
 from nacre.prompts import quoted, render
 from nacre.runtime.settings.agents import StartupContextSettings
@@ -56,7 +55,7 @@ class Reminder:
 
 
 async def recalled_notes(
-    workspace: Path, *, now: datetime, limits: StartupContextSettings, log_chars: int
+    workspace: Workspace, *, now: datetime, limits: StartupContextSettings, log_chars: int
 ) -> str | None:
     """Logs and notes of the last days as a model reads them, or `None` when they say nothing.
 
@@ -131,9 +130,9 @@ def _notes(day: date, files: Sequence[FolderEntry]) -> list[Reminder]:
     ]
 
 
-async def _entries(workspace: Path, days: Sequence[date]) -> tuple[FolderEntry, ...]:
+async def _entries(workspace: Workspace, days: Sequence[date]) -> tuple[FolderEntry, ...]:
     try:
-        return await list_folder(workspace, "memory", beginnings=tuple(day.isoformat() for day in days))
+        return await workspace.list_folder("memory", beginnings=tuple(day.isoformat() for day in days))
     except FileNotFoundError:
         return ()
     except PathOutsideRoot as error:

@@ -27,18 +27,28 @@ AGENT_VARIABLE = "NACRE_AGENT"
 
 
 @dataclass(frozen=True, kw_only=True)
+class ListedAgent:
+    """One of the agents of a state folder. `name` may be empty, and so is `model_name` without a model."""
+
+    id: str
+    name: str
+    is_default: bool
+    workspace: Path
+    model_name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
 
-    `agents` are the ids of all agents of the state folder, in the order of the list; `default_agent` is the
-    one that is meant when none is named. `notices` are sentences for the owner about the file.
+    `agents` are all agents of the state folder, in the order of the list. `notices` are sentences for the
+    owner about the file.
     """
 
     home: Path
     state_dir: Path
     folders: AgentFolders
-    agents: tuple[str, ...]
-    default_agent: str
+    agents: tuple[ListedAgent, ...]
     model_name: str
     settings: Settings
     notices: tuple[str, ...] = ()
@@ -102,23 +112,23 @@ def load_config(
     settings = written if place is None else _settings(with_own_settings(raw, place), file)
 
     places = _Places(environment=environment, home=_home(environment), state=state, settings=written)
-    own = places.of(own_id, workspace=workspace)
+    folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
+    own = folders[own_id]
     notices = kept_apart(
         own,
-        [places.of(other) for other in agents.ids if other != own_id],
+        [other for other in folders.values() if other is not own],
         extra_paths=[at_home(path, places.home) for path in settings.agent.memory_search.extra_paths],
         allowed=places.allowed(own_id),
     )
-    said = model_name or environment.get(MODEL_VARIABLE, "").strip()
+    chosen_model = model_name or environment.get(MODEL_VARIABLE, "").strip()
     return Config(
         home=places.home,
         state_dir=state,
         folders=own,
-        agents=agents.ids,
-        default_agent=agents.default_id,
-        model_name=said or settings.agent.model.primary.strip(),
+        agents=tuple(_listed(agents, each, chosen_model) for each in folders.values()),
+        model_name=chosen_model or settings.agent.model.primary.strip(),
         settings=settings,
-        notices=(*_file_notices(file, written), *notices),
+        notices=(*_file_notices(file, written), *_not_its_workspace(environment, own, agents), *notices),
     )
 
 
@@ -149,7 +159,7 @@ class _Places:
     state: Path
     settings: Settings
 
-    def of(self, agent_id: str, *, workspace: Path | None = None) -> AgentFolders:
+    def of(self, agent_id: str, workspace: Path | None) -> AgentFolders:
         from nacre.memory.contracts.settings import index_path
         from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
@@ -211,6 +221,29 @@ def _agent_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
     raise ConfigError(
         f"There is no agent {wanted!r}. {'The only one is' if is_one else 'The agents are'} "
         f"{', '.join(agents.ids)}; agents.list in {file} names them."
+    )
+
+
+def _listed(agents: AgentsSettings, folders: AgentFolders, chosen_model: str) -> ListedAgent:
+    entry = agents.entry(folders.agent_id)
+    own_model = entry.model.primary.strip() if entry else ""
+    return ListedAgent(
+        id=folders.agent_id,
+        name=entry.name.strip() if entry else "",
+        is_default=folders.agent_id == agents.default_id,
+        workspace=folders.workspace,
+        model_name=chosen_model or own_model or agents.defaults.model.primary.strip(),
+    )
+
+
+def _not_its_workspace(
+    environment: Mapping[str, str], own: AgentFolders, agents: AgentsSettings
+) -> tuple[str, ...]:
+    if own.agent_id == agents.default_id or not environment.get(WORKSPACE_VARIABLE, "").strip():
+        return ()
+    return (
+        f"{WORKSPACE_VARIABLE} names the workspace of the default agent {agents.default_id!r}. "
+        f"Agent {own.agent_id!r} stays in {own.workspace}; its workspace in agents.list names another.",
     )
 
 

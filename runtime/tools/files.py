@@ -10,13 +10,12 @@ import re
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import Field
 
-from nacre.memory.workspace.files import FileBusy, append_to_file, change_file, list_folder, read_bytes
-from nacre.memory.workspace.paths import PathOutsideRoot, contained_path, path_in_root
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
 from nacre.runtime.tools.file_text import encoded, is_binary, page, replaced_once, text_to_change
 from nacre.runtime.tools.results import RESULT_PREFIX
@@ -73,10 +72,9 @@ class ListArguments(ToolArguments):
 
 
 def file_tools(
-    workspace: Path,
+    workspace: Workspace,
     policy: ChatPolicy,
     *,
-    lock_dir: Path,
     on_changed: Callable[[str], None],
     now: Callable[[], datetime],
     whole_results: WholeResults,
@@ -84,12 +82,11 @@ def file_tools(
 ) -> tuple[Tool, ...]:
     """The five tools for one chat.
 
-    `lock_dir` is a folder for lock files outside of the workspace. `on_changed` gets the relative
-    path of each file that a call changed, after it is on disk. `now` is the owner's clock: a path
-    with a literal `YYYY-MM-DD`, as instructions name the daily log, means today. `whole_results` are those
-    of this session and no other; `page_chars` is most of what `read` shows at once.
+    `on_changed` gets the relative path of each file that a call changed, after it is on disk. `now` is the
+    owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the daily log, means today.
+    `whole_results` are those of this session and no other; `page_chars` is most of what `read` shows at once.
     """
-    files = _Files(workspace, policy, lock_dir, on_changed, now)
+    files = _Files(workspace, policy, on_changed, now)
     reader = _Reader(files, whole_results, page_chars)
     write_hint = "" if policy.is_private else f" Only files in {SHARED_FOLDER}/ can be changed in this chat."
     return (
@@ -122,6 +119,8 @@ async def _in_sentences(
         raise ToolFailed(str(error)) from error
     except FileNotFoundError as error:
         raise ToolFailed(f"{arguments.path!r} does not exist. Use `list` to see what is there.") from error
+    except IsADirectoryError as error:
+        raise ToolFailed(f"{arguments.path} is a folder. Use `list` to see what is in it.") from error
     except NotADirectoryError as error:
         raise ToolFailed(f"{arguments.path!r} is not a folder, or leads through a file.") from error
     except FileExistsError as error:
@@ -133,24 +132,20 @@ async def _in_sentences(
 class _Files:
     def __init__(
         self,
-        workspace: Path,
+        workspace: Workspace,
         policy: ChatPolicy,
-        lock_dir: Path,
         on_changed: Callable[[str], None],
         now: Callable[[], datetime],
     ) -> None:
         self._workspace = workspace
         self._policy = policy
-        self._lock_dir = lock_dir
         self._on_changed = on_changed
         self._now = now
 
     async def text(self, path: str) -> tuple[str, str, str]:
         """A file's name and text, and a note when it is not the whole text."""
-        relative = self._readable(path)
-        if (self._workspace / relative).is_dir():
-            raise ToolFailed(f"{relative} is a folder. Use `list` to see what is in it.")
-        content = await read_bytes(self._workspace, str(relative))
+        relative = await self._readable(path)
+        content = await self._workspace.read(str(relative))
         moved = content.relative != relative
         # A hard link is a second name of a file that may be private under its first.
         if moved or (content.has_other_names and not self._policy.is_private):
@@ -164,7 +159,7 @@ class _Files:
         return str(relative), text, cut if content.is_cut else ""
 
     async def write(self, arguments: WriteArguments) -> ToolOutput:
-        relative = self._writable(arguments.path)
+        relative = await self._writable(arguments.path)
         data = encoded(arguments.content, str(relative))
 
         def change(old: bytes | None) -> bytes:
@@ -177,12 +172,12 @@ class _Files:
                     )
             return data
 
-        await change_file(self._workspace, str(relative), change, lock_dir=self._lock_dir)
+        await self._workspace.change(str(relative), change)
         self._on_changed(str(relative))
         return ToolOutput(text=f"Wrote {len(arguments.content)} characters to {relative}.")
 
     async def edit(self, arguments: EditArguments) -> ToolOutput:
-        relative = self._writable(arguments.path)
+        relative = await self._writable(arguments.path)
 
         def change(old: bytes | None) -> bytes:
             if old is None:
@@ -191,22 +186,17 @@ class _Files:
             new = replaced_once(text, arguments.old_text, arguments.new_text, name=str(relative))
             return encoded(new, str(relative))
 
-        await change_file(self._workspace, str(relative), change, lock_dir=self._lock_dir)
+        await self._workspace.change(str(relative), change)
         self._on_changed(str(relative))
         return ToolOutput(text=f"Replaced one passage in {relative}.")
 
     async def append(self, arguments: AppendArguments) -> ToolOutput:
-        relative = self._writable(arguments.path)
+        relative = await self._writable(arguments.path)
         if not arguments.text.strip():
             raise ToolFailed("The text is empty, so there is nothing to append.")
         encoded(arguments.text, str(relative))
-        appended = await append_to_file(
-            self._workspace,
-            str(relative),
-            arguments.text,
-            lock_dir=self._lock_dir,
-            skip_repeats=bool(_NOTES.fullmatch(str(relative).casefold())),
-        )
+        is_note = bool(_NOTES.fullmatch(str(relative).casefold()))
+        appended = await self._workspace.append(str(relative), arguments.text, skip_repeats=is_note)
         if not appended.written:
             return ToolOutput(text=f"Nothing was added: all of it already stands in {relative}.")
         self._on_changed(str(relative))
@@ -216,14 +206,14 @@ class _Files:
         return ToolOutput(text=f"Appended {len(appended.written)} characters to {relative}.{skipped}")
 
     async def list(self, arguments: ListArguments) -> ToolOutput:
-        relative = self._relative(arguments.path)
+        relative = await self._relative(arguments.path)
         is_root = relative == PurePosixPath()
         if not is_root and not self._policy.may_read(relative):
             raise ToolFailed(_not_here(relative))
         # Entry by entry: the root of the workspace shows a group only what it may open.
         entries = [
             entry
-            for entry in await list_folder(self._workspace, str(relative))
+            for entry in await self._workspace.list_folder(str(relative))
             if self._policy.may_read(relative / entry.name)
         ]
         lines = [
@@ -236,23 +226,23 @@ class _Files:
             text="\n".join(lines) or "(The folder is empty.)", summary=f"{relative}: {len(entries)} entries"
         )
 
-    def _readable(self, path: str) -> PurePosixPath:
-        relative = self._relative(path)
+    async def _readable(self, path: str) -> PurePosixPath:
+        relative = await self._relative(path)
         if not self._policy.may_read(relative):
             raise ToolFailed(_not_here(relative))
         return relative
 
-    def _writable(self, path: str) -> PurePosixPath:
-        relative = self._relative(path)
+    async def _writable(self, path: str) -> PurePosixPath:
+        relative = await self._relative(path)
         if self._policy.may_write(relative):
             return relative
         if self._policy.is_private:
             raise ToolFailed(f"{relative} belongs to a program and is not written by tools.")
         raise ToolFailed(f"{relative} cannot be changed in this chat; only files in {SHARED_FOLDER}/ can.")
 
-    def _relative(self, path: str) -> PurePosixPath:
+    async def _relative(self, path: str) -> PurePosixPath:
         dated = path.replace(DATE_PLACEHOLDER, f"{self._now():%Y-%m-%d}")
-        return path_in_root(self._workspace, contained_path(self._workspace, dated))
+        return await self._workspace.real_name(dated)
 
 
 class _Reader:

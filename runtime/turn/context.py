@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 
+from nacre.memory.workspace.workspace import workspace_gone
 from nacre.runtime.contracts.events import Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
@@ -55,7 +56,7 @@ class TurnContext:
     @cached_property
     def chat(self) -> ToolChat:
         """The chat of this turn, as tools, prompt parts, hooks and the memory engine see it."""
-        return self._session.chat(self._parts.workspace)
+        return self._session.chat(self._parts.workspace.place)
 
     @cached_property
     def guard(self) -> TurnGuard:
@@ -73,10 +74,11 @@ class TurnContext:
     @cached_property
     def toolbox(self) -> Toolbox:
         """The tools of this chat."""
+        agent = self._parts.settings.agent
         return Toolbox(
-            self._tools(),
+            [tool for tool in self._tools() if agent.tools.admits(tool.name)],
             now_ms=self._session.now_ms,
-            timeout_seconds=self._parts.settings.agent.tool_timeout_seconds,
+            timeout_seconds=agent.tool_timeout_seconds,
             guard=self.guard,
         )
 
@@ -120,16 +122,15 @@ class TurnContext:
 
     def _tools(self) -> tuple[Tool, ...]:
         parts, chat, rules = self._parts, self.chat, self._parts.settings.tools
-        if not parts.workspace.is_dir():
+        if not parts.workspace.is_there:
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
-            log.warning("the workspace %s is gone", parts.workspace)
-            text = f"The workspace folder {parts.workspace.name!r} is gone: no note can be read or written."
-            self._emit(Warned(message=text))
+            log.warning("the workspace %s is gone", parts.workspace.place)
+            gone = workspace_gone(parts.workspace)
+            self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
             return offered_tools((), parts.tools, chat, rules)
         tools = file_tools(
             parts.workspace,
             chat.policy,
-            lock_dir=parts.window.lock_dir,
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from nacre.memory.contracts.workspace import Workspace
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
@@ -55,7 +55,7 @@ class TurnParts:
         return self.models.first.model
 
     @property
-    def workspace(self) -> Path:
+    def workspace(self) -> Workspace:
         """The folder with the notes."""
         return self.window.workspace
 

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TypeAlias
 
+from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.workspace.context_files import ContextFiles
 from nacre.memory.workspace.workspace import ContextFile
 from nacre.prompts import render
@@ -49,7 +49,7 @@ class SystemPrompts:
 
     def __init__(
         self,
-        workspace: Path,
+        workspace: Workspace,
         settings: AgentSettings,
         *,
         now: Clock,
@@ -120,12 +120,12 @@ def joined(*sections: str) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _head(workspace: Path, policy: ChatPolicy, *, tools: Sequence[ToolSpec], memory: str) -> str:
+def _head(workspace: Workspace, policy: ChatPolicy, *, tools: Sequence[ToolSpec], memory: str) -> str:
     tool_lines = "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
     if policy.is_private:
         memory = f"{memory}\n\n" if memory else ""
-        return render("system/private", tools=tool_lines, memory=memory, workspace=str(workspace))
-    return render("system/group", tools=tool_lines, workspace=str(workspace))
+        return render("system/private", tools=tool_lines, memory=memory, workspace=workspace.place)
+    return render("system/group", tools=tool_lines, workspace=workspace.place)
 
 
 def _with_files(head: str, files: Sequence[ContextFile]) -> str:

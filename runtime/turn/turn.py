@@ -87,7 +87,7 @@ class Turn:
             TurnTimedOut: the answer took too long; the same holds.
             UsageLimitReached, TurnCancelled: the turn ended before its answer; the same holds.
         """
-        heard, chat = self.parts.hooks, self.session.chat(self.parts.workspace)
+        heard, chat = self.parts.hooks, self.session.chat(self.parts.workspace.place)
         return await around_turn(
             heard, chat, self._answer, model_name=self.parts.model.name, usage=lambda: self.usage
         )
@@ -228,7 +228,7 @@ class Turn:
 
     def _ask(self) -> Ask:
         parts = self.parts
-        chat = self.session.chat(parts.workspace)
+        chat = self.session.chat(parts.workspace.place)
         return asking(parts.models.ask(self.emit), parts.hooks, chat, model_name=parts.model.name)
 
     async def _settle(self) -> None:

@@ -122,6 +122,12 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
     return f"agent:{agent}:{main if rest in ('main', main) else rest}"
 
 
+def key_agent(key: str) -> str:
+    """The agent that a canonical key names; empty where a key stands without one."""
+    head, _, rest = key.partition(":")
+    return rest.partition(":")[0] if head == "agent" else ""
+
+
 def key_kind(key: str, *, main_key: str = "main") -> KeyKind:
     """What sort of conversation a canonical key names; what cannot be told is `other`, never `main`."""
     if key == GLOBAL_KEY:

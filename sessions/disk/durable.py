@@ -137,19 +137,50 @@ def write_all(descriptor: int, data: bytes, *, sync: Sync = os.fsync) -> None:
     sync(descriptor)
 
 
-def replace_file(path: Path, data: bytes, *, backup: Path | None = None, sync: Sync = os.fsync) -> None:
-    """Puts `data` in the place of a file, whole or not at all; `backup` then names what was there."""
-    temporary = _unfinished(path)
+def append_all(path: Path, data: bytes, *, at_bytes: int, sync: Sync = os.fsync) -> os.stat_result:
+    """Appends to a plain file of `at_bytes`; the file's facts afterwards. Makes the file if there is none.
+
+    Raises:
+        SessionCorrupt: it is a symbolic link, a folder or a device.
+        SessionWriteFailed: the system refused; the file is as it was.
+    """
+    try:
+        descriptor = open_plain(path, os.O_RDWR | os.O_APPEND)
+    except FileNotFoundError:
+        with reported("write", path):
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _NO_FOLLOW, FILE_MODE)
     with reported("write", path):
         try:
-            _write_new(temporary, data, os.O_CREAT | os.O_TRUNC, sync)
-            if backup is not None:
-                _keep_as(backup, path, sync)
-            temporary.replace(path)
-        finally:
+            write_all(descriptor, data, sync=sync)
+            return os.fstat(descriptor)
+        except OSError:
             with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                os.ftruncate(descriptor, at_bytes)
+                sync(descriptor)
+            raise
+        finally:
+            os.close(descriptor)
+
+
+def replace_file(path: Path, data: bytes, *, backup: Path | None = None, sync: Sync = os.fsync) -> None:
+    """Puts `data` in the place of a file, whole or not at all; `backup` then names what was there."""
+    with reported("write", path), unfinished_file(path, data, sync=sync) as temporary:
+        if backup is not None:
+            keep_as(backup, path, sync=sync)
+        temporary.replace(path)
         sync_folder(path.parent, sync=sync)
+
+
+@contextmanager
+def unfinished_file(path: Path, data: bytes, *, sync: Sync = os.fsync) -> Iterator[Path]:
+    """A file beside `path` with `data`, on disk, to be renamed to `path`; gone afterwards if it was not."""
+    temporary = _unfinished(path)
+    try:
+        _write_new(temporary, data, os.O_CREAT | os.O_TRUNC, sync)
+        yield temporary
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def copy_plain(path: Path, copy: Path) -> None:
@@ -171,11 +202,15 @@ def write_new(path: Path, data: bytes) -> None:
         _write_new(path, data, os.O_CREAT | os.O_EXCL, os.fsync)
 
 
-def remove_unfinished(path: Path) -> None:
-    """Removes what `replace_file` calls left that were killed; for the holder of the file's lock."""
+def remove_unfinished(path: Path, *others: Path) -> None:
+    """Removes what `replace_file` calls left that were killed; for the holder of the file's lock.
+
+    `others` are files beside it that the same lock protects.
+    """
+    names = "|".join(re.escape(file.name) for file in (path, *others))
     with reported("tidy the folder of", path):
         for file in path.parent.iterdir():
-            if re.fullmatch(rf"{re.escape(path.name)}(\.bak)?\.\d+-\d+\.tmp", file.name):
+            if re.fullmatch(rf"({names})(\.bak)?\.\d+-\d+\.tmp", file.name):
                 file.unlink(missing_ok=True)
 
 
@@ -203,15 +238,6 @@ def set_aside(
             sync_folder(path.parent, sync=sync)
             return aside
         raise FileExistsError(f"a thousand files are named {aside.name} already")
-
-
-def copies_set_aside(path: Path) -> list[Path]:
-    """What was set aside of a file so far."""
-    prefix = f"{path.name}.corrupt-"
-    with reported("list the folder of", path):
-        return sorted(
-            file for file in path.parent.iterdir() if file.name.startswith(prefix) and file.is_file()
-        )
 
 
 def sync_folder(path: Path, *, sync: Sync = os.fsync) -> None:
@@ -242,7 +268,7 @@ def _waited_for(lock: Path) -> Callable[[], None]:
     )
 
 
-def _keep_as(backup: Path, path: Path, sync: Sync) -> None:
+def keep_as(backup: Path, path: Path, *, sync: Sync = os.fsync) -> None:
     """A second name for the bytes of `path`, which are on disk already; a copy where there are no such names.
 
     Only once the new bytes are written: both names stand for one file until it is replaced.

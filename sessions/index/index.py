@@ -1,4 +1,4 @@
-"""`sessions.json`: which session a key names now. A contract and an edge.
+"""`sessions.json`: which session a key names now. A contract.
 
 The transcripts are the truth. An index that cannot be read is set aside, taken from its last backup
 and completed from the transcripts' first lines; it is never taken for an empty one.
@@ -6,63 +6,71 @@ and completed from the transcripts' first lines; it is never taken for an empty 
 
 from __future__ import annotations
 
-import json
+import asyncio
+import logging
+import os
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
 
-import aiofiles
-
-from nacre.sessions.contracts.errors import SessionCorrupt
-from nacre.sessions.disk.durable import (
-    locked,
-    read_plain,
-    remove_unfinished,
-    replace_file,
-    reported,
-    set_aside,
-)
+from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
+from nacre.sessions.disk.durable import Sync
 from nacre.sessions.disk.worker import OrderedWorker
-from nacre.sessions.index.record import SessionRecord as SessionRecord, record_from_json, record_to_json
-from nacre.sessions.index.recovery import has_transcripts, scanned_records, with_scanned
+from nacre.sessions.index.index_files import Change, IndexFiles
+from nacre.sessions.index.record import SessionRecord as SessionRecord
+
+log = logging.getLogger(__name__)
 
 INDEX_NAME = "sessions.json"
-
-Change: TypeAlias = Callable[[Mapping[str, SessionRecord]], Mapping[str, SessionRecord | None]]
+CHECKPOINT_EVERY = timedelta(minutes=1)
+"""How far `sessions.json` may lag behind while sessions are talked in."""
 
 
 class SessionIndex:
     """The sessions of one agent. Several processes may share the folder.
 
-    `get` and `all` read without a lock and without a cache, since the file is only ever replaced whole.
-    `update` and `edit` hold a lock across processes from reading to writing, so that no change of
-    another writer is lost.
+    An edit is a line appended to `sessions.json.changes`, under a lock across processes, so that no change
+    of another writer is lost. `sessions.json` itself is written beside the edits: every minute in which
+    there are any, and by `close`. What another program writes into it counts from the next look on, and
+    where both changed the same, that program is right.
+
+    A look at an unchanged index reads no file.
     """
 
-    def __init__(self, directory: Path, *, now: Callable[[], datetime], name: str = INDEX_NAME) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        now: Callable[[], datetime],
+        name: str = INDEX_NAME,
+        sync: Sync = os.fsync,
+    ) -> None:
         self.directory = directory
         """The folder of the index and the transcripts."""
         self.path = directory / name
         """The index file."""
-        self._backup = directory / f"{name}.bak"
         self._now = now
-        self._is_swept = False
+        self._files = IndexFiles(self.path, now=now, sync=sync)
         self._worker = OrderedWorker()
-        self._busy = threading.Lock()
-        self.notices: tuple[str, ...] = ()
+        self._checkpoint: asyncio.Task[None] | None = None
+        self._due_at: datetime | None = None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
         """Sentences about what was set aside or rebuilt since this object was made."""
+        return self._files.notices
 
     async def get(self, key: str) -> SessionRecord | None:
-        """The record of a key. Raises `SessionWriteFailed` when the system refuses to read."""
-        return record_from_json((await self._read()).get(key))
+        """The record of a key. Raises `SessionError` when the index cannot be read."""
+        seen = self._files.glance(key)
+        if seen is not None:
+            return seen[0]
+        return await asyncio.to_thread(self._files.read, lambda image: image.get(key))
 
     async def all(self) -> dict[str, SessionRecord]:
         """All records by key; lines that are no records are left out, and left in the file."""
-        return dict(_Records(await self._read()))
+        return await asyncio.to_thread(self._files.read, dict)
 
     async def update(
         self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
@@ -72,7 +80,9 @@ class SessionIndex:
         `change` gets the record that is on disk now, or `None`; returning `None` removes the key and
         leaves the transcript. It is run on a thread, under the lock, and must be quick. Nothing is
         written when it changes nothing; what it raises is passed on and nothing is written either.
-        When the call returns, the disk has the change.
+        When the call returns, the change is there for every process and outlives this one. A change of
+        what no transcript tells, such as which session the key names, the disk has as well; the rest
+        (`MIRRORED` in `record.py`) follows within seconds, or with the next change that the disk waits for.
 
         Raises:
             SessionWriteFailed: the system refused; the index is as it was.
@@ -92,7 +102,18 @@ class SessionIndex:
         Raises:
             SessionWriteFailed: the system refused; the index is as it was.
         """
-        return await self._worker.run(lambda: self._edit(change))
+        after = await self._worker.run(lambda: self._files.edit(change))
+        self._checkpoint_if_due()
+        return after
+
+    async def close(self) -> None:
+        """Brings `sessions.json` up to the last change. The index may be used again afterwards.
+
+        If the system refuses, that is logged: nothing is lost, the changes stand beside it.
+        """
+        if self._checkpoint is not None:
+            await asyncio.wait({self._checkpoint})
+        await self._write_index()
 
     def transcript_path(self, record: SessionRecord) -> Path:
         """Where a record's transcript lies: always directly in this folder.
@@ -115,106 +136,21 @@ class SessionIndex:
             f"{self.directory}. Move the file there or remove the session from {self.path.name}."
         )
 
-    async def _read(self) -> Mapping[str, Any]:
-        data: bytes | None = None
-        with reported("read", self.path), suppress(FileNotFoundError):
-            async with aiofiles.open(self.path, "rb") as file:
-                data = await file.read()
-        raw = parsed_index(data) if data is not None else None
-        if raw is None:
-            return await self._worker.run(self._recovered)
-        return raw
+    def _checkpoint_if_due(self) -> None:
+        now = self._now()
+        if self._due_at is None:
+            self._due_at = now + CHECKPOINT_EVERY
+        if self._checkpoint is not None or (now < self._due_at and not self._files.is_log_long):
+            return
+        self._due_at = now + CHECKPOINT_EVERY
+        self._checkpoint = asyncio.create_task(self._write_index(), name="sessions-index")
+        self._checkpoint.add_done_callback(self._is_written)
 
-    def _recovered(self) -> Mapping[str, Any]:
-        if not self.directory.exists():
-            return {}
-        with self._busy, locked(self.path):
-            return self._current()
+    def _is_written(self, _task: asyncio.Task[None]) -> None:
+        self._checkpoint = None
 
-    def _edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
-        with self._busy, locked(self.path):
-            if not self._is_swept:
-                # Under the lock, so that nobody is writing: what writers left that were killed.
-                remove_unfinished(self.path)
-                self._is_swept = True
-            raw = self._current()
-            before = _Records(raw)
-            after = change(before)
-            changed = {key: record for key, record in after.items() if record != before.get(key)}
-            for key, record in changed.items():
-                if record is None:
-                    del raw[key]
-                else:
-                    raw[key] = record_to_json(record)
-            if changed:
-                replace_file(self.path, _bytes(raw), backup=self._backup)
-            return after
-
-    def _current(self) -> dict[str, Any]:
-        """Under the lock: the index on disk, recovered and written when it cannot be read."""
-        found = read_plain(self.path)
-        raw = parsed_index(found[0]) if found else None
-        if raw is not None:
-            return raw
-        backup = read_plain(self._backup)
-        old = parsed_index(backup[0]) if backup else None
-        if found is None and old is None and not has_transcripts(self.directory):
-            return {}
-        aside = set_aside(self.path, found[0], now=self._now) if found else None
-        scanned = scanned_records(self.directory)
-        rebuilt = with_scanned(old or {}, scanned)
-        problem = f"could not be read and was set aside as {aside.name}" if aside else "was missing"
-        source = "its backup and the transcripts" if old is not None else "the transcripts"
-        self.notices += (f"{self.path.name} {problem}; {len(rebuilt)} sessions were restored from {source}.",)
-        replace_file(self.path, _bytes(rebuilt))
-        return rebuilt
-
-
-class _Records(Mapping[str, SessionRecord]):
-    """The lines of an index that are records, each read when it is asked for: most changes are of one."""
-
-    def __init__(self, raw: Mapping[str, Any]) -> None:
-        # The lines as they are now: the change that is made to them must not show in what it is made of.
-        self._raw = dict(raw)
-        self._read: dict[str, SessionRecord | None] = {}
-
-    def __getitem__(self, key: str) -> SessionRecord:
-        if key not in self._read:
-            self._read[key] = record_from_json(self._raw[key])
-        record = self._read[key]
-        if record is None:
-            raise KeyError(key)
-        return record
-
-    def __iter__(self) -> Iterator[str]:
-        return (key for key in self._raw if self.get(key) is not None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def parsed_index(data: bytes) -> dict[str, Any] | None:
-    """The object of an index file, JSON or JSON5; `None` when it holds none."""
-    try:
-        text = data.decode("utf-8-sig")
-    except ValueError:
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = _json5(text)
-    return value if isinstance(value, dict) else None
-
-
-def _json5(text: str) -> object:
-    import pyjson5
-
-    try:
-        return pyjson5.decode(text, maxdepth=100)
-    except pyjson5.Json5Exception:
-        return None
-
-
-def _bytes(raw: Mapping[str, Any]) -> bytes:
-    text = json.dumps(raw, indent=2, ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace") + b"\n"
+    async def _write_index(self) -> None:
+        try:
+            await asyncio.to_thread(self._files.checkpoint)
+        except SessionError as error:
+            log.warning("%s is not up to date: %s", self.path.name, error)

@@ -26,9 +26,14 @@ _OVERRIDES = (
 """Where a choice says who made it, and what belongs to it: one made by `auto` ends with its session."""
 
 
-def _stored(name: str, kind: type, *, of_chat: bool = False) -> Any:
-    """A field under its name in the file; one `of_chat` goes on with the key's next session."""
-    return field(default=None, metadata={"name": name, "kind": kind, "of_chat": of_chat})
+def _stored(name: str, kind: type, *, of_chat: bool = False, mirrored: bool = False) -> Any:
+    """A field under its name in the file; one `of_chat` goes on with the key's next session.
+
+    What is `mirrored` the transcript tells as well.
+    """
+    return field(
+        default=None, metadata={"name": name, "kind": kind, "of_chat": of_chat, "mirrored": mirrored}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +61,24 @@ class SessionRecord:
     last_to: str | None = _stored("lastTo", str, of_chat=True)
     last_account_id: str | None = _stored("lastAccountId", str, of_chat=True)  # for others
     last_thread_id: str | None = _stored("lastThreadId", str, of_chat=True)  # for others
-    system_sent: bool | None = _stored("systemSent", bool)
-    aborted_last_run: bool | None = _stored("abortedLastRun", bool)  # for others
-    input_tokens: int | None = _stored("inputTokens", int)  # for others
-    output_tokens: int | None = _stored("outputTokens", int)  # for others
-    cache_read_tokens: int | None = _stored("cacheRead", int)  # for others
-    cache_write_tokens: int | None = _stored("cacheWrite", int)  # for others
-    total_tokens: int | None = _stored("totalTokens", int)
-    total_tokens_fresh: bool | None = _stored("totalTokensFresh", bool)
-    context_tokens: int | None = _stored("contextTokens", int)
-    model_provider: str | None = _stored("modelProvider", str)
-    model: str | None = _stored("model", str)
-    compaction_count: int | None = _stored("compactionCount", int)  # for others
-    memory_flush_at_ms: int | None = _stored("memoryFlushAt", int)  # for others
-    memory_flush_compaction_count: int | None = _stored("memoryFlushCompactionCount", int)  # for others
+    system_sent: bool | None = _stored("systemSent", bool, mirrored=True)
+    aborted_last_run: bool | None = _stored("abortedLastRun", bool, mirrored=True)  # for others
+    input_tokens: int | None = _stored("inputTokens", int, mirrored=True)  # for others
+    output_tokens: int | None = _stored("outputTokens", int, mirrored=True)  # for others
+    cache_read_tokens: int | None = _stored("cacheRead", int, mirrored=True)  # for others
+    cache_write_tokens: int | None = _stored("cacheWrite", int, mirrored=True)  # for others
+    total_tokens: int | None = _stored("totalTokens", int, mirrored=True)
+    total_tokens_fresh: bool | None = _stored("totalTokensFresh", bool, mirrored=True)
+    context_tokens: int | None = _stored("contextTokens", int, mirrored=True)
+    model_provider: str | None = _stored("modelProvider", str, mirrored=True)
+    model: str | None = _stored("model", str, mirrored=True)
+    compaction_count: int | None = _stored("compactionCount", int, mirrored=True)  # for others
+    memory_flush_at_ms: int | None = _stored("memoryFlushAt", int, mirrored=True)  # for others
+    memory_flush_compaction_count: int | None = _stored(
+        "memoryFlushCompactionCount", int, mirrored=True
+    )  # for others
     session_started_at_ms: int | None = _stored("sessionStartedAt", int)
-    last_interaction_at_ms: int | None = _stored("lastInteractionAt", int)
+    last_interaction_at_ms: int | None = _stored("lastInteractionAt", int, mirrored=True)
     previous_session_ids: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -90,6 +97,9 @@ _STORED: Mapping[str, Mapping[str, Any]] = {
     each.name: each.metadata for each in fields(SessionRecord) if each.metadata
 }
 """The fields that are stored as they are, in the order of the file."""
+
+MIRRORED = frozenset({"updatedAt", *(each["name"] for each in _STORED.values() if each["mirrored"])})
+"""Fields of a line, as the file names them, that could be read from the session's transcript again."""
 
 _FORMER_NAMES: Mapping[str, str] = {
     "provider": "channel",

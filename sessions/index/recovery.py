@@ -1,4 +1,4 @@
-"""Rebuilds index records from the first lines of transcripts. Edge: reads `.jsonl`, writes nothing."""
+"""Rebuilds an index from its backup, its changes and the first lines of transcripts. Edge: writes nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import Any
 
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import RECOVERED
-from nacre.sessions.disk.durable import open_plain, reported
+from nacre.sessions.disk.durable import open_plain, read_plain, reported
 from nacre.sessions.disk.lines import split_lines, timestamp_ms
 from nacre.sessions.entries.entries import entry_from_json, header_from_json
 from nacre.sessions.entries.owner import session_owner
+from nacre.sessions.index.checkpoint import IndexPaths
+from nacre.sessions.index.image import Image
+from nacre.sessions.index.json_file import parsed_index
 from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
 
 HEAD_BYTES = 65_536
@@ -27,9 +30,21 @@ class ScannedSession:
     record: SessionRecord
 
 
-def has_transcripts(directory: Path) -> bool:
-    """Whether there is anything to rebuild an index from."""
-    return bool(_transcripts(directory))
+def restored(paths: IndexPaths, log: bytes) -> tuple[dict[str, Any], list[bytes], str] | None:
+    """The lines of an index that cannot be read, the changes that were made since its backup, and a source.
+
+    `log` is what its file of changes holds. `None` when there is nothing to take it from.
+    """
+    backup, log_backup = read_plain(paths.backup), read_plain(paths.log_backup)
+    old = parsed_index(backup[0]) if backup is not None else None
+    known = Image(old or {}, base=None)
+    known.read_on(log_backup[0] if log_backup is not None else b"")
+    known.read_on(log)
+    is_known = old is not None or bool(known.edits)
+    if not is_known and not _transcripts(paths.base.parent):
+        return None
+    lines = with_scanned(known.lines, scanned_records(paths.base.parent))
+    return lines, known.edits, "its backup and the transcripts" if is_known else "the transcripts"
 
 
 def scanned_records(directory: Path) -> list[ScannedSession]:

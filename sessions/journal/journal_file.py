@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import EllipsisType
@@ -18,14 +17,13 @@ from types import EllipsisType
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.disk.durable import (
     Sync,
-    copies_set_aside,
+    append_all,
     locked,
     open_plain,
     reading,
     replace_file,
     reported,
     set_aside,
-    write_all,
 )
 from nacre.sessions.disk.lines import Line, read_lines, timestamp_text, to_line
 from nacre.sessions.entries.branch_copy import branch_copy
@@ -213,7 +211,7 @@ class JournalFile:
         if not broken:
             return
         copied: set[bytes] = set()
-        for copy in copies_set_aside(self.path):
+        for copy in _copies_set_aside(self.path):
             with reading(copy) as file:
                 copied.update(data.rstrip(b"\r\n") for data in file)
         fresh = [data for data in broken if data not in copied]
@@ -245,17 +243,7 @@ class JournalFile:
     def _write(self, data: bytes, *, at_bytes: int | None = None) -> None:
         """Appends; if the system refuses, the file is cut back to what it was."""
         end = self.size_bytes if at_bytes is None else at_bytes
-        with reported("write", self.path):
-            descriptor = open_plain(self.path, os.O_RDWR | os.O_APPEND)
-            try:
-                write_all(descriptor, data, sync=self._sync)
-            except OSError:
-                with suppress(OSError):
-                    os.ftruncate(descriptor, end)
-                    self._sync(descriptor)
-                raise
-            finally:
-                os.close(descriptor)
+        append_all(self.path, data, at_bytes=end, sync=self._sync)
 
     def _truncate(self, size_bytes: int) -> None:
         with reported("cut off the torn end of", self.path):
@@ -265,3 +253,12 @@ class JournalFile:
                 self._sync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _copies_set_aside(path: Path) -> list[Path]:
+    """What was set aside of a file so far."""
+    prefix = f"{path.name}.corrupt-"
+    with reported("list the folder of", path):
+        return sorted(
+            file for file in path.parent.iterdir() if file.name.startswith(prefix) and file.is_file()
+        )

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+import aiofiles
+
 from nacre.sessions.contracts.errors import SessionNotFound
-from nacre.sessions.disk.durable import copy_plain, read_plain
+from nacre.sessions.disk.durable import copy_plain, open_plain, reported
 from nacre.sessions.entries.entries import Entry, SessionHeader
 from nacre.sessions.journal.journal import Journal
 
@@ -58,10 +61,14 @@ async def transcript_bytes(path: Path, *, session_id: str) -> bytes:
         SessionNotFound: there is no such file.
         SessionCorrupt, SessionWriteFailed: it is no plain file, or the system refused.
     """
-    found = await asyncio.to_thread(read_plain, path)
-    if found is None:
-        raise _gone(path, session_id)
-    return found[0]
+    with reported("read", path), suppress(FileNotFoundError):
+        async with aiofiles.open(path, "rb", opener=_open_plain) as file:
+            return await file.read()
+    raise _gone(path, session_id)
+
+
+def _open_plain(path: str, flags: int) -> int:
+    return open_plain(Path(path), flags)
 
 
 def _gone(path: Path, session_id: str) -> SessionNotFound:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError, SessionKeyInvalid, SessionNotFound
-from nacre.sessions.contracts.keys import canonical_key
+from nacre.sessions.contracts.keys import canonical_key, key_agent
 from nacre.sessions.contracts.messages import UserMessage, message_text
 from nacre.sessions.disk.durable import read_tail
 from nacre.sessions.disk.lines import split_lines
@@ -96,6 +96,11 @@ def find_session(
             ids = ", ".join(item.session_id for item in matches[:_SHOWN_MATCHES])
             more = ", …" if len(matches) > _SHOWN_MATCHES else ""
             raise SessionNotFound(f"{name!r} could be any of {ids}{more}. Write more of the id.")
+    if (named := key_agent(key)) not in ("", agent_id):
+        raise SessionNotFound(
+            f"{name!r} is a session of agent {named!r}, and these are the sessions of agent {agent_id!r}. "
+            f"Ask for it with --agent {named}."
+        )
     raise SessionNotFound(
         f"There is no session {name!r}. `nacre sessions list --all` shows keys and ids; "
         f"of an id, the first {LEAST_ID_CHARS} characters are enough."

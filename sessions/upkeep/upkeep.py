@@ -76,6 +76,7 @@ async def keep_up(
     without_pruned(await index.all())
     if pruned and not dry_run:
         await index.edit(without_pruned)
+        await index.close()
     aside = [key for key in pruned if key_kind(key) in SYNTHETIC_KINDS]
     paths = [path for key in aside if (path := _transcript(index, pruned[key])) is not None]
     if not dry_run:

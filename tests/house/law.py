@@ -23,6 +23,7 @@ CLI: Floors = (
 )
 RUNTIME: Floors = (
     ("runtime/agent",),
+    ("runtime/extensions",),
     ("runtime/commands",),
     ("runtime/commands/session",),
     ("runtime/commands/contract",),
@@ -92,8 +93,8 @@ NEVERS = (
     Never(
         ("runtime/tools",),
         ("memory*",),
-        "file tools know the owner's folder and nothing of the index",
-        but=("memory/workspace",),
+        "file tools know the owner's Markdown and nothing of the index",
+        but=("memory/contracts",),
     ),
     Never(
         ("runtime/contracts",),
@@ -119,7 +120,10 @@ MORE_ENTRIES = {
     folder: 14 for root in ("runtime", "memory", "sessions", "cli") for folder in (root, f"tests/{root}")
 }
 """The root rooms hold rooms beside their own files."""
-MANY_ENTRIES: dict[str, str] = {"runtime/settings": "one file for each top-level key of the settings file"}
+MANY_ENTRIES: dict[str, str] = {
+    "runtime/agent": "each thing that a bot author hands in or is handed has its file",
+    "runtime/settings": "one file for each top-level key of the settings file",
+}
 """Folders that may hold more, with the reason; one that no longer needs it fails the tests."""
 OTHER_TESTS = ("acceptance", "contract", "documents", "faults", "fixtures", "golden", "house", "servers")
 """Folders of tests that mirror no room: kinds of tests, what tests share, and their data."""

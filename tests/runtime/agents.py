@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -17,6 +18,7 @@ from nacre.runtime.contracts.events import Event
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.recall.memory_core import MemoryCore
+from nacre.sessions.index.index_files import IndexFiles
 
 START = datetime(2026, 3, 14, 23, 30, tzinfo=ZoneInfo("Europe/Berlin"))
 TODAY = "memory/2026-03-14.md"
@@ -66,6 +68,13 @@ def said(text: str, **changes: Any) -> Inbound:
 async def events_of(agent: Agent, inbound: Inbound) -> list[Event]:
     """All events of one turn."""
     return [event async for event in agent.stream(inbound)]
+
+
+def index_lines(state_dir: Path) -> dict[str, Any]:
+    """The lines of the index as they are now, by key: `sessions.json` and what changed since."""
+    path = state_dir / "agents" / "main" / "sessions" / "sessions.json"
+    files = IndexFiles(path, now=Clock(START), sync=os.fsync)
+    return files.read(lambda image: image.copy_of_lines())
 
 
 def transcript_file(state_dir: Path, number: int = 0) -> Path:

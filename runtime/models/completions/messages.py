@@ -123,6 +123,10 @@ def outgoing(messages: Sequence[Message], family: Family) -> list[Outgoing]:
     images: tuple[tuple[str, Image], ...] = ()
     for group in role_groups(messages, family=family):
         first = group[0]
+        if type(first) is UserMessage:
+            planned.append(Outgoing(group, (), images))
+            images = ()
+            continue
         if isinstance(first, ToolResultMessage):
             planned.append(Outgoing(group, (ids.of_result(first.tool_call_id),), ()))
             images += tuple((first.tool_name, block) for block in first.content if isinstance(block, Image))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field
 
-from nacre.memory.workspace.files import FileBusy, append_to_file
-from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.workspace.workspace import workspace_gone
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
 
 
@@ -26,13 +24,12 @@ class NotesFile:
     `origin` names the session in a heading above the notes when others than the owner speak in it.
     """
 
-    def __init__(self, workspace: Path, path: str, *, lock_dir: Path, origin: str = "") -> None:
+    def __init__(self, workspace: Workspace, path: str, *, origin: str = "") -> None:
         self.path = path
         self.wrote = False
         self.problem = ""
         self._origin = origin
         self._workspace = workspace
-        self._lock_dir = lock_dir
 
     def tool(self) -> Tool:
         """The `append` tool that writes here, whatever path the model names."""
@@ -48,11 +45,9 @@ class NotesFile:
             raise ToolFailed("The text is empty, so there is nothing to append.")
         heading = f"## Notes from {self._origin}\n\n" if self._origin else ""
         try:
-            if not self._workspace.is_dir():
-                raise FileNotFoundError(f"the workspace folder {self._workspace.name!r} is gone")
-            outcome = await append_to_file(
-                self._workspace, self.path, heading + arguments.text, lock_dir=self._lock_dir
-            )
+            if not self._workspace.is_there:
+                raise FileNotFoundError(workspace_gone(self._workspace))
+            outcome = await self._workspace.append(self.path, heading + arguments.text)
         except (OSError, PathOutsideRoot, FileBusy) as error:
             # Without the system's words, which name the whole path: others may read along.
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

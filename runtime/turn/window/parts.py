@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
+from nacre.memory.contracts.workspace import Workspace
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.model import ChatModel, SystemPrompt
 from nacre.runtime.hooks.hooks import Hooks
@@ -27,8 +27,7 @@ class WindowParts:
     summary_model: ChatModel | None
     flush_model: ChatModel | None
     offline: ChatModel
-    workspace: Path
-    lock_dir: Path
+    workspace: Workspace
     now: Clock
     count_tokens: Callable[[str], int]
     on_notes: Callable[[str], None]

@@ -97,7 +97,6 @@ class SessionFlush:
         return NotesFile(
             parts.workspace,
             daily_log_path(parts.now().date()),
-            lock_dir=parts.lock_dir,
             origin="" if self._session.policy.is_private else self._session.key,
         )
 

@@ -62,7 +62,7 @@ class Window:
         self._frame = frame
         self._emit = emit
         self._gave_up = False
-        self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace))
+        self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace.place))
         self._flush = SessionFlush(session, parts, models, budget, frame, emit, self._heard)
 
     async def measure(self) -> ContextMeasure:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState
+from nacre.memory.contracts.workspace import RACY_NS
 from nacre.memory.files.discovery import Discovery, FoundFile
 from nacre.memory.sync.plan import batches, next_failure, plan_changes
-from nacre.memory.workspace.files import RACY_NS
 
 READ_AT = 10 * RACY_NS
 

@@ -8,11 +8,16 @@ from time import time_ns
 
 import pytest
 
+from nacre.memory.contracts.workspace import RACY_NS
 from nacre.memory.workspace.context_files import ContextFiles
-from nacre.memory.workspace.files import RACY_NS
+from nacre.memory.workspace.folder import FolderWorkspace
 from tests.memory.workspace.opened_files import opened_files
 
 NAMES = ("AGENTS.md", "SOUL.md", "MEMORY.md")
+
+
+def folder(root: Path) -> FolderWorkspace:
+    return FolderWorkspace(root, lock_dir=root.parent / "locks")
 
 
 def later_ns() -> int:
@@ -32,7 +37,7 @@ async def texts(files: ContextFiles) -> list[str]:
 
 async def test_files_that_nobody_touched_are_not_opened_again(tmp_path: Path) -> None:
     """The first look opens each of them; the next ones open none and give the same objects."""
-    files = ContextFiles(written(tmp_path), now_ns=later_ns)
+    files = ContextFiles(folder(written(tmp_path)), now_ns=later_ns)
     with opened_files(tmp_path) as opened:
         first = await files.read(NAMES)
     assert sorted(path.name for path in opened) == sorted(NAMES)
@@ -44,7 +49,7 @@ async def test_files_that_nobody_touched_are_not_opened_again(tmp_path: Path) ->
 
 async def test_only_the_changed_file_is_opened(tmp_path: Path) -> None:
     """The others are still known."""
-    files = ContextFiles(written(tmp_path), now_ns=later_ns)
+    files = ContextFiles(folder(written(tmp_path)), now_ns=later_ns)
     await files.read(NAMES)
     (tmp_path / "SOUL.md").write_text("another text", encoding="utf-8")
     with opened_files(tmp_path) as opened:
@@ -54,7 +59,7 @@ async def test_only_the_changed_file_is_opened(tmp_path: Path) -> None:
 
 async def test_a_change_of_the_same_size_in_the_same_moment_is_seen(tmp_path: Path) -> None:
     """Right behind a write the stat values prove nothing, so the file is read each time."""
-    files = ContextFiles(written(tmp_path), now_ns=time_ns)
+    files = ContextFiles(folder(written(tmp_path)), now_ns=time_ns)
     for number in range(200):
         text = f"TEXT OF {number:04}.."
         (tmp_path / "SOUL.md").write_text(text, encoding="utf-8")
@@ -63,7 +68,7 @@ async def test_a_change_of_the_same_size_in_the_same_moment_is_seen(tmp_path: Pa
 
 async def test_a_change_that_puts_the_time_back_is_seen(tmp_path: Path) -> None:
     """Also when size and time of change are those of before, as a program that restores files leaves them."""
-    files = ContextFiles(written(tmp_path), now_ns=later_ns)
+    files = ContextFiles(folder(written(tmp_path)), now_ns=later_ns)
     await files.read(NAMES)
     path, before = tmp_path / "SOUL.md", (tmp_path / "SOUL.md").stat()
     path.write_text("TEXT OF SOUL.MD", encoding="utf-8")
@@ -74,7 +79,7 @@ async def test_a_change_that_puts_the_time_back_is_seen(tmp_path: Path) -> None:
 
 async def test_a_file_that_comes_and_goes_is_seen(tmp_path: Path) -> None:
     """Removed, back again under its older name, replaced by a folder and by a link."""
-    files = ContextFiles(written(tmp_path), now_ns=later_ns)
+    files = ContextFiles(folder(written(tmp_path)), now_ns=later_ns)
     memory, older = tmp_path / "MEMORY.md", tmp_path / "memory.md"
     await files.read(NAMES)
     memory.unlink()
@@ -94,7 +99,7 @@ async def test_a_file_that_comes_and_goes_is_seen(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 async def test_a_file_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None:
     """A refusal may pass without a trace in the file."""
-    files = ContextFiles(written(tmp_path), now_ns=later_ns)
+    files = ContextFiles(folder(written(tmp_path)), now_ns=later_ns)
     (tmp_path / "SOUL.md").chmod(0)
     assert "cannot be read" in (await texts(files))[1]
     with opened_files(tmp_path) as opened:
@@ -105,7 +110,7 @@ async def test_a_file_that_cannot_be_read_is_tried_again(tmp_path: Path) -> None
 async def test_another_limit_is_another_question(tmp_path: Path) -> None:
     """What is left of the total for a file decides how much of it is shown, each time."""
     (tmp_path / "AGENTS.md").write_text("a" * 1000, encoding="utf-8")
-    files = ContextFiles(tmp_path, now_ns=later_ns)
+    files = ContextFiles(folder(tmp_path), now_ns=later_ns)
     [whole] = await files.read(["AGENTS.md"])
     [cut] = await files.read(["AGENTS.md"], total_chars=500)
     assert (whole.truncated, cut.truncated) == (False, True)

@@ -11,30 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.workspace.files import (
-    Appended,
-    FolderEntry,
-    append_to_file,
-    change_file,
-    folder_entries,
-    list_folder,
-    read_bytes,
-)
-from nacre.memory.workspace.paths import PathOutsideRoot
+from nacre.memory.contracts.workspace import Appended, FolderEntry, PathOutsideRoot
+from nacre.memory.workspace.files import folder_entries
+from nacre.memory.workspace.folder import FolderWorkspace
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from nacre.memory.workspace.files import append_to_file
+from nacre.memory.workspace.folder import FolderWorkspace
 
 root, locks, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 
 async def main():
     for number in range(25):
-        await append_to_file(root, "memory/log.md", f"- {name} {number}", lock_dir=locks)
+        await FolderWorkspace(root, lock_dir=locks).append("memory/log.md", f"- {name} {number}")
 
 asyncio.run(main())
 """
+
+
+def at(root: Path, locks: Path) -> FolderWorkspace:
+    return FolderWorkspace(root, lock_dir=locks)
 
 
 @pytest.fixture
@@ -69,7 +66,7 @@ async def test_append_starts_on_a_fresh_line(
     if before is not None:
         (root / "n.md").write_text(before, encoding="utf-8")
 
-    await append_to_file(root, "n.md", text, lock_dir=locks)
+    await at(root, locks).append("n.md", text)
 
     assert (root / "n.md").read_text(encoding="utf-8") == after
 
@@ -78,21 +75,19 @@ async def test_append_keeps_bytes_that_are_no_text(root: Path, locks: Path) -> N
     """Bytes that cannot be decoded stay as they are in front of what is added."""
     (root / "n.md").write_bytes(b"caf\xe9\r\n")
 
-    await append_to_file(root, "n.md", "new", lock_dir=locks)
+    await at(root, locks).append("n.md", "new")
 
     assert (root / "n.md").read_bytes() == b"caf\xe9\r\n\nnew\n"
 
 
 async def test_repeats_are_left_out_only_when_asked(root: Path, locks: Path) -> None:
     """The outcome tells what was written and how many parts were not."""
-    await append_to_file(root, "n.md", "- a", lock_dir=locks)
+    await at(root, locks).append("n.md", "- a")
 
-    assert await append_to_file(root, "n.md", "- a\n- b", lock_dir=locks) == Appended(
-        written="- b", skipped_parts=1
-    )
-    assert await append_to_file(root, "n.md", "- b", lock_dir=locks) == Appended(written="", skipped_parts=1)
-    assert await append_to_file(root, "n.md", " \n", lock_dir=locks) == Appended(written="", skipped_parts=0)
-    await append_to_file(root, "n.md", "- b", lock_dir=locks, skip_repeats=False)
+    assert await at(root, locks).append("n.md", "- a\n- b") == Appended(written="- b", skipped_parts=1)
+    assert await at(root, locks).append("n.md", "- b") == Appended(written="", skipped_parts=1)
+    assert await at(root, locks).append("n.md", " \n") == Appended(written="", skipped_parts=0)
+    await at(root, locks).append("n.md", "- b", skip_repeats=False)
     assert (root / "n.md").read_text(encoding="utf-8") == "- a\n- b\n- b\n"
 
 
@@ -104,7 +99,7 @@ async def test_appending_tasks_and_processes_lose_nothing(root: Path, locks: Pat
     ]
     await asyncio.gather(
         *(
-            append_to_file(root, "memory/log.md", f"- {name} {number}", lock_dir=locks)
+            at(root, locks).append("memory/log.md", f"- {name} {number}")
             for name in ("t", "u")
             for number in range(25)
         )
@@ -121,7 +116,7 @@ async def test_change_keeps_the_mode_and_leaves_nothing_behind(root: Path, locks
     file.write_text("old", encoding="utf-8")
     file.chmod(0o640)
 
-    await change_file(root, "n.md", lambda old: (old or b"") + b" new", lock_dir=locks)
+    await at(root, locks).change("n.md", lambda old: (old or b"") + b" new")
 
     assert file.read_bytes() == b"old new"
     assert file.stat().st_mode & 0o777 == 0o640
@@ -136,19 +131,19 @@ async def test_failing_change_leaves_the_file_alone(root: Path, locks: Path) -> 
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        await change_file(root, "n.md", refuse, lock_dir=locks)
-    await change_file(root, "n.md", lambda old: old or b"", lock_dir=locks)
+        await at(root, locks).change("n.md", refuse)
+    await at(root, locks).change("n.md", lambda old: old or b"")
 
     assert (root / "n.md").read_text(encoding="utf-8") == "old"
 
 
 async def test_change_survives_a_leftover_of_a_killed_writer(root: Path, locks: Path) -> None:
     """What a killed process left, or a link in its place, neither stops nor diverts the next one."""
-    await change_file(root, "n.md", lambda old: b"1", lock_dir=locks)
+    await at(root, locks).change("n.md", lambda old: b"1")
     leftover = root / f".{hashlib.sha256(b'n.md').hexdigest()[:16]}.tmp"
     leftover.symlink_to("../outside")
 
-    await change_file(root, "n.md", lambda old: b"2", lock_dir=locks)
+    await at(root, locks).change("n.md", lambda old: b"2")
 
     assert (root / "n.md").read_bytes() == b"2"
     assert not (root.parent / "outside").exists()
@@ -159,13 +154,13 @@ def test_full_disk_leaves_the_log_as_it_was(root: Path, locks: Path) -> None:
     script = f"""
 import asyncio, resource, signal
 from pathlib import Path
-from nacre.memory.workspace.files import append_to_file
+from nacre.memory.workspace.folder import FolderWorkspace
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 root, locks = Path({str(root)!r}), Path({str(locks)!r})
-asyncio.run(append_to_file(root, "n.md", "first", lock_dir=locks))
+asyncio.run(FolderWorkspace(root, lock_dir=locks).append("n.md", "first"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 try:
-    asyncio.run(append_to_file(root, "n.md", "x" * 500, lock_dir=locks))
+    asyncio.run(FolderWorkspace(root, lock_dir=locks).append("n.md", "x" * 500))
 except OSError as error:
     print("refused")
 """
@@ -179,7 +174,7 @@ async def test_reading_is_bounded_and_tells_the_size(root: Path) -> None:
     """A big file is read up to the bound, and the answer says that it goes on."""
     (root / "big.md").write_bytes(b"x" * 5000)
 
-    content = await read_bytes(root, "big.md", max_bytes=1000)
+    content = await at(root, root).read("big.md", max_bytes=1000)
 
     assert (len(content.data), content.size_bytes, content.is_cut, content.has_other_names) == (
         1000,
@@ -194,9 +189,9 @@ async def test_a_listing_of_some_names(root: Path) -> None:
     for name in ("2026-03-13.md", "2026-03-14.md", "2026-03-14-boat.md", ".2026-03-14.md"):
         (root / name).write_text("text", encoding="utf-8")
 
-    some = await list_folder(root, ".", beginnings=("2026-03-14", "2026-03-15"))
+    some = await at(root, root).list_folder(".", beginnings=("2026-03-14", "2026-03-15"))
     assert [entry.name for entry in some] == ["2026-03-14-boat.md", "2026-03-14.md"]
-    assert len(await list_folder(root, ".")) == 3
+    assert len(await at(root, root).list_folder(".")) == 3
 
 
 def test_a_file_that_is_gone_by_now_costs_a_listing_only_itself(root: Path) -> None:
@@ -223,13 +218,13 @@ async def test_links_out_are_refused_everywhere(root: Path, locks: Path) -> None
     (root / "up").symlink_to("..")
 
     with pytest.raises(PathOutsideRoot):
-        await read_bytes(root, "link.md")
+        await at(root, root).read("link.md")
     with pytest.raises(PathOutsideRoot):
-        await append_to_file(root, "link.md", "x", lock_dir=locks)
+        await at(root, locks).append("link.md", "x")
     with pytest.raises(PathOutsideRoot):
-        await change_file(root, "up/secret.md", lambda old: b"", lock_dir=locks)
+        await at(root, locks).change("up/secret.md", lambda old: b"")
     with pytest.raises(PathOutsideRoot):
-        await list_folder(root, "up")
+        await at(root, root).list_folder("up")
     assert (root.parent / "secret.md").read_text(encoding="utf-8") == "secret"
 
 

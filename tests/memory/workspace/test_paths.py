@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from nacre.memory.workspace.paths import PathOutsideRoot, contained_path, open_regular, path_in_root
+from nacre.memory.contracts.workspace import PathOutsideRoot
+from nacre.memory.workspace.paths import contained_path, open_regular, path_in_root
 
 PIECES = st.sampled_from(
     [
@@ -164,7 +165,7 @@ def test_pipe_neither_blocks_nor_is_read(root: Path) -> None:
     for flags in (os.O_RDONLY, os.O_WRONLY):
         with pytest.raises(PathOutsideRoot, match="not a"):
             open_regular(root / "pipe", flags)
-    with pytest.raises(PathOutsideRoot, match="not a regular file"):
+    with pytest.raises(IsADirectoryError):
         open_regular(root / "a", os.O_RDONLY)
 
 

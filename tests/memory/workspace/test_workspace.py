@@ -10,6 +10,7 @@ from time import time_ns
 import pytest
 
 from nacre.memory.workspace.context_files import ContextFiles
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import (
     TEMPLATES,
     TemplateMissing,
@@ -22,9 +23,13 @@ from nacre.memory.workspace.workspace import (
 )
 
 
+def at(root: Path) -> FolderWorkspace:
+    return FolderWorkspace(root, lock_dir=root.parent / "locks")
+
+
 async def test_new_workspace_gets_everything(tmp_path: Path) -> None:
     """A new folder holds all templates, the first-run file, its folders and a git history."""
-    report = await ensure_workspace(tmp_path / "a" / "workspace")
+    report = await ensure_workspace(at(tmp_path / "a" / "workspace"))
 
     assert report.is_new
     assert sorted(report.created) == sorted([*TEMPLATES, "BOOTSTRAP.md", ".gitignore"])
@@ -36,12 +41,12 @@ async def test_new_workspace_gets_everything(tmp_path: Path) -> None:
 
 async def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     """A second start changes no file, brings a deleted template back, and BOOTSTRAP.md never."""
-    await ensure_workspace(tmp_path, run_git=False)
+    await ensure_workspace(at(tmp_path), run_git=False)
     (tmp_path / "SOUL.md").write_text("mine", encoding="utf-8")
     for name in ("TOOLS.md", "BOOTSTRAP.md", ".gitignore"):
         (tmp_path / name).unlink()
 
-    report = await ensure_workspace(tmp_path, run_git=True)
+    report = await ensure_workspace(at(tmp_path), run_git=True)
 
     assert (report.created, report.is_new, report.git) == (("TOOLS.md",), False, "skipped")
     assert (tmp_path / "SOUL.md").read_text(encoding="utf-8") == "mine"
@@ -52,7 +57,7 @@ async def test_workspace_that_was_only_begun_is_still_new(tmp_path: Path) -> Non
     """Killed after its first file, a workspace is finished as a new one on the next start."""
     (tmp_path / "BOOTSTRAP.md").write_text("begun", encoding="utf-8")
 
-    report = await ensure_workspace(tmp_path, run_git=False)
+    report = await ensure_workspace(at(tmp_path), run_git=False)
 
     assert report.is_new
     assert "BOOTSTRAP.md" not in report.created
@@ -63,7 +68,7 @@ async def test_brought_workspace_is_not_new(tmp_path: Path) -> None:
     """A folder that already has a memory gets no first-run file."""
     (tmp_path / "memory").mkdir()
 
-    report = await ensure_workspace(tmp_path)
+    report = await ensure_workspace(at(tmp_path))
 
     assert (report.is_new, report.git) == (False, "skipped")
     assert not (tmp_path / "BOOTSTRAP.md").exists()
@@ -75,7 +80,7 @@ async def test_link_in_place_of_a_template_is_not_followed(tmp_path: Path) -> No
     root.mkdir()
     (root / "USER.md").symlink_to("../elsewhere.md")
 
-    report = await ensure_workspace(root, run_git=False)
+    report = await ensure_workspace(at(root), run_git=False)
 
     assert "USER.md" not in report.created
     assert not (tmp_path / "elsewhere.md").exists()
@@ -83,7 +88,7 @@ async def test_link_in_place_of_a_template_is_not_followed(tmp_path: Path) -> No
 
 async def test_without_templates_only_folders_are_made(tmp_path: Path) -> None:
     """An owner who wants no files gets none."""
-    await ensure_workspace(tmp_path, with_templates=False, run_git=False)
+    await ensure_workspace(at(tmp_path), with_templates=False, run_git=False)
 
     assert _names(tmp_path) == ["memory", "shared"]
 
@@ -92,7 +97,7 @@ async def test_unusable_git_is_a_notice(tmp_path: Path) -> None:
     """When git fails the workspace is made all the same and the reason is told."""
     (tmp_path / ".git").symlink_to("nowhere/at/all")
 
-    report = await ensure_workspace(tmp_path)
+    report = await ensure_workspace(at(tmp_path))
 
     assert report.git == "unavailable"
     assert "has no git history: git failed" in report.notice
@@ -174,7 +179,7 @@ async def test_context_file_is_read_clean(tmp_path: Path) -> None:
     """BOM and trailing space go; undecodable bytes become a visible sign."""
     (tmp_path / "SOUL.md").write_bytes(b"\xef\xbb\xbfcaf\xe9\n\n  \n")
 
-    file = await read_context_file(tmp_path, "SOUL.md", max_chars=100)
+    file = await read_context_file(at(tmp_path), "SOUL.md", max_chars=100)
 
     assert (file.text, file.missing, file.raw_chars, file.injected_chars, file.truncated) == (
         "caf\ufffd",
@@ -187,7 +192,7 @@ async def test_context_file_is_read_clean(tmp_path: Path) -> None:
 
 async def test_missing_context_file_is_marked(tmp_path: Path) -> None:
     """The model sees where the file was expected."""
-    file = await read_context_file(tmp_path, "SOUL.md", max_chars=100)
+    file = await read_context_file(at(tmp_path), "SOUL.md", max_chars=100)
 
     assert file.missing
     assert file.text == f"[MISSING] Expected at: {tmp_path / 'SOUL.md'}"
@@ -203,7 +208,7 @@ async def test_linked_context_files_are_refused(tmp_path: Path) -> None:
     (root / "TOOLS.md").symlink_to("MEMORY.md")
     (root / "USER.md").mkdir()
 
-    for file in await ContextFiles(root, now_ns=time_ns).read(["SOUL.md", "TOOLS.md", "USER.md"]):
+    for file in await ContextFiles(at(root), now_ns=time_ns).read(["SOUL.md", "TOOLS.md", "USER.md"]):
         assert file.missing
         assert file.text.startswith("[MISSING]")
         assert "secret" not in file.text.replace("secret.md", "")
@@ -226,7 +231,7 @@ async def test_totals_are_spent_in_order(tmp_path: Path) -> None:
     for name in ("A.md", "B.md", "C.md"):
         (tmp_path / name).write_text(name[0] * 1000, encoding="utf-8")
 
-    first, second, third = await ContextFiles(tmp_path, now_ns=time_ns).read(
+    first, second, third = await ContextFiles(at(tmp_path), now_ns=time_ns).read(
         ["A.md", "B.md", "C.md"], per_file_chars=500, total_chars=1100
     )
 
@@ -240,7 +245,7 @@ async def test_huge_context_file_is_cut_without_being_read_whole(tmp_path: Path)
     """A file beyond the read bound still enters the context, marked as cut."""
     (tmp_path / "A.md").write_bytes(b"x" * (3 * 1024 * 1024))
 
-    file = await read_context_file(tmp_path, "A.md", max_chars=20_000)
+    file = await read_context_file(at(tmp_path), "A.md", max_chars=20_000)
 
     assert file.truncated
     assert file.raw_chars == 2 * 1024 * 1024

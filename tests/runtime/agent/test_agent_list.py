@@ -100,3 +100,106 @@ def test_a_wrong_value_stops_the_start_with_its_name(tmp_path: Path, own: dict[s
     """As in the defaults: a typo or a wrong type is named."""
     with pytest.raises(ConfigError, match=f"memorySearch.{next(iter(own))}"):
         _config(tmp_path, [{"id": "main", "memorySearch": own}])
+
+
+@pytest.mark.parametrize(
+    ("entries", "default"),
+    [
+        ([], "main"),
+        ([{"id": "work"}, {"id": "main"}], "work"),
+        ([{"id": "work"}, {"id": "play", "default": True}], "play"),
+        ([{"id": "work", "default": True}, {"id": "play", "default": True}], "work"),
+    ],
+)
+def test_the_default_agent(tmp_path: Path, entries: Any, default: str) -> None:
+    """The first that says so, else the first of the list, else `main`; two that say so are told."""
+    config = _config(tmp_path, entries)
+
+    assert config.agent_id == default
+    assert [agent.id for agent in config.agents if agent.is_default] == [default]
+    told = any("marked as the default: work, play. work is it" in text for text in config.notices)
+    assert told is (len([entry for entry in entries if entry.get("default")]) > 1)
+
+
+def test_each_agent_has_places_of_its_own(tmp_path: Path) -> None:
+    """The default agent keeps `workspace`; what an entry names goes before; `{agentId}` is the id."""
+    _config(
+        tmp_path,
+        [{"id": "main"}, {"id": "work"}, {"id": "play", "workspace": "~/fun", "agentDir": "~/.play"}],
+    )
+
+    places = {
+        name: load_config({"HOME": str(tmp_path)}, state_dir=tmp_path, agent_id=name).folders
+        for name in ("main", "work", "play")
+    }
+
+    assert [folders.workspace for folders in places.values()] == [
+        tmp_path / "workspace",
+        tmp_path / "workspace-work",
+        tmp_path / "fun",
+    ]
+    assert [folders.agent_dir for folders in places.values()] == [
+        tmp_path / "agents" / "main",
+        tmp_path / "agents" / "work",
+        tmp_path / ".play",
+    ]
+    assert places["play"].sessions_file == tmp_path / "agents" / "play" / "sessions" / "sessions.json"
+    assert places["work"].index_file == tmp_path / "memory" / "work.sqlite"
+
+
+def test_the_default_agents_workspace_is_nobody_elses(tmp_path: Path) -> None:
+    """`agents.defaults.workspace` and the variable are its own; the others keep `workspace-<id>`."""
+    _config(tmp_path, [{"id": "main"}, {"id": "work"}], {**DEFAULTS, "workspace": "~/notes"})
+
+    def workspace(agent_id: str, **environment: str) -> Path:
+        config = load_config({"HOME": str(tmp_path), **environment}, state_dir=tmp_path, agent_id=agent_id)
+        return config.workspace
+
+    assert workspace("main") == tmp_path / "notes"
+    assert workspace("main", NACRE_WORKSPACE=str(tmp_path / "x")) == tmp_path / "x"
+    assert workspace("work") == workspace("work", NACRE_WORKSPACE="/x") == tmp_path / "workspace-work"
+
+
+def test_an_entry_lies_over_the_defaults_key_by_key(tmp_path: Path) -> None:
+    """Any key of `agents.defaults`: a model as a text keeps the fallbacks, an empty list of them does not."""
+    defaults = {
+        **DEFAULTS,
+        "model": {"primary": "a/one", "fallbacks": ["b/two"]},
+        "userTimezone": "Asia/Tokyo",
+        "tools": {"allow": ["read"], "deny": ["write"]},
+        "compaction": {"reserveTokens": 1_000, "keepRecentTokens": 2_000},
+    }
+    work = {
+        "id": "work",
+        "model": "c/three",
+        "tools": {"allow": None, "deny": ["edit"]},
+        "compaction": {"keepRecentTokens": 3_000, "reserveTokens": None},
+    }
+    _config(tmp_path, [{"id": "main", "model": {"fallbacks": []}}, work, {"id": "play"}], defaults)
+
+    def config(agent_id: str, **environment: str) -> Config:
+        return load_config({"HOME": str(tmp_path), **environment}, state_dir=tmp_path, agent_id=agent_id)
+
+    own = config("work").settings.agent
+    assert (config("work").model_name, own.model.fallbacks) == ("c/three", ("b/two",))
+    assert (config("main").model_name, config("main").settings.agent.model.fallbacks) == ("a/one", ())
+    assert config("play").settings.agent.model.fallbacks == ("b/two",)
+    assert config("work", NACRE_MODEL="d/four").model_name == "d/four"
+    assert (own.user_timezone, own.tools.allow, own.tools.deny) == (
+        "Asia/Tokyo",
+        ("read",),
+        ("write", "edit"),
+    )
+    assert (own.compaction.reserve_tokens, own.compaction.keep_recent_tokens) == (1_000, 3_000)
+    assert [agent.model_name for agent in config("play").agents] == ["a/one", "c/three", "a/one"]
+
+
+@pytest.mark.parametrize("name", ["plya", "wörk", "work/../main", "-work"])
+def test_an_agent_that_is_not_listed_cannot_be_opened(tmp_path: Path, name: str) -> None:
+    """The sentence names those that there are; no other spelling leads to one of them."""
+    _config(tmp_path, [{"id": "main"}, {"id": "work"}])
+
+    with pytest.raises(ConfigError, match=r"There is no agent .*The agents are main, work;"):
+        load_config({"HOME": str(tmp_path)}, state_dir=tmp_path, agent_id=name)
+    with pytest.raises(ConfigError, match=r"The only one is main;"):
+        load_config({"HOME": str(tmp_path), "NACRE_AGENT": name}, state_dir=tmp_path / "empty")

@@ -15,14 +15,7 @@ from nacre.runtime.contracts.events import Event, FlushEnded, ReplyReady, Sessio
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import (
-    events_of,
-    kinds,
-    opened,
-    said,
-    user_texts,
-    write_settings,
-)
+from tests.runtime.agents import events_of, index_lines, kinds, opened, said, user_texts, write_settings
 
 BERLIN = ZoneInfo("Europe/Berlin")
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}
@@ -34,9 +27,7 @@ def clock_at(text: str) -> Clock:
 
 
 def index_of(state_dir: Path) -> dict[str, Any]:
-    value = json.loads((state_dir / "agents/main/sessions/sessions.json").read_text(encoding="utf-8"))
-    assert isinstance(value, dict)
-    return value
+    return index_lines(state_dir)
 
 
 def transcript(state_dir: Path, number: int) -> Path:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.errors import ModelUnavailable
 from nacre.runtime.contracts.events import FlushEnded, SessionReset
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
@@ -135,8 +136,7 @@ async def test_a_model_that_never_answers_is_not_waited_for(tmp_path: Path) -> N
 
     (tmp_path / "memory").mkdir()
     hook = SessionMemory(
-        workspace=tmp_path,
-        lock_dir=tmp_path / "locks",
+        workspace=FolderWorkspace(tmp_path, lock_dir=tmp_path / "locks"),
         messages=15,
         model=Silent(),
         on_notes=lambda _path: None,
@@ -155,8 +155,7 @@ async def test_no_note_is_overwritten_or_written_twice(tmp_path: Path) -> None:
 
     def hook() -> SessionMemory:
         return SessionMemory(
-            workspace=tmp_path,
-            lock_dir=tmp_path / "locks",
+            workspace=FolderWorkspace(tmp_path, lock_dir=tmp_path / "locks"),
             messages=15,
             model=ScriptedModel(says("boats", purpose="slug")),
             on_notes=written.append,
@@ -179,8 +178,7 @@ async def test_what_stands_in_the_way_of_a_note_is_left_alone(tmp_path: Path) ->
     (workspace / "memory/2026-03-14-boats.md").symlink_to(outside)
     written: list[str] = []
     hook = SessionMemory(
-        workspace=workspace,
-        lock_dir=tmp_path / "locks",
+        workspace=FolderWorkspace(workspace, lock_dir=tmp_path / "locks"),
         messages=15,
         model=ScriptedModel(says("boats", purpose="slug")),
         on_notes=written.append,

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.files import file_tools
 from nacre.runtime.tools.results import MAX_PAGE_CHARS
@@ -53,9 +54,8 @@ def group(root: Path, changed: list[str]) -> Call:
 
 def _caller(root: Path, policy: ChatPolicy, changed: list[str]) -> Call:
     tools = file_tools(
-        root,
+        FolderWorkspace(root, lock_dir=root.parent / "locks"),
         policy,
-        lock_dir=root.parent / "locks",
         on_changed=changed.append,
         now=lambda: datetime(2026, 11, 20, 9, 30, tzinfo=UTC),
         whole_results=WholeResults(root.parent / "session.jsonl"),
@@ -208,7 +208,7 @@ async def test_what_is_no_text_is_neither_shown_nor_overwritten(root: Path, owne
         ("list", {"path": "AGENTS.md"}, "is not a folder"),
         ("list", {"path": "none"}, "does not exist"),
         ("edit", {"path": "none.md", "old_text": "a", "new_text": "b"}, "does not exist"),
-        ("write", {"path": "memory", "content": "x"}, "is not a regular file"),
+        ("write", {"path": "memory", "content": "x"}, "memory is a folder. Use `list`"),
         ("write", {"path": "AGENTS.md/x.md", "content": "x"}, "not a folder"),
         ("append", {"path": "n.md", "text": "  "}, "The text is empty"),
         ("append", {"path": "n.md", "text": "\ud800"}, "broken character"),

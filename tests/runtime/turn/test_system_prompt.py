@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import ensure_workspace
 from nacre.prompts import render
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -30,7 +31,10 @@ async def prompt_of(
     workspace: Path, policy: ChatPolicy = PRIVATE, settings: AgentSettings | None = None
 ) -> StablePart:
     prompts = SystemPrompts(
-        workspace, settings or AgentSettings(), now=Clock(START), count_tokens=estimate_tokens
+        FolderWorkspace(workspace, lock_dir=workspace.parent / "locks"),
+        settings or AgentSettings(),
+        now=Clock(START),
+        count_tokens=estimate_tokens,
     )
     memory = render("system/memory_core", citations=render("system/citations_off"))
     return await prompts.stable(policy, tools=TOOLS, memory=memory)
@@ -133,7 +137,9 @@ async def test_a_brought_memory_gets_no_second_one_beside_it(tmp_path: Path) -> 
     """A workspace whose memory is `memory.md` is not new, and its memory stays the one that is read."""
     (tmp_path / "memory.md").write_text("We sail at nine.", encoding="utf-8")
 
-    report = await ensure_workspace(tmp_path, run_git=False)
+    report = await ensure_workspace(
+        FolderWorkspace(tmp_path, lock_dir=tmp_path.parent / "locks"), run_git=False
+    )
 
     assert not report.is_new
     assert "MEMORY.md" not in report.created
@@ -197,3 +203,17 @@ def test_channel_chat_and_model_are_named() -> None:
     told = changing_part(now=now, channel="chat", chat_kind="group", model_name="openai/gpt-5-mini")
     assert told.endswith("Channel: chat. Chat: group. Model: openai/gpt-5-mini.")
     assert "Channel: unknown." in changing_part(now=now, channel="", chat_kind="direct", model_name="x")
+
+
+async def test_a_file_that_changes_between_two_turns_is_read_in_the_next_one(tmp_path: Path) -> None:
+    """At once, also when size and second are the same; what did not change stays byte for byte."""
+    model = ScriptedModel(*(says("ok") for _ in range(4)))
+    async with opened(tmp_path, model, clock=lambda: datetime.now(UTC)) as agent:
+        for text in ("be calm", "be curt", "be curt", "be kind"):
+            (agent.workspace / "SOUL.md").write_text(text, encoding="utf-8")
+            await agent.respond(said("hi"))
+
+    first, second, third, fourth = (request.system.stable for request in model.requests)
+    assert second == first.replace("be calm", "be curt")
+    assert third is second
+    assert fourth == first.replace("be calm", "be kind")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, fails, says
 from nacre.sessions.contracts.messages import Usage
 from tests.drivers import SteppedLoop
-from tests.runtime.agents import events_of, opened, said, window_settings, write_settings
+from tests.runtime.agents import events_of, index_lines, opened, said, window_settings, write_settings
 
 LONG = "The hive needs sugar before the frost comes. " * 300
 """About 3,000 tokens."""
@@ -23,8 +22,7 @@ SUMMARY = "## Goal\nKeep bees.\n\n## Original Request\nKeep bees.\n"
 
 def line_of_the_main_session(state_dir: Path) -> dict[str, Any]:
     """The main session's line in the index."""
-    path = state_dir / "agents" / "main" / "sessions" / "sessions.json"
-    line = json.loads(path.read_text(encoding="utf-8"))["agent:main:main"]
+    line = index_lines(state_dir)["agent:main:main"]
     assert isinstance(line, dict)
     return line
 

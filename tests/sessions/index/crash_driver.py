@@ -47,12 +47,13 @@ def prepared(folder: Path) -> SessionIndex:
 
 
 async def change(index: SessionIndex) -> None:
-    """A fresh session, going back to the oldest, and a deletion: the steps that are killed."""
+    """A fresh session, going back to the oldest, a deletion, and the index written anew."""
     main = await index.update(MAIN, lambda old: next_session(_there(old), session_id="third", at_ms=2))
     await index.update(MAIN, lambda old: resumed_session(_there(old), _old(), at_ms=3))
     sessions = await stored_sessions(index)
     await delete_session(index, find_session(sessions, "peer", agent_id="main"), now=ticking_clock())
     await index.update(MAIN, lambda _: main)
+    await index.close()
 
 
 def _old() -> SessionRecord:

@@ -110,13 +110,16 @@ async def test_a_killed_writer_leaves_a_whole_index(tmp_path: Path, lives: int) 
 
 async def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     """The half-written files of killed writers go with the next change; nothing else does."""
-    for name in ("sessions.json.77-1.tmp", "sessions.json.bak.77-1.tmp", "notes.tmp", "s.jsonl.77-1.tmp"):
+    index = ("sessions.json", "sessions.json.bak", "sessions.json.changes", "sessions.json.changes.bak")
+    for name in (*(f"{name}.77-1.tmp" for name in index), "notes.tmp", "s.jsonl.77-1.tmp"):
         (tmp_path / name).write_text("half")
 
     await SessionIndex(tmp_path, now=ticking_clock()).update(SHARED, counted)
 
     assert {path.name for path in tmp_path.iterdir()} - {"sessions.json.lock"} == {
         "sessions.json",
+        "sessions.json.changes",
+        "sessions.json.changes.bak",
         "notes.tmp",
         "s.jsonl.77-1.tmp",
     }
@@ -143,13 +146,16 @@ async def test_a_full_disk_leaves_the_index_as_it_was(tmp_path: Path) -> None:
     """A change that does not fit is refused with a sentence; index, backup and folder are as before."""
     for _ in range(2):
         await SessionIndex(tmp_path, now=ticking_clock()).update(SHARED, counted)
+        await SessionIndex(tmp_path, now=ticking_clock()).close()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     said = python(FULL_DISK, tmp_path)
 
-    assert said.startswith(f"Could not write {tmp_path / 'sessions.json'}: File too large.")
+    assert said.startswith(f"Could not write {tmp_path / 'sessions.json.changes'}: File too large.")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     await SessionIndex(tmp_path, now=ticking_clock()).update(SHARED, counted)
+    await SessionIndex(tmp_path, now=ticking_clock()).close()
+    assert json.loads((tmp_path / "sessions.json").read_text())[SHARED]["compactionCount"] == 3
     assert json.loads((tmp_path / "sessions.json.bak").read_text())[SHARED]["compactionCount"] == 2
 
 
@@ -180,6 +186,8 @@ async def test_a_read_only_folder_is_read_and_told(tmp_path: Path) -> None:
     """Where nothing can be written, sessions are listed all the same, and a change is refused."""
     folder = tmp_path / "sessions"
     await SessionIndex(folder, now=ticking_clock()).update(SHARED, counted)
+    for path in folder.iterdir():
+        path.chmod(0o400)
     folder.chmod(0o555)
 
     said = python(READ_ONLY, folder).splitlines()

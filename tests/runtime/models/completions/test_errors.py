@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -22,6 +23,7 @@ from nacre.runtime.contracts.errors import (
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.completions.errors import (
     CallFacts,
+    ProviderAnswered,
     classify,
     is_overflow,
     key_variable,
@@ -29,6 +31,7 @@ from nacre.runtime.models.completions.errors import (
 )
 from nacre.runtime.models.completions.retry_after import retry_after_seconds
 from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.scripted import Clock
 from nacre.sessions.contracts.messages import user_message
 from tests.servers import provider_wire as wire
@@ -41,12 +44,17 @@ FACTS = CallFacts(
 )
 
 
-async def failure(step: wire.Step) -> ModelError:
+WAYS = (LiteLLMModel, OpenAICompatibleModel)
+
+
+async def failure(
+    step: wire.Step, way: type[LiteLLMModel] | type[OpenAICompatibleModel] = OpenAICompatibleModel
+) -> ModelError:
     """The error of one request that is answered with this step."""
     request = ModelRequest(system=SystemPrompt(stable="s"), messages=(user_message("Hello", timestamp_ms=1),))
     async with ProviderServer() as server:
         server.add(step)
-        model = LiteLLMModel("openai/test-model", base_url=server.url, api_key=KEY, now_ms=CLOCK.now_ms)
+        model = way("openai/test-model", base_url=server.url, api_key=KEY, now_ms=CLOCK.now_ms)
         async with contextlib.aclosing(model):
             try:
                 raise AssertionError([item async for item in model.stream(request)])
@@ -73,19 +81,61 @@ async def failure(step: wire.Step) -> ModelError:
         (wire.error(400, "messages[1].role is odd"), BadModelReply, "malformed"),
         (wire.error(404, "The model does not exist"), BadModelReply, "does not know the model"),
         (wire.error(400, "image dimensions exceed max allowed size: 8000 pixels"), RequestRefused, "smaller"),
-        (wire.Step(body="<html>It works!</html>"), ModelUnavailable, "Ask again"),
     ],
 )
+@pytest.mark.parametrize("way", WAYS)
 async def test_http_failures_become_typed_sentences(
-    step: wire.Step, kind: type[ModelError], words: str
+    way: type[LiteLLMModel] | type[OpenAICompatibleModel],
+    step: wire.Step,
+    kind: type[ModelError],
+    words: str,
 ) -> None:
     """Each answer has its kind and a sentence that names the model; the key appears nowhere."""
-    error = await failure(step)
+    error = await failure(step, way)
     assert type(error) is kind
     assert words in str(error)
     assert "openai/test-model" in str(error)
     assert str(error).endswith(".")
     assert KEY not in str(error) + error.detail
+
+
+async def test_a_web_page_is_no_answer() -> None:
+    """The sentence says what answered and where to look; litellm does not show what it was."""
+    page = wire.Step(body="<html>It works!</html>")
+    error = await failure(page)
+    assert type(error) is BadModelReply
+    assert "answered with a web page" in str(error)
+    assert "models.providers.openai.baseUrl" in str(error)
+    error = await failure(page, LiteLLMModel)
+    assert type(error) is ModelUnavailable
+    assert "nothing that is an answer" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed",
+            "certificate",
+            "SSL_CERT",
+        ),
+        ("[SSL] record layer failure (_ssl.c:1006)", "does not speak https", "http://"),
+    ],
+)
+def test_a_failed_handshake_is_not_the_network(text: str, kind: str, words: str) -> None:
+    """Asking again does not help, and nothing was sent; the sentence says what may."""
+    error = classify(OSError(text), FACTS)
+    assert type(error) is BadModelReply
+    assert kind in str(error)
+    assert words in str(error)
+    assert "network," not in str(error)
+
+
+def test_a_refused_key_is_looked_for_where_it_came_from() -> None:
+    """A key of the settings is changed in the settings; another one in the environment."""
+    refused = ProviderAnswered(401, {}, "no")
+    assert "models.providers.openai.apiKey" in str(classify(refused, replace(FACTS, key_is_configured=True)))
+    assert "models.providers" not in str(classify(refused, FACTS))
 
 
 async def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:

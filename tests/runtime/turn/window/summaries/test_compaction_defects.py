@@ -20,6 +20,7 @@ from nacre.sessions.journal.journal import Journal
 from nacre.sessions.view.transcript_view import build_transcript
 from tests.runtime.agents import (
     events_of,
+    index_lines,
     opened,
     said,
     transcript_file,
@@ -40,8 +41,7 @@ def used(tokens: int) -> Usage:
 
 def record(tmp_path: Path) -> dict[str, Any]:
     """The main session's line in the index."""
-    index = tmp_path / "agents/main/sessions/sessions.json"
-    line = json.loads(index.read_text(encoding="utf-8"))["agent:main:main"]
+    line = index_lines(tmp_path)["agent:main:main"]
     assert isinstance(line, dict)
     return line
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from nacre.sessions.contracts.messages import Usage, message_text
 from tests.runtime.agents import (
     entries,
     events_of,
+    index_lines,
     kinds,
     opened,
     said,
@@ -209,19 +209,18 @@ async def test_a_nearly_full_context_is_told_once_in_each_cycle(tmp_path: Path) 
 
 
 async def test_totals_after_a_compaction_are_those_of_the_new_context(tmp_path: Path) -> None:
-    """`sessions.json` never shows the size of a context that is gone; `/new` begins with none."""
+    """The index never shows the size of a context that is gone; `/new` begins with none."""
     write_settings(tmp_path, window_settings())
     cached = Usage(input_tokens=990, output_tokens=10, cache_read_tokens=3_500, cache_write_tokens=500)
     model = ScriptedModel(*[says("noted", usage=cached)] * 4, NO_NOTES, SUMMARY)
-    index = tmp_path / "agents/main/sessions/sessions.json"
     async with opened(tmp_path, model) as agent:
         for number in range(4):
             await agent.respond(said(f"{number}: {LONG}"))
-        before = json.loads(index.read_text())["agent:main:main"]
+        before = index_lines(tmp_path)["agent:main:main"]
         await agent.respond(said("/compact"))
-        after = json.loads(index.read_text())["agent:main:main"]
+        after = index_lines(tmp_path)["agent:main:main"]
         await agent.respond(said("/new"))
-        fresh = json.loads(index.read_text())["agent:main:main"]
+        fresh = index_lines(tmp_path)["agent:main:main"]
     model.assert_complete()
 
     counters = ("inputTokens", "outputTokens", "cacheRead", "cacheWrite")

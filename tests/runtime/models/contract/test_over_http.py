@@ -1,4 +1,4 @@
-"""The litellm edge against a real HTTP server that speaks OpenAI's protocol."""
+"""Each way to a provider against a real HTTP server that speaks OpenAI's protocol."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pytest
 
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError, ModelUnavailable
-from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, TextDelta, ToolSpec
+from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt, TextDelta, ToolSpec
 from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.scripted import Clock
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -31,19 +32,32 @@ HELLO = ModelRequest(
 )
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ProviderServer]:
+Way: TypeAlias = type[LiteLLMModel] | type[OpenAICompatibleModel]
+
+
+class Provider(ProviderServer):
+    """A provider, and the way to it."""
+
+    def __init__(self, way: Way) -> None:
+        super().__init__()
+        self.way = way
+
+
+@pytest.fixture(params=[LiteLLMModel, OpenAICompatibleModel])
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[Provider]:
     """A provider whose script must be used up."""
-    async with ProviderServer() as server:
+    async with Provider(request.param) as server:
         yield server
 
 
-def opened(server: ProviderServer, name: str = "openai/test-model", **options: Any) -> LiteLLMModel:
+def opened(server: Provider, name: str = "openai/test-model", **options: Any) -> ChatModel:
     """A model at that provider."""
-    return LiteLLMModel(name, base_url=server.url, api_key="sk-test", now_ms=Clock().now_ms, **options)
+    return server.way(
+        name, **{"base_url": server.url, "api_key": "sk-test", "now_ms": Clock().now_ms} | options
+    )
 
 
-async def answer(model: LiteLLMModel, request: ModelRequest = HELLO) -> AssistantMessage:
+async def answer(model: ChatModel, request: ModelRequest = HELLO) -> AssistantMessage:
     """The message of one request; the model is closed behind it."""
     async with contextlib.aclosing(model):
         message = [item async for item in model.stream(request)][-1]
@@ -51,31 +65,27 @@ async def answer(model: LiteLLMModel, request: ModelRequest = HELLO) -> Assistan
     return message
 
 
-async def show(model: LiteLLMModel, shown: list[str]) -> None:
+async def show(model: ChatModel, shown: list[str]) -> None:
     """Collects the text of one request as it is streamed."""
     async for item in model.stream(HELLO):
         if isinstance(item, TextDelta):
             shown.append(item.text)
 
 
-async def test_text_arrives_in_pieces_with_the_providers_usage(server: ProviderServer) -> None:
+async def test_text_arrives_in_pieces_with_the_providers_usage(server: Provider) -> None:
     """Pieces are streamed as they come, and input tokens leave out those that were cached."""
     server.reply("Good morning, dear owner", usage=wire.usage(100, 5, cached_tokens=40))
     async with contextlib.aclosing(opened(server)) as model:
         *deltas, message = [item async for item in model.stream(HELLO)]
-    assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == [
-        "Good ",
-        "morning, ",
-        "dear ",
-        "owner",
-    ]
+    texts = [delta.text for delta in deltas if isinstance(delta, TextDelta)]
+    assert texts == ["Good ", "morning, ", "dear ", "owner"]
     assert isinstance(message, AssistantMessage)
     assert message.usage == Usage(input_tokens=100, output_tokens=5, cache_read_tokens=40)
     assert (message.provider, message.model) == ("openai", "test-model")
     assert message.timestamp_ms == Clock().now_ms()
 
 
-async def test_the_request_on_the_wire(server: ProviderServer) -> None:
+async def test_the_request_on_the_wire(server: Provider) -> None:
     """System prompt, question, tools, limit and key are sent, and the stream asks for usage."""
     server.reply("Hi")
     spec = ToolSpec(name="read", description="Reads.", parameters={"type": "object", "properties": {}})
@@ -92,7 +102,7 @@ async def test_the_request_on_the_wire(server: ProviderServer) -> None:
     assert b"bearer sk-test" in server.raw[0].lower()
 
 
-async def test_interleaved_fragments_become_whole_calls(server: ProviderServer) -> None:
+async def test_interleaved_fragments_become_whole_calls(server: Provider) -> None:
     """Parallel calls, streamed piece by piece through each other, are put together in order."""
     server.tool_calls(("read", {"path": "a b.md"}), ("list", {}), text="Looking.", reasoning="hm, a file")
     message = await answer(opened(server))
@@ -105,7 +115,7 @@ async def test_interleaved_fragments_become_whole_calls(server: ProviderServer) 
     assert message.stop_reason == "toolUse"
 
 
-async def test_arguments_that_are_no_object_and_ids_that_are_missing(server: ProviderServer) -> None:
+async def test_arguments_that_are_no_object_and_ids_that_are_missing(server: Provider) -> None:
     """Broken JSON is kept as it came, and calls without ids get different ones."""
     server.tool_calls(("read", '{"path": "a'), ("read", "[1]"), ("read", {"path": "b"}), call_ids=False)
     calls = (await answer(opened(server))).tool_calls
@@ -114,19 +124,19 @@ async def test_arguments_that_are_no_object_and_ids_that_are_missing(server: Pro
     assert all(call.id for call in calls)
 
 
-async def test_usage_that_was_not_sent_is_not_invented(server: ProviderServer) -> None:
+async def test_usage_that_was_not_sent_is_not_invented(server: Provider) -> None:
     """Without a count from the provider there is none."""
     server.reply("Hi", usage=None)
     assert (await answer(opened(server))).usage is None
 
 
-async def test_the_output_limit_is_told(server: ProviderServer) -> None:
+async def test_the_output_limit_is_told(server: Provider) -> None:
     """An answer that the limit cut says `length`."""
     server.reply("Once upon", finish_reason="length")
     assert (await answer(opened(server))).stop_reason == "length"
 
 
-async def test_an_empty_answer_is_an_answer(server: ProviderServer) -> None:
+async def test_an_empty_answer_is_an_answer(server: Provider) -> None:
     """A model that ends properly without a word has nothing to say."""
     server.reply("")
     message = await answer(opened(server))
@@ -134,7 +144,7 @@ async def test_an_empty_answer_is_an_answer(server: ProviderServer) -> None:
     assert message.stop_reason == "stop"
 
 
-async def test_a_withheld_answer_is_an_error(server: ProviderServer) -> None:
+async def test_a_withheld_answer_is_an_error(server: Provider) -> None:
     """The content filter's stop is a bad reply, with a sentence."""
     server.reply("I", finish_reason="content_filter")
     with pytest.raises(BadModelReply, match="content filter"):
@@ -142,7 +152,7 @@ async def test_a_withheld_answer_is_an_error(server: ProviderServer) -> None:
 
 
 @pytest.mark.parametrize("step", [wire.drop("Half an"), wire.reply("Half an", ending="cut")])
-async def test_a_broken_stream_is_not_an_answer(server: ProviderServer, step: wire.Step) -> None:
+async def test_a_broken_stream_is_not_an_answer(server: Provider, step: wire.Step) -> None:
     """A dropped connection, and a stream that ends without a finish reason, are failures."""
     server.add(step)
     shown: list[str] = []
@@ -152,7 +162,7 @@ async def test_a_broken_stream_is_not_an_answer(server: ProviderServer, step: wi
     assert "".join(shown) == "Half an"
 
 
-async def test_a_stalled_stream_is_given_up(server: ProviderServer) -> None:
+async def test_a_stalled_stream_is_given_up(server: Provider) -> None:
     """Silence for longer than the stall time-out is a failure, and the connection is closed."""
     server.stall("Wait")
     model = opened(server, stall_timeout_seconds=0.2)
@@ -161,7 +171,7 @@ async def test_a_stalled_stream_is_given_up(server: ProviderServer) -> None:
     await server.client_left()
 
 
-async def test_cancelling_hangs_up(server: ProviderServer) -> None:
+async def test_cancelling_hangs_up(server: Provider) -> None:
     """A cancelled request closes its HTTP stream at once."""
     server.stall("Wait")
     first = asyncio.Event()
@@ -180,23 +190,21 @@ async def test_cancelling_hangs_up(server: ProviderServer) -> None:
     await model.aclose()
 
 
-async def test_a_server_that_is_not_there(server: ProviderServer) -> None:
+async def test_a_server_that_is_not_there(server: Provider) -> None:
     """A refused connection names the address and what to check."""
-    model = LiteLLMModel(
-        "openai/test-model", base_url="http://127.0.0.1:9/v1", api_key="sk-test", now_ms=Clock().now_ms
-    )
+    model = opened(server, base_url="http://127.0.0.1:9/v1")
     with pytest.raises(ModelUnavailable, match=r"cannot be reached at http://127\.0\.0\.1:9/v1"):
         await answer(model)
 
 
-async def test_overflow_that_the_provider_hides(server: ProviderServer) -> None:
+async def test_overflow_that_the_provider_hides(server: Provider) -> None:
     """An answer whose prompt was counted larger than the window is an overflow."""
     server.reply("Sure", usage=wire.usage(900, 5, cached_tokens=200))
     with pytest.raises(ContextOverflow, match="1100 tokens"):
         await answer(opened(server, context_window_tokens=1_000))
 
 
-async def test_claude_gets_cache_marks_through_a_reseller(server: ProviderServer) -> None:
+async def test_claude_gets_cache_marks_through_a_reseller(server: Provider) -> None:
     """The stable part of the prompt and the newest user message are marked for Anthropic's cache."""
     server.reply("Hi")
     await answer(opened(server, "openrouter/anthropic/claude-sonnet-4"))
@@ -209,7 +217,7 @@ async def test_claude_gets_cache_marks_through_a_reseller(server: ProviderServer
     assert user["content"] == [{"type": "text", "text": "Hello", "cache_control": mark}]
 
 
-async def test_closing_one_model_leaves_its_twin_alone(server: ProviderServer) -> None:
+async def test_closing_one_model_leaves_its_twin_alone(server: Provider) -> None:
     """Two models on one event loop share connections, and the first to close does not take them away."""
     server.reply("one")
     server.reply("two")
@@ -226,21 +234,19 @@ async def test_closing_one_model_leaves_its_twin_alone(server: ProviderServer) -
     assert len(server_side) == 2
 
 
-async def test_a_closed_model_says_so() -> None:
+async def test_a_closed_model_says_so(server: Provider) -> None:
     """After `aclose` a request is a plain `ModelError`, which nobody tries again."""
-    model = LiteLLMModel("openai/test-model", now_ms=Clock().now_ms)
+    model = opened(server)
     await model.aclose()
     with pytest.raises(ModelError, match="was closed"):
         await answer(model)
 
 
-def test_the_window_comes_from_settings_or_from_the_price_map() -> None:
+async def test_the_window_comes_from_settings_or_from_the_price_map(server: Provider) -> None:
     """A configured window wins; known models bring theirs; unknown ones have none."""
 
     def window(name: str, configured: int | None = None) -> int | None:
-        return LiteLLMModel(
-            name, context_window_tokens=configured, now_ms=Clock().now_ms
-        ).context_window_tokens
+        return opened(server, name, context_window_tokens=configured).context_window_tokens
 
     assert window("openai/gpt-4o") == 128_000
     assert window("openai/gpt-4o", 5_000) == 5_000
@@ -248,7 +254,7 @@ def test_the_window_comes_from_settings_or_from_the_price_map() -> None:
     assert window("openai/test-model") is None
 
 
-async def test_known_prices_become_a_cost(server: ProviderServer) -> None:
+async def test_known_prices_become_a_cost(server: Provider) -> None:
     """Usage of a model in the price map carries dollars, the cached part at its lower price."""
     server.reply("Hi", usage=wire.usage(1_000_000, 0, cached_tokens=1_000_000))
     message = await answer(opened(server, "openai/gpt-4o", context_window_tokens=3_000_000))
@@ -256,7 +262,7 @@ async def test_known_prices_become_a_cost(server: ProviderServer) -> None:
     assert message.usage.cost_usd == pytest.approx(2.5 + 1.25)
 
 
-async def test_what_a_model_said_is_never_taken_for_an_error(server: ProviderServer) -> None:
+async def test_what_a_model_said_is_never_taken_for_an_error(server: Provider) -> None:
     """Overflow phrases in the conversation and in the answer stay text."""
     phrase = "context_length_exceeded: prompt is too long, 429 rate limit, invalid api key"
     server.reply(phrase)
@@ -267,7 +273,7 @@ async def test_what_a_model_said_is_never_taken_for_an_error(server: ProviderSer
     assert json.dumps(server.requests[0]).count("context_length_exceeded") == 2
 
 
-async def test_a_history_with_calls_is_sent_back_complete(server: ProviderServer) -> None:
+async def test_a_history_with_calls_is_sent_back_complete(server: Provider) -> None:
     """What one answer asked for can be sent in the next request as it was stored."""
     server.tool_calls(("read", {"path": "a"}))
     server.reply("Done")

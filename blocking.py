@@ -1,0 +1,272 @@
+"""A blocking twin of `Agent`, for scripts and notebooks. The event loop runs on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from nacre.runtime.agent.agent import Agent
+from nacre.runtime.agent.running import StopAfter
+from nacre.runtime.agent.sessions import SessionInfo
+from nacre.runtime.commands.conversation.branch_points import SessionLabel, SessionTurn
+from nacre.runtime.commands.conversation.branching import Rewound
+from nacre.runtime.commands.conversation.history import SessionMessage
+from nacre.runtime.commands.conversation.session import EarlierSession, Session
+from nacre.runtime.commands.conversation.status import SessionStatus
+from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
+from nacre.runtime.contracts.events import CompactionEnded, Event
+from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
+from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.sessions.contracts.usage import Usage
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _LoopThread:
+    """An event loop on a thread of its own, to which other threads hand coroutines."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="nacre", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives. Ctrl-C cancels it, waits until it has ended, and is raised then."""
+        if not self._thread.is_alive() or threading.current_thread() is self._thread:
+            work.close()
+            raise TurnBroken(
+                "This agent is closed. Open a new one."
+                if not self._thread.is_alive()
+                else "A blocking agent was called on its own event loop, which would wait for itself. "
+                "Use `nacre.Agent` there."
+            )
+        done: Future[T] = Future()
+        tasks: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            tasks.append(self._loop.create_task(work))
+            tasks[0].add_done_callback(lambda task: _hand_over(task, done))
+
+        self._loop.call_soon_threadsafe(begin)
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            wait([done])
+            raise
+
+    def close(self) -> None:
+        """Ends the loop and its thread. Safe to repeat."""
+        if self._loop.is_closed():
+            return
+        self.run(self._loop.shutdown_asyncgens())
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+def _hand_over(task: asyncio.Task[T], done: Future[T]) -> None:
+    if task.cancelled():
+        done.set_exception(TurnCancelled("The turn was stopped."))
+    elif (error := task.exception()) is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(task.result())
+
+
+def _blocking_open(opening: Callable[P, Coroutine[Any, Any, Agent]]) -> Callable[P, BlockingAgent]:
+    def open(*arguments: P.args, **options: P.kwargs) -> BlockingAgent:
+        """Opens an agent; see `Agent.open` for the arguments and errors."""
+        loop = _LoopThread()
+        try:
+            return BlockingAgent(loop.run(opening(*arguments, **options)), loop)
+        except BaseException:
+            loop.close()
+            raise
+
+    return open
+
+
+class BlockingAgent:
+    """An `Agent` whose methods wait, for scripts and notebooks. Open it with `with BlockingAgent.open(…)`.
+
+    Ctrl-C stops the turn that is waited for; what was said until then is on disk. Several threads may use it.
+    Code that has an event loop uses `Agent`.
+    """
+
+    open = staticmethod(_blocking_open(Agent.open))
+
+    def __init__(self, agent: Agent, loop: _LoopThread) -> None:
+        self._agent = agent
+        self._loop = loop
+        self.sessions = BlockingSessions(agent, loop)
+        """The agent's sessions as objects: `agent.sessions.get("main")`."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences for the owner from opening: new files, settings that are not read."""
+        return self._agent.notices
+
+    @property
+    def model_name(self) -> str:
+        """`provider/model` of the model that answers."""
+        return self._agent.model_name
+
+    @property
+    def workspace(self) -> Path:
+        """The folder with the notes."""
+        return self._agent.workspace
+
+    def ask(
+        self,
+        text: str,
+        *,
+        session: str = "",
+        attachments: tuple[Attachment, ...] = (),
+        limits: UsageLimits | None = None,
+    ) -> Reply | None:
+        """The reply to what the owner says in private; see `Agent.ask`."""
+        asking = self._agent.ask(text, session=session, attachments=attachments, limits=limits)
+        return self._loop.run(asking)
+
+    def respond(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Reply | None:
+        """Runs one turn and gives its reply; see `Agent.respond`."""
+        return self._loop.run(self._agent.respond(inbound, limits=limits))
+
+    def stream(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Iterator[Event]:
+        """Runs one turn and yields its events; see `Agent.stream`. Leaving the loop early stops the turn."""
+        events = self._agent.stream(inbound, limits=limits)
+
+        async def following() -> Event | None:
+            return await anext(events, None)
+
+        try:
+            while (event := self._loop.run(following())) is not None:
+                yield event
+        finally:
+            self._loop.run(events.aclose())
+
+    def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
+        """Stops the turns of a session, from another thread; see `Agent.stop`."""
+
+        async def stopping() -> bool:
+            return self._agent.stop(session, after=after)
+
+        return self._loop.run(stopping())
+
+    def close(self) -> None:
+        """Stops running turns, waits for their last writes, and releases everything. Safe to repeat."""
+        with suppress(TurnBroken):  # closed before
+            try:
+                self._loop.run(self._agent.close())
+            finally:
+                self._loop.close()
+
+    def __enter__(self) -> Self:
+        """The agent itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes the agent."""
+        self.close()
+
+
+class BlockingSessions:
+    """The sessions of one agent."""
+
+    def __init__(self, agent: Agent, loop: _LoopThread) -> None:
+        self._agent = agent
+        self._loop = loop
+
+    def get(self, key: str = "main") -> BlockingSession:
+        """The session that a key names; see `Sessions.get`."""
+        return BlockingSession(self._loop.run(self._agent.sessions.get(key)), self._loop)
+
+    def list(self) -> tuple[SessionInfo, ...]:
+        """What each key names now, the latest active first."""
+        return self._loop.run(self._agent.sessions.list())
+
+
+class BlockingSession:
+    """A `Session` whose methods wait; see there for what each does and raises."""
+
+    def __init__(self, session: Session, loop: _LoopThread) -> None:
+        self._session = session
+        self._loop = loop
+
+    @property
+    def key(self) -> str:
+        """The session's key."""
+        return self._session.key
+
+    @property
+    def session_id(self) -> str:
+        """The id of the transcript that the key named when it was last looked at."""
+        return self._session.session_id
+
+    def ask(
+        self, text: str, *, attachments: tuple[Attachment, ...] = (), limits: UsageLimits | None = None
+    ) -> Reply | None:
+        """The reply to what the owner says in this session."""
+        return self._loop.run(self._session.ask(text, attachments=attachments, limits=limits))
+
+    def history(self, *, limit: int | None = None) -> tuple[SessionMessage, ...]:
+        """What was said, the oldest first."""
+        return self._loop.run(self._session.history(limit=limit))
+
+    def turns(self, *, limit: int | None = None) -> tuple[SessionTurn, ...]:
+        """What people said, the newest first: places to go back to."""
+        return self._loop.run(self._session.turns(limit=limit))
+
+    def labels(self) -> tuple[SessionLabel, ...]:
+        """The places that have names."""
+        return self._loop.run(self._session.labels())
+
+    def usage(self) -> Usage:
+        """Tokens and cost of all model calls of this transcript."""
+        return self._loop.run(self._session.usage())
+
+    def status(self) -> SessionStatus:
+        """Where the session stands."""
+        return self._loop.run(self._session.status())
+
+    def rewind(self, place: str | SessionTurn, note: str = "") -> Rewound:
+        """Goes back to a place."""
+        return self._loop.run(self._session.rewind(place, note))
+
+    def fork(self, place: str | SessionTurn | None = None, *, key: str = "") -> BlockingSession:
+        """A copy of the session up to a place, or all of it."""
+        return BlockingSession(self._loop.run(self._session.fork(place, key=key)), self._loop)
+
+    def label(self, name: str) -> None:
+        """Gives the present place a name."""
+        self._loop.run(self._session.label(name))
+
+    def compact(self, focus: str = "") -> CompactionEnded:
+        """Replaces old history, in the model's view, by a summary."""
+        return self._loop.run(self._session.compact(focus))
+
+    def new(self, *, model: str = "") -> None:
+        """Ends the session and begins a fresh one."""
+        self._loop.run(self._session.new(model=model))
+
+    def earlier(self) -> tuple[EarlierSession, ...]:
+        """The latest sessions that this key named before."""
+        return self._loop.run(self._session.earlier())
+
+    def resume(self, session_id: str) -> None:
+        """Goes back to an earlier session."""
+        self._loop.run(self._session.resume(session_id))

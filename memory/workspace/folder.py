@@ -1,0 +1,87 @@
+"""The workspace as a folder of this machine: `Workspace` over `files.py` and `paths.py`, on threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from nacre.memory.contracts.workspace import (
+    MAX_READ_BYTES,
+    Appended,
+    FileBytes,
+    Fingerprint,
+    FolderEntry,
+    HistoryState,
+    PathOutsideRoot,
+    ReadFailed,
+)
+from nacre.memory.workspace.files import (
+    append_locked,
+    change_locked,
+    entries_of,
+    file_bytes,
+    fingerprint,
+    make_files,
+)
+from nacre.memory.workspace.git import begin_git
+from nacre.memory.workspace.paths import contained_path, path_in_root
+
+
+class FolderWorkspace:
+    """`Workspace` (its methods are described there) over the folder `root`.
+
+    `lock_dir` is a folder outside of it, for the locks that processes share.
+    """
+
+    def __init__(self, root: Path, *, lock_dir: Path) -> None:
+        self._root = root
+        self._lock_dir = lock_dir
+
+    @property
+    def place(self) -> str:
+        return str(self._root)
+
+    @property
+    def is_there(self) -> bool:
+        return self._root.is_dir()
+
+    async def real_name(self, name: str) -> PurePosixPath:
+        return path_in_root(self._root, contained_path(self._root, name))
+
+    async def list_folder(self, name: str, *, beginnings: tuple[str, ...] = ("",)) -> tuple[FolderEntry, ...]:
+        return await asyncio.to_thread(lambda: entries_of(contained_path(self._root, name), beginnings))
+
+    async def fingerprints(self, names: Sequence[str]) -> Mapping[str, Fingerprint | None]:
+        return await asyncio.to_thread(lambda: {name: fingerprint(self._root / name) for name in names})
+
+    async def read(self, name: str, *, max_bytes: int = MAX_READ_BYTES) -> FileBytes:
+        return await asyncio.to_thread(file_bytes, self._root, name, max_bytes=max_bytes)
+
+    async def read_many(
+        self, names: Sequence[str], *, max_bytes: int = MAX_READ_BYTES
+    ) -> Mapping[str, FileBytes | ReadFailed]:
+        return await asyncio.to_thread(lambda: {name: self._read(name, max_bytes) for name in names})
+
+    async def append(self, name: str, text: str, *, skip_repeats: bool = True) -> Appended:
+        path = contained_path(self._root, name)
+        if not text.strip():
+            return Appended(written="", skipped_parts=0)
+        append = partial(append_locked, path, text, self._lock_dir, skip_repeats=skip_repeats)
+        return await asyncio.to_thread(append)
+
+    async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        await asyncio.to_thread(change_locked, contained_path(self._root, name), change, self._lock_dir)
+
+    async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
+        return await asyncio.to_thread(make_files, self._root, files, folders)
+
+    async def begin_history(self) -> tuple[HistoryState, str]:
+        return await begin_git(self._root)
+
+    def _read(self, name: str, max_bytes: int) -> FileBytes | ReadFailed:
+        try:
+            return file_bytes(self._root, name, max_bytes=max_bytes)
+        except (OSError, PathOutsideRoot) as error:
+            return error

@@ -1,0 +1,59 @@
+"""Which extensions the settings switch on. Pure; the order of the rules is OpenClaw's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nacre.runtime.extensions.manifest import ExtensionKind
+from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Whether an extension is on, and what in the settings says so."""
+
+    is_on: bool
+    reason: str
+
+
+def chosen(name: str, kind: ExtensionKind | None, plugins: PluginsSettings) -> Choice:
+    """Whether the extension of this id is on. One that nothing names is off."""
+    entry = plugins.entries.get(name)
+    has_slot = plugins.slots.memory == name
+    if not plugins.enabled:
+        return Choice(is_on=False, reason="plugins.enabled is false")
+    if name in plugins.deny:
+        return Choice(is_on=False, reason="plugins.deny names it")
+    if plugins.allow and name not in plugins.allow:
+        return Choice(is_on=False, reason="plugins.allow does not name it")
+    if entry is not None and entry.enabled is False:
+        return Choice(is_on=False, reason=f"plugins.entries.{name}.enabled is false")
+    if kind == "memory" and not has_slot:
+        return Choice(is_on=False, reason=f"plugins.slots.memory is {plugins.slots.memory}")
+    if has_slot:
+        return Choice(is_on=True, reason="plugins.slots.memory names it")
+    if entry is not None and entry.enabled:
+        return Choice(is_on=True, reason=f"plugins.entries.{name}.enabled is true")
+    if name in plugins.allow:
+        return Choice(is_on=True, reason="plugins.allow names it")
+    return Choice(is_on=False, reason=f"nothing names it: set plugins.entries.{name}.enabled to true")
+
+
+def named(plugins: PluginsSettings) -> tuple[str, ...]:
+    """The ids that the settings ask for, whether they are installed or not; none when plugins are off."""
+    if not plugins.enabled:
+        return ()
+    asked = [*plugins.allow, *(name for name, entry in plugins.entries.items() if entry.enabled)]
+    if plugins.slots.memory not in (MEMORY_CORE, NO_MEMORY):
+        asked.append(plugins.slots.memory)
+    return tuple(dict.fromkeys(name for name in asked if name != MEMORY_CORE))
+
+
+def not_installed(name: str, plugins: PluginsSettings) -> str:
+    """What the owner is told of an id that the settings name in vain."""
+    if name == plugins.slots.memory:
+        return (
+            f"plugins.slots.memory is {name!r}, but no extension of this id is installed. The agent runs "
+            "without memory tools; memory-core is the engine that comes with Nacre."
+        )
+    return f"The settings name the extension {name!r}, which is not installed."

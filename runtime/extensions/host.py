@@ -1,0 +1,56 @@
+"""What an extension is, and what it can bring to an agent.
+
+An entry point of the group `nacre.extensions` names an object or a module with `register(host)`, or such a
+function itself. It is called once for each agent that is opened, before anything is said. What it brings
+joins through the same doors as what a bot author hands to `Agent.open`, with the same defaults: tools and
+prompt parts are for the owner's private chats unless they say otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.tools.function import FunctionTool, tool
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
+
+
+class ExtensionHost:
+    """Where an extension hands in what it brings. Each method raises when it cannot take a thing.
+
+    `settings` is `plugins.entries.<id>.config`, which fits the manifest's schema.
+    """
+
+    def __init__(self, *, extension_id: str, settings: Mapping[str, Any], may_be_memory: bool) -> None:
+        self.extension_id = extension_id
+        self.settings = settings
+        self._may_be_memory = may_be_memory
+        self.tools: list[FunctionTool[..., Any]] = []
+        self.prompt_parts: list[PromptPart] = []
+        self.engine: MemoryPlugin | None = None
+
+    def tool(self, function: FunctionTool[..., Any] | Callable[..., Any]) -> None:
+        """Adds a tool, see `nacre.tool`."""
+        self.tools.append(function if isinstance(function, FunctionTool) else tool(function))
+
+    def prompt_part(self, function: PromptPart | PromptFunction) -> None:
+        """Adds a section of the system prompt, see `nacre.prompt_part`."""
+        self.prompt_parts.append(function if isinstance(function, PromptPart) else prompt_part(function))
+
+    def memory_engine(self, engine: MemoryPlugin) -> None:
+        """Hands in the memory engine, see `nacre.MemoryPlugin`. The manifest's `kind` must be `memory`."""
+        if not self._may_be_memory:
+            raise ValueError("its manifest does not say that its kind is memory")
+        if not isinstance(engine, MemoryPlugin):
+            raise TypeError(f"a memory engine is a MemoryPlugin, and {type(engine).__name__} is none")
+        if self.engine is not None:
+            raise ValueError("it brings two memory engines, and there is one place")
+        self.engine = engine
+
+
+class Extension(Protocol):
+    """An extension's object."""
+
+    def register(self, host: ExtensionHost, /) -> None:
+        """Hands in what it brings."""

@@ -1,0 +1,60 @@
+"""The extensions as a person sees them: installed, on, off or broken, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from nacre.runtime.extensions.choice import chosen, named, not_installed
+from nacre.runtime.extensions.discovery import Installed, installed_extensions
+from nacre.runtime.extensions.loading import problem_of
+from nacre.runtime.settings.plugins import MEMORY_CORE, PluginsSettings
+
+ExtensionState: TypeAlias = Literal["on", "off", "broken"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """One line of the list. `reason` is what in the settings says so, or what is broken."""
+
+    id: str
+    state: ExtensionState
+    reason: str
+    kind: str
+    version: str = ""
+    package: str = ""
+    description: str = ""
+
+
+def listed_extensions(plugins: PluginsSettings) -> tuple[tuple[Listed, ...], tuple[str, ...]]:
+    """Every extension, `memory-core` first, and a sentence for each that the settings name in vain."""
+    installed = installed_extensions()
+    known = {item.id for item in installed}
+    missing = [not_installed(name, plugins) for name in named(plugins) if name not in known]
+    return (_core(plugins), *(_listed(item, plugins) for item in installed)), tuple(missing)
+
+
+def _listed(item: Installed, plugins: PluginsSettings) -> Listed:
+    kind = item.manifest.kind if item.manifest else None
+    choice = chosen(item.id, kind, plugins)
+    problem = problem_of(item, plugins) if choice.is_on else item.problem
+    return Listed(
+        id=item.id,
+        state="broken" if problem else "on" if choice.is_on else "off",
+        reason=problem or choice.reason,
+        kind=kind or "",
+        version=item.version,
+        package=item.package,
+        description=item.manifest.description if item.manifest else "",
+    )
+
+
+def _core(plugins: PluginsSettings) -> Listed:
+    is_on = plugins.slots.memory == MEMORY_CORE
+    return Listed(
+        id=MEMORY_CORE,
+        state="on" if is_on else "off",
+        reason=f"plugins.slots.memory is {plugins.slots.memory}",
+        kind="memory",
+        description="Search over the notes; comes with Nacre.",
+    )

@@ -1,0 +1,104 @@
+"""The extensions that the settings switch on, loaded one by one. One that is broken takes nothing along."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nacre.runtime.extensions.choice import chosen, named, not_installed
+from nacre.runtime.extensions.discovery import Installed, installed_extensions
+from nacre.runtime.extensions.host import ExtensionHost
+from nacre.runtime.extensions.settings_schema import settings_problems
+from nacre.runtime.settings.plugins import PluginsSettings
+
+log = logging.getLogger(__name__)
+
+
+class ExtensionBroken(Exception):
+    """An extension cannot be loaded; the text is a sentence about it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """The hosts of the loaded extensions, in the order of their ids, and sentences for the owner."""
+
+    hosts: tuple[ExtensionHost, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def load_extensions(
+    plugins: PluginsSettings, *, tool_names: Collection[str], part_names: Collection[str]
+) -> Loaded:
+    """Loads what the settings name. `tool_names` and `part_names` are taken already.
+
+    Where they name nothing, nothing is looked for: reading what is installed costs a start some time.
+    """
+    wanted = named(plugins)
+    if not wanted:
+        return Loaded()
+    installed = {item.id: item for item in installed_extensions()}
+    tools, parts = set(tool_names), set(part_names)
+    hosts: list[ExtensionHost] = []
+    notices: list[str] = []
+    for name in sorted(wanted):
+        item = installed.get(name)
+        if item is None:
+            notices.append(not_installed(name, plugins))
+            continue
+        if not chosen(name, item.manifest.kind if item.manifest else None, plugins).is_on:
+            continue
+        try:
+            host = _registered(item, plugins)
+            _refuse_taken("tool", [tool.name for tool in host.tools], tools)
+            _refuse_taken("prompt part", [part.name for part in host.prompt_parts], parts)
+        except ExtensionBroken as broken:
+            log.warning("the extension %s is left out: %s", name, broken)
+            notices.append(f"The extension {name!r} is left out. {broken}")
+            continue
+        tools.update(tool.name for tool in host.tools)
+        parts.update(part.name for part in host.prompt_parts)
+        hosts.append(host)
+    return Loaded(hosts=tuple(hosts), notices=tuple(notices))
+
+
+def problem_of(item: Installed, plugins: PluginsSettings) -> str:
+    """Why an extension that is on cannot be loaded, as far as that shows without running it; else nothing."""
+    if item.problem or item.manifest is None:
+        return item.problem
+    config = plugins.entries[item.id].config if item.id in plugins.entries else {}
+    schema = item.manifest.settings_schema
+    return " ".join(settings_problems(config, schema, key=f"plugins.entries.{item.id}.config"))
+
+
+def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
+    problem = problem_of(item, plugins)
+    if problem or item.manifest is None:
+        raise ExtensionBroken(problem)
+    host = ExtensionHost(
+        extension_id=item.id,
+        settings=plugins.entries[item.id].config if item.id in plugins.entries else {},
+        may_be_memory=item.manifest.kind == "memory",
+    )
+    try:
+        loaded: Any = item.entry_point.load()
+        result = getattr(loaded, "register", loaded)(host)
+        if inspect.iscoroutine(result):
+            result.close()
+            raise TypeError("register(host) must be a plain function")
+    except (Exception, SystemExit) as error:
+        log.exception("the extension %s failed to load", item.id)
+        raise ExtensionBroken(f"It could not be loaded: {type(error).__name__}: {error}.") from error
+    if host.engine is None and item.manifest.kind == "memory":
+        raise ExtensionBroken("Its kind is memory, but it brings no memory engine.")
+    return host
+
+
+def _refuse_taken(what: str, names: Iterable[str], taken: Collection[str]) -> None:
+    seen = set(taken)
+    for name in names:
+        if name in seen:
+            raise ExtensionBroken(f"Its {what} {name!r} has a name that is taken.")
+        seen.add(name)

@@ -1,0 +1,185 @@
+"""`MemoryContract`: what every memory engine must hold, as tests that its author inherits.
+
+    class TestMyEngine(MemoryContract):
+        def engine(self) -> MemoryPlugin:
+            return MyEngine()
+
+The methods are plain functions without a fixture, so any runner can call them. `engine` gives a new one
+each time. An engine that captures also says what it should find again: `said` is told to it, `asked` is what
+it recalls that by, and `found` is a word that must stand in what it recalls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
+from nacre.runtime.recall.memory_slot import RECALL_SECONDS
+from nacre.runtime.tools.function import FunctionTool, ToolChat
+
+ODD_WORDS = ("", " \n", "\0", "'; --", "%s {} \\", "ß\u200b\U0001f41d", "\ud800", "word " * 20_000)
+"""What people and programs do send."""
+
+
+class MemoryContract:
+    """Inherit it and give `engine`. A test that fails raises `AssertionError` with a sentence."""
+
+    said = "Remember that my boat is called Halcyon."
+    asked = "What is my boat called?"
+    found = "Halcyon"
+
+    def engine(self) -> MemoryPlugin:
+        """A new engine that nobody has started."""
+        raise NotImplementedError("Override engine(self) and return a new engine.")
+
+    def test_an_empty_memory_starts_answers_and_closes(self) -> None:
+        """With nothing to remember, recall is empty, status is one line, and sync comes to an end."""
+
+        async def story(home: MemoryHome) -> None:
+            async with self._started(home) as engine:
+                recalled = await engine.recall(chat_in(home), self.asked)
+                _hold(recalled == "", f"An empty memory recalled {recalled!r}.")
+                status = await engine.status()
+                _hold(bool(status.strip()) and "\n" not in status, f"The status is no line: {status!r}.")
+                await engine.sync()
+                engine.session_started()
+                engine.notes_changed()
+                engine.transcripts_changed()
+
+        self._tell(story)
+
+    def test_one_that_was_never_started_can_be_closed(self) -> None:
+        """`close` comes also after a `start` that failed."""
+
+        async def story(_home: MemoryHome) -> None:
+            await self.engine().close()
+
+        self._tell(story)
+
+    def test_tools_stay_the_same_from_turn_to_turn(self) -> None:
+        """Their names differ, their schemas are what they were: the provider's cache rests on it."""
+
+        async def story(home: MemoryHome) -> None:
+            async with self._started(home) as engine:
+                first, second = (_specs(engine, home) for _ in range(2))
+                names = [name for name, _ in first]
+                _hold(first == second, "The tools changed between two turns.")
+                _hold(len(set(names)) == len(names), f"Two tools have one name: {names}.")
+                chat = chat_in(home)
+                told = engine.instructions(chat)
+                _hold(told == engine.instructions(chat), "The instructions changed between two turns.")
+
+        self._tell(story)
+
+    def test_what_was_captured_is_recalled_after_a_restart(self) -> None:
+        """It stands on disk, or wherever the engine keeps it, once `close` has returned."""
+
+        async def story(home: MemoryHome) -> None:
+            if not self._captures():
+                return
+            async with self._started(home) as engine:
+                await engine.capture(chat_in(home), self.said, "Noted.")
+            async with self._started(home) as engine:
+                recalled = await engine.recall(chat_in(home), self.asked)
+            _hold(self.found in recalled, f"{self.asked!r} recalled {recalled!r}, without {self.found!r}.")
+
+        self._tell(story)
+
+    def test_agents_do_not_share_their_memory(self) -> None:
+        """What one agent captured is not recalled by another one of the same state folder."""
+
+        async def story(home: MemoryHome) -> None:
+            if not self._captures():
+                return
+            async with self._started(home) as engine:
+                await engine.capture(chat_in(home), self.said, "Noted.")
+            other = MemoryHome(
+                agent_id="other",
+                workspace=home.workspace.with_name("workspace-other"),
+                state_dir=home.state_dir,
+                engine_id=home.engine_id,
+                now=home.now,
+            )
+            other.workspace.mkdir()
+            async with self._started(other) as engine:
+                recalled = await engine.recall(chat_in(other), self.asked)
+            _hold(self.found not in recalled, f"Another agent recalled {recalled!r}.")
+
+        self._tell(story)
+
+    def test_odd_words_do_no_harm(self) -> None:
+        """Empty, long and broken texts are captured or passed over, and recalled within the time."""
+
+        async def story(home: MemoryHome) -> None:
+            async with self._started(home) as engine:
+                for words in ODD_WORDS:
+                    await engine.capture(chat_in(home), words, words)
+                    async with asyncio.timeout(RECALL_SECONDS):
+                        recalled = await engine.recall(chat_in(home), words)
+                    _hold(isinstance(recalled, str), f"recall gave {type(recalled).__name__}.")
+
+        self._tell(story)
+
+    def _captures(self) -> bool:
+        kind = type(self.engine())
+        return kind.capture is not MemoryPlugin.capture and kind.recall is not MemoryPlugin.recall
+
+    @asynccontextmanager
+    async def _started(self, home: MemoryHome) -> AsyncIterator[MemoryPlugin]:
+        engine = self.engine()
+        try:
+            await engine.start(home)
+            yield engine
+        finally:
+            await engine.close()
+
+    def _tell(self, story: Callable[[MemoryHome], Awaitable[None]]) -> None:
+        with _home() as home:
+            asyncio.run(_bounded(story(home)))
+
+
+def chat_in(home: MemoryHome) -> ToolChat:
+    """The owner's private chat with the agent of this home."""
+    return ToolChat(
+        session_key=f"agent:{home.agent_id}:main",
+        session_id="11111111-1111-4111-8111-111111111111",
+        channel="terminal",
+        policy=ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True),
+        workspace=home.workspace,
+    )
+
+
+async def _bounded(story: Awaitable[None]) -> None:
+    async with asyncio.timeout(60):
+        await story
+
+
+@contextmanager
+def _home() -> Iterator[MemoryHome]:
+    with TemporaryDirectory() as folder:
+        workspace = Path(folder) / "workspace"
+        workspace.mkdir()
+        yield MemoryHome(
+            agent_id="main",
+            workspace=workspace,
+            state_dir=Path(folder),
+            engine_id="tested",
+            now=lambda: datetime(2026, 3, 14, 12, 0, tzinfo=UTC),
+        )
+
+
+def _specs(engine: MemoryPlugin, home: MemoryHome) -> list[tuple[str, object]]:
+    chat = chat_in(home)
+    bound = [tool.bound(chat) if isinstance(tool, FunctionTool) else tool for tool in engine.tools(chat)]
+    return [(tool.name, tool.spec()) for tool in bound]
+
+
+def _hold(is_held: bool, problem: str) -> None:
+    if not is_held:
+        raise AssertionError(problem)

@@ -1,0 +1,53 @@
+"""An extension's own settings against the JSON schema of its manifest: the only file with jsonschema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def settings_problems(config: Mapping[str, Any], schema: Mapping[str, Any], *, key: str) -> tuple[str, ...]:
+    """What does not fit, a sentence each, the first five; nothing when all is well.
+
+    `key` is where the settings stand, such as `plugins.entries.honey.config`. Sentences name keys and rules
+    and never a value, which may be a secret.
+    """
+    # slow to import, and needed by those alone who have an extension
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import validator_for
+    from referencing.jsonschema import EMPTY_REGISTRY
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+        # An empty registry: a schema that refers to an address must not be fetched from there.
+        errors = list(kind(schema, registry=EMPTY_REGISTRY).iter_errors(config))
+    except SchemaError as error:
+        return (f"Its configSchema is no JSON schema: {error.message}.",)
+    except Exception as error:  # noqa: BLE001 - what a schema of others can raise is jsonschema's to know
+        return (f"Its configSchema cannot be used: {type(error).__name__}: {error}.",)
+    return tuple(_sentence(error, key) for error in errors[:5])
+
+
+def _sentence(error: Any, key: str) -> str:
+    place = ".".join([key, *map(str, error.absolute_path)])
+    match error.validator:
+        case "required":
+            missing = [name for name in error.validator_value if name not in error.instance]
+            return f"{place} needs {_listed(missing)}."
+        case "additionalProperties":
+            known = sorted(error.schema.get("properties", {}))
+            unknown = sorted(set(error.instance) - set(known))
+            return f"{place} has unknown keys: {_listed(unknown)}. Known: {_listed(known) or 'none'}."
+        case "type":
+            kinds = error.validator_value
+            return (
+                f"{place} must be of the type {kinds if isinstance(kinds, str) else _listed(kinds, ' or ')}."
+            )
+        case "enum":
+            return f"{place} must be one of {_listed(list(map(repr, error.validator_value)))}."
+    return f"{place} does not fit its rule {error.validator}: {error.validator_value!r}."
+
+
+def _listed(names: Sequence[str], between: str = ", ") -> str:
+    return between.join(names)

@@ -1,0 +1,223 @@
+"""The files of an index and what was read of them, kept in step. Blocking; `index.py` runs it on threads.
+
+Edge: the only code that writes `sessions.json` and `sessions.json.changes`. An edit is one line
+appended to the changes; `checkpoint` brings `sessions.json` up to them. What was read is kept (`reader.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from nacre.sessions.disk.durable import (
+    Sync,
+    append_all,
+    locked,
+    read_plain,
+    remove_unfinished,
+    reported,
+    set_aside,
+    sync_folder,
+    unfinished_file,
+)
+from nacre.sessions.index.checkpoint import (
+    IndexPaths,
+    facts_fingerprint,
+    fingerprint,
+    log_bytes_of,
+    put_in_place,
+)
+from nacre.sessions.index.image import Image
+from nacre.sessions.index.json_file import index_bytes
+from nacre.sessions.index.patches import Patch, edit_line, header_line, patch_of
+from nacre.sessions.index.reader import IndexReader
+from nacre.sessions.index.record import SessionRecord, record_to_json
+from nacre.sessions.index.recovery import restored
+
+T = TypeVar("T")
+FoundFile: TypeAlias = tuple[bytes, os.stat_result]
+Change: TypeAlias = Callable[[Mapping[str, SessionRecord]], Mapping[str, SessionRecord | None]]
+
+LEAST_LOG_BYTES = 256_000
+"""From this length on, and from that of `sessions.json`, changes are put into it at once."""
+
+
+class IndexFiles:
+    """One index; safe to call from any thread. `notices` tells what was set aside or rebuilt."""
+
+    def __init__(self, path: Path, *, now: Callable[[], datetime], sync: Sync) -> None:
+        self.paths = IndexPaths(base=path)
+        self.notices: tuple[str, ...] = ()
+        self._now = now
+        self._sync = sync
+        self._is_swept = False
+        self._reader = IndexReader(self.paths)
+        # Taken in this order. The first is held while waiting for other processes and for the disk, the
+        # second only while the image and the files are compared.
+        self._editing = threading.Lock()
+        self._looking = threading.RLock()
+
+    @property
+    def is_log_long(self) -> bool:
+        """Whether there are more changes than `sessions.json` should go without."""
+        image = self._reader.image
+        if image is None or image.base is None:
+            return False
+        return image.log_bytes > max(LEAST_LOG_BYTES, image.base[2])
+
+    def glance(self, key: str) -> tuple[SessionRecord | None] | None:
+        """A key's record if nothing on disk changed since the last look; never waits for anything.
+
+        `None` says that somebody has to look (`read`).
+        """
+        if not self._looking.acquire(blocking=False):
+            return None
+        try:
+            image = self._reader.present
+            return None if image is None else (image.get(key),)
+        finally:
+            self._looking.release()
+
+    def read(self, take: Callable[[Image], T]) -> T:
+        """What `take` takes of the index as it is on disk now; no lock unless something must be repaired."""
+        with self._looking:
+            image = self._reader.follow()
+            if image.is_whole:
+                return take(image)
+        if not self.paths.base.parent.exists():
+            return take(Image({}, base=None))
+        with self._editing, locked(self.paths.base):
+            return take(self._sound())
+
+    def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
+        """Does what `SessionIndex.edit` promises."""
+        with self._editing, locked(self.paths.base):
+            if not self._is_swept:
+                # Under the lock: what writers left that were killed.
+                remove_unfinished(self.paths.base, self.paths.log)
+                self._is_swept = True
+            image = self._sound()
+            after = change(image)
+            patches = [
+                patch_of(key, image.lines, record_to_json(record) if record is not None else None)
+                for key, record in after.items()
+                if record != image.get(key)
+            ]
+            if patches:
+                self._append(image, patches)
+            return after
+
+    def checkpoint(self) -> None:
+        """Brings `sessions.json` up to the changes. Most of the work is done while others may edit.
+
+        Raises:
+            SessionWriteFailed: the system refused; everything that was known still is.
+        """
+        paths = self.paths
+        log_facts = fingerprint(paths.log)
+        if log_facts is None or log_facts[2] <= len(header_line(has_base=True)):
+            return
+        with self._editing, locked(paths.base):
+            image = self._sound()
+            lines, contained = image.copy_of_lines(), len(image.edits)
+            base, log = image.base, image.log
+        if not contained or log is None:
+            return
+        with (
+            reported("write", paths.base),
+            unfinished_file(paths.base, index_bytes(lines), sync=self._sync) as unfinished,
+            self._editing,
+            locked(paths.base),
+        ):
+            image = self._sound()
+            is_same = image.base == base and image.log is not None and image.log[:2] == log[:2]
+            if is_same and unfinished.exists():
+                self._put_in_place(unfinished, image, contained=contained)
+
+    def _append(self, image: Image, patches: list[Patch]) -> None:
+        """Puts an edit on disk; waits for the disk if the edit tells what nothing else does."""
+        paths, is_first = self.paths, image.log is None
+        line = edit_line(patches)
+        header = header_line(has_base=image.base is not None) if is_first else b""
+        must_last = is_first or not all(patch.is_told_elsewhere for patch in patches)
+        try:
+            facts = append_all(
+                paths.log,
+                header + line,
+                at_bytes=image.log_bytes,
+                sync=self._sync if must_last else _leave_to_the_system,
+            )
+        except Exception:
+            self._reader.image = None
+            if is_first:
+                paths.log.unlink(missing_ok=True)
+            raise
+        if is_first:
+            with reported("write", paths.log):
+                sync_folder(paths.log.parent, sync=self._sync)
+        with self._looking:
+            at_bytes = facts.st_size - len(line)
+            if image.log_bytes + len(header) == at_bytes:
+                image.log_bytes = at_bytes
+                image.apply(patches, line)
+                image.log = facts_fingerprint(facts)
+        if image.base is None:
+            self._write_anew(image)
+
+    def _sound(self) -> Image:
+        """Under the lock: the index on disk, repaired and written anew when some of it cannot be read."""
+        with self._looking:
+            image = self._reader.follow()
+            return image if image.is_whole and not image.is_torn else self._repaired(image)
+
+    def _repaired(self, image: Image) -> Image:
+        """Under both locks: sets aside what cannot be read, and writes the index anew from all that can."""
+        paths = self.paths
+        log = read_plain(paths.log)
+        if log is not None and (image.broken_lines or image.is_torn):
+            aside = set_aside(paths.log, log[0], now=self._now, sync=self._sync)
+            self.notices += (
+                f"Of {paths.log.name} not every line could be read; a copy was set aside as {aside.name}, "
+                f"and the {len(image.edits)} changes that could be read were kept.",
+            )
+        if image.is_base_read:
+            self._write_anew(image)
+            return image
+        return self._restored(read_plain(paths.base), log)
+
+    def _restored(self, found: FoundFile | None, log: FoundFile | None) -> Image:
+        """Writes the index that `recovery.py` makes of what is left; an empty one where nothing is."""
+        base = self.paths.base
+        left = restored(self.paths, log[0] if log is not None else b"")
+        if left is None and found is None:
+            return Image({}, base=None)
+        lines, edits, source = left or ({}, [], "the transcripts")
+        aside = set_aside(base, found[0], now=self._now, sync=self._sync) if found is not None else None
+        problem = f"could not be read and was set aside as {aside.name}" if aside else "was missing"
+        self.notices += (f"{base.name} {problem}; {len(lines)} sessions were restored from {source}.",)
+        image = Image(lines, base=None)
+        self._write_anew(image, earlier=log_bytes_of(edits))
+        return image
+
+    def _write_anew(self, image: Image, *, earlier: bytes | None = None) -> None:
+        base = self.paths.base
+        data = index_bytes(image.lines)
+        with reported("write", base), unfinished_file(base, data, sync=self._sync) as unfinished:
+            self._put_in_place(unfinished, image, contained=len(image.edits), earlier=earlier)
+
+    def _put_in_place(
+        self, unfinished: Path, image: Image, *, contained: int, earlier: bytes | None = None
+    ) -> None:
+        with self._looking:
+            # Should it fail half-way, everything is read anew.
+            self._reader.image = None
+            put_in_place(self.paths, unfinished, image, contained=contained, earlier=earlier, sync=self._sync)
+            self._reader.wrote(image)
+
+
+def _leave_to_the_system(_descriptor: int) -> None:
+    """Of what a transcript tells as well, a crash of the whole machine may take the last seconds."""

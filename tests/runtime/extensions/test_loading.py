@@ -1,0 +1,198 @@
+"""Installed extensions: listed without running them, loaded when the settings say so, each by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.program import run_nacre
+from tests.runtime.agents import write_settings
+from tests.runtime.extensions.packages import install, listed, told
+
+GOOD = """
+import nacre
+
+@nacre.tool
+def {tool}() -> str:
+    "Says hello."
+    return "hello"
+
+@nacre.prompt_part
+def {tool}_part(chat: nacre.ToolChat) -> str:
+    return "## From {tool}"
+
+class Extension:
+    def register(self, host):
+        host.tool({tool})
+        host.prompt_part({tool}_part)
+
+extension = Extension()
+"""
+EXPLODES = "raise RuntimeError('it was run')\n"
+ENGINE = """
+import nacre
+
+class Engine(nacre.MemoryPlugin):
+    async def recall(self, chat, asked):
+        return "The boat is Halcyon."
+
+def register(host):
+    host.memory_engine(Engine())
+"""
+
+
+def switched_on(home: Path, *names: str, **plugins: Any) -> None:
+    entries = {name: {"enabled": True} for name in names}
+    write_settings(home / ".nacre", {"plugins": {"entries": entries, **plugins}})
+
+
+def test_what_is_installed_is_listed_without_running_it(tmp_path: Path) -> None:
+    """On, off and broken, each with its reason; a package that breaks when it is imported shows no trace."""
+    home, site = tmp_path / "home", tmp_path / "site"
+    home.mkdir()
+    install(site, "bees", EXPLODES, manifest={"description": "Weighs\nhives."})
+    install(site, "ants", EXPLODES, manifest={})
+    install(site, "wasps", EXPLODES)
+    install(site, "flies", EXPLODES, manifest="{")
+    install(site, "moths", EXPLODES, manifest={"id": "other"})
+    install(site, "engine", EXPLODES, manifest={"kind": "memory"})
+    switched_on(home, "bees", "moths")
+
+    found = listed(home, site)
+    text = run_nacre(home, "extensions", PYTHONPATH=str(site))
+
+    assert {name: item["state"] for name, item in found.items()} == {
+        "memory-core": "on",
+        "ants": "off",
+        "bees": "on",
+        "engine": "off",
+        "flies": "broken",
+        "moths": "broken",
+        "wasps": "broken",
+    }
+    assert found["bees"] == {
+        "id": "bees",
+        "state": "on",
+        "reason": "plugins.entries.bees.enabled is true",
+        "kind": None,
+        "version": "0.3",
+        "package": "nacre-bees",
+        "description": "Weighs hives.",
+    }
+    assert found["ants"]["reason"] == "nothing names it: set plugins.entries.ants.enabled to true"
+    assert found["engine"]["reason"] == "plugins.slots.memory is memory-core"
+    assert found["wasps"]["reason"] == "Its package 'nacre_wasps' has no nacre.extension.json."
+    assert found["flies"]["reason"].startswith("nacre.extension.json is not JSON: ")
+    assert found["moths"]["reason"] == "Its entry point is named 'moths' and its manifest 'other'."
+    assert text.returncode == 0
+    assert "bees         on      0.3 · Weighs hives.\n" in text.stdout
+
+
+def test_nothing_is_loaded_that_the_settings_do_not_name(tmp_path: Path) -> None:
+    """An extension that is only installed is neither imported nor told of."""
+    home, site = tmp_path / "home", tmp_path / "site"
+    home.mkdir()
+    install(site, "bees", EXPLODES, manifest={})
+
+    came = told(home, site, "hi")
+
+    assert (came["tools"], came["imported"]) == ([], [])
+    assert not [notice for notice in came["notices"] if "bees" in notice]
+
+
+def test_a_broken_extension_takes_nothing_along(tmp_path: Path) -> None:
+    """Each of them is told with a sentence and left out; the good one is there."""
+    home, site = tmp_path / "home", tmp_path / "site"
+    home.mkdir()
+    install(site, "a_good", GOOD.format(tool="greet"), manifest={})
+    install(site, "b_twin", GOOD.format(tool="greet"), manifest={})
+    install(site, "explodes", EXPLODES, manifest={})
+    install(site, "exits", "raise SystemExit(3)\n", manifest={})
+    install(site, "nothing", "", manifest={})
+    install(
+        site,
+        "raises",
+        "def register(host):\n    raise ValueError('no harbour')\n",
+        manifest={},
+        entry="register",
+    )
+    install(site, "takes", GOOD.format(tool="read"), manifest={})
+    names = ("a_good", "b_twin", "explodes", "exits", "nothing", "raises", "takes", "gone")
+    switched_on(home, *names)
+
+    came = told(home, site, "hi")
+
+    assert came["replies"] == ["Yes."]
+    assert came["tools"] == ["greet"]
+    assert came["stable"].count("## From greet") == 1
+    expected = {
+        "The extension 'b_twin' is left out. Its tool 'greet' has a name that is taken.",
+        "The extension 'explodes' is left out. It could not be loaded: RuntimeError: it was run.",
+        "The extension 'exits' is left out. It could not be loaded: SystemExit: 3.",
+        "The extension 'takes' is left out. Its tool 'read' has a name that is taken.",
+        "The settings name the extension 'gone', which is not installed.",
+    }
+    assert expected <= set(came["notices"])
+    for name in ("nothing", "raises"):
+        assert any(notice.startswith(f"The extension {name!r} is left out.") for notice in came["notices"])
+
+
+def test_settings_that_do_not_fit_are_told_without_their_values(tmp_path: Path) -> None:
+    """The list and the agent say which key is wrong; a secret in it is shown by neither."""
+    home, site = tmp_path / "home", tmp_path / "site"
+    home.mkdir()
+    schema = {
+        "type": "object",
+        "required": ["harbour"],
+        "additionalProperties": False,
+        "properties": {"harbour": {"type": "string"}, "apiKey": {"type": "string", "pattern": "^sk-"}},
+    }
+    install(site, "bees", GOOD.format(tool="greet"), manifest={"configSchema": schema})
+    install(site, "ants", GOOD.format(tool="march"), manifest={})
+    config = {"apiKey": "topsecret", "colour": "red"}
+    entries = {"bees": {"enabled": True, "config": config}, "ants": {"enabled": True, "config": {"legs": 6}}}
+    write_settings(home / ".nacre", {"plugins": {"entries": entries}})
+
+    found, came = listed(home, site), told(home, site, "hi")
+
+    reason = found["bees"]["reason"]
+    assert found["bees"]["state"] == "broken"
+    assert "plugins.entries.bees.config needs harbour." in reason
+    assert "plugins.entries.bees.config has unknown keys: colour. Known: apiKey, harbour." in reason
+    assert "plugins.entries.bees.config.apiKey does not fit its rule pattern: '^sk-'." in reason
+    assert "topsecret" not in reason
+    assert found["ants"]["reason"] == "plugins.entries.ants.config has unknown keys: legs. Known: none."
+    assert came["tools"] == []
+    assert any(notice.startswith("The extension 'bees' is left out. ") for notice in came["notices"])
+    assert "topsecret" not in str(came["notices"])
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        ({"kind": "memory"}, ""),
+        (
+            {},
+            "The extension 'engine' is left out. It could not be loaded: ValueError: its manifest",
+        ),
+        (None, "The extension 'engine' is left out. Its package 'nacre_engine' has no nacre.extension.json."),
+        ("gone", "plugins.slots.memory is 'engine', but no extension of this id is installed."),
+    ],
+)
+def test_an_engine_of_an_extension_has_the_slot(tmp_path: Path, manifest: Any, problem: str) -> None:
+    """It recalls; one that is broken or not there is told, and the agent talks without memory tools."""
+    home, site = tmp_path / "home", tmp_path / "site"
+    home.mkdir()
+    site.mkdir()
+    if manifest != "gone":
+        install(site, "engine", ENGINE, manifest=manifest, entry="register")
+    switched_on(home, slots={"memory": "engine"})
+
+    came = told(home, site, "which boat?")
+
+    assert came["memory_tools"] == []
+    assert came["replies"] == ["Yes."]
+    assert ("> The boat is Halcyon." in came["changing"]) is (problem == "")
+    assert bool([notice for notice in came["notices"] if notice.startswith(problem)]) or not problem

@@ -1,0 +1,70 @@
+"""A package of somebody else is built as a wheel, installed, and brings one of everything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import run_nacre
+from tests.runtime.agents import write_settings
+from tests.runtime.extensions.packages import listed, told
+
+SOURCE = Path(__file__).parents[2] / "fixtures" / "third_party"
+PIP_SECONDS = 120
+
+
+def pip(*arguments: str, home: Path) -> None:
+    """Runs pip without network and without the settings of whoever runs the tests."""
+    run = subprocess.run(
+        [sys.executable, "-m", "pip", *arguments, "--no-index", "--no-deps", "--no-cache-dir"],
+        capture_output=True,
+        text=True,
+        cwd=home,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        },
+        timeout=PIP_SECONDS,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def installed_package(home: Path) -> Path:
+    """The folder that the package of `tests/fixtures/third_party` was installed into, from a wheel."""
+    source, site = home / "source", home / "site"
+    shutil.copytree(SOURCE, source)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", "dist", str(source), home=home)
+    [wheel] = (home / "dist").glob("*.whl")
+    pip("install", "--target", str(site), str(wheel), home=home)
+    return site
+
+
+@pytest.mark.slow
+def test_a_third_party_package_is_built_installed_and_brings_one_of_each(tmp_path: Path) -> None:
+    """Listed as off until the settings name it; then its tool, prompt part and engine serve an agent."""
+    site = installed_package(tmp_path)
+    off = listed(tmp_path, site)["tides"]
+    plugins = {"slots": {"memory": "tides"}, "entries": {"tides": {"config": {"harbour": "Lisbon"}}}}
+    write_settings(tmp_path / ".nacre", {"plugins": plugins})
+
+    found = listed(tmp_path, site)
+    came = told(tmp_path, site, "when is the tide?", "what of the tide again?", "/status")
+    again = run_nacre(tmp_path, "send", "-m", "/status", PYTHONPATH=str(site))
+
+    assert (off["state"], off["reason"]) == ("off", "plugins.slots.memory is memory-core")
+    assert (found["tides"]["state"], found["tides"]["version"]) == ("on", "1.2.0")
+    assert found["memory-core"]["state"] == "off"
+    assert (came["tools"], came["memory_tools"]) == (["tide_log", "tide"], [])
+    assert came["results"] == ["Lisbon, Monday: 3.5 m", ""]
+    assert "## Harbour\n\nThe owner's harbour is Lisbon." in came["stable"]
+    assert "## Tide log\n\nCall `tide_log`" in came["stable"]
+    assert came["changing"].endswith("> when is the tide?")
+    assert "2 lines in the tide log" in came["replies"][-1]
+    assert "2 lines in the tide log" in again.stdout
