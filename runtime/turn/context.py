@@ -17,9 +17,9 @@ from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.guard import TurnGuard
+from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.system_prompt import changing_part, joined
-from nacre.runtime.turn.tool_rules import offered_tools
 from nacre.sessions.disk.whole_results import WholeResults
 
 log = logging.getLogger(__name__)

@@ -122,6 +122,7 @@ MORE_ENTRIES = {
 """The root rooms hold rooms beside their own files."""
 MANY_ENTRIES: dict[str, str] = {
     "runtime/agent": "each thing that a bot author hands in or is handed has its file",
+    "tests/runtime": "mirrors the rooms, beside what all of their tests share",
     "runtime/settings": "one file for each top-level key of the settings file",
 }
 """Folders that may hold more, with the reason; one that no longer needs it fails the tests."""

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[4]))
 
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.model import ModelRequest
