@@ -23,6 +23,7 @@ from .runtime.hooks.events import (
     SessionEnded as SessionEnded,
 )
 from .runtime.hooks.hooks import Hooks as Hooks, HookTable as HookTable
+from .runtime.hooks.otel import otel_hooks as otel_hooks
 from .runtime.recall.memory_plugin import MemoryHome as MemoryHome, MemoryPlugin as MemoryPlugin
 from .runtime.tools.function import (
     FunctionTool as FunctionTool,

@@ -1,4 +1,4 @@
-"""A hook that guards a tool, and a call that the owner approves. The model is a script, so that it runs offline."""
+"""A hook that guards a tool, and a call that the owner approves. The model is a script: this runs offline."""
 
 import asyncio
 from tempfile import TemporaryDirectory

@@ -75,6 +75,7 @@ LIBRARIES = {
     "msgspec": ("sessions/disk/json_text.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
+    "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
     "pydantic": (
         "memory/contracts/settings.py",
