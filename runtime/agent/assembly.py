@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.given_tools import BUILT_IN_TOOLS
+from nacre.runtime.agent.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
 from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.agent.running import Running
@@ -26,11 +27,10 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_cl
 from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.endings.lifecycle import Lifecycle
-from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.endings.upkeep import Upkeep
 from nacre.runtime.extensions.loading import load_extensions
+from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
@@ -65,6 +65,7 @@ class Given:
 
     model: ChatModel | None = None
     tools: tuple[FunctionTool[..., Any], ...] = ()
+    hooks: HookTable = field(default_factory=lambda: HookTable())
     commands: tuple[Command, ...] = ()
     limits: UsageLimits | None = None
     prompt_parts: tuple[PromptPart, ...] = ()
@@ -137,6 +138,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         sessions=_sessions(config, world, store.index),
         memory=memory,
         tools=given.tools,
+        approvals=open_approvals(config, now, world.new_id),
         prompt_parts=PromptParts(given.prompt_parts),
         prompts=SystemPrompts(workspace, settings.agent, now=now, count_tokens=count_tokens),
         now=now,
@@ -144,16 +146,16 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     lanes = Lanes(config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
-    hooks = _hooks(turn)
+    register_hooks(given.hooks, turn)
     return AgentParts(
         turn=turn,
         chosen=chosen,
         lanes=lanes,
-        hooks=hooks,
-        lifecycle=Lifecycle(turn, lanes=lanes, endings=store.endings, hooks=hooks),
+        lifecycle=Lifecycle(turn, lanes=lanes, endings=store.endings),
         notices=(
             *config.notices,
             *workspace_notices,
+            *waiting_notices(await turn.approvals.pending()),
             *extension_notices,
             *memory.notices,
             *_window_notices(chosen.default.first.budget),
@@ -211,6 +213,7 @@ def _window_parts(
         count_tokens=count_tokens,
         on_notes=lambda path: _on_notes(memory, path),
         told=Told(),
+        hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
     )
 
 
@@ -276,19 +279,6 @@ def _history_turns(route: Route, settings: Settings) -> int | None:
     return history_turns(
         route.key, channel=origin.channel, sender_id=origin.sender_id, channels=settings.channels
     )
-
-
-def _hooks(turn: TurnParts) -> Hooks:
-    hooks, internal = Hooks(), turn.settings.hooks.internal
-    if internal.enabled and internal.entries.session_memory.enabled:
-        handler = SessionMemory(
-            workspace=turn.workspace,
-            messages=internal.entries.session_memory.messages,
-            model=turn.model,
-            on_notes=turn.window.on_notes,
-        )
-        hooks.on("session_end", handler)
-    return hooks
 
 
 async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:

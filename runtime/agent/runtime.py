@@ -18,6 +18,7 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config, ListedAgent, load_config, process_environment
 from nacre.runtime.tools.function import FunctionTool
@@ -35,6 +36,7 @@ class AgentKeywords(TypedDict, total=False):
     limits: UsageLimits | None
     prompt_parts: Sequence[PromptPart | PromptFunction]
     memory: MemoryPlugin | None
+    hooks: HookTable | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +178,7 @@ def _given(keywords: AgentKeywords) -> Given:
         tools=given_tools(keywords.get("tools", ())),
         commands=tuple(command.to_command() for command in keywords.get("commands", ())),
         limits=keywords.get("limits"),
+        hooks=keywords.get("hooks") or {},
         prompt_parts=given_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
         memory=keywords.get("memory"),
     )

@@ -37,4 +37,6 @@ class InternalHooks(SettingsSection):
 class HooksSettings(SettingsSection):
     """`hooks`."""
 
+    timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
+    """Longest that one handler of a hook may take."""
     internal: InternalHooks = Field(default_factory=InternalHooks.model_construct)

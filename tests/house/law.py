@@ -32,6 +32,7 @@ RUNTIME: Floors = (
     ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/summaries", "runtime/turn/loop", "runtime/turn/prompt_parts", "runtime/lanes"),
+    ("runtime/hooks",),
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
@@ -41,6 +42,7 @@ RUNTIME: Floors = (
         "runtime/models/litellm",
         "runtime/models/openai_compatible",
         "runtime/settings/disk",
+        "runtime/tools/approvals",
     ),
     ("runtime/models/completions",),
     ("runtime/contracts",),
@@ -120,7 +122,9 @@ MORE_ENTRIES = {
 }
 """The root rooms hold rooms beside their own files."""
 MANY_ENTRIES: dict[str, str] = {
-    "tests/runtime": "a folder for each room of the runtime, and what their tests share",
+    "runtime/agent": "each thing that a bot author hands in or is handed has its file",
+    "tests/runtime": "mirrors the rooms, beside what all of their tests share",
+    "runtime/settings": "one file for each top-level key of the settings file",
 }
 """Folders that may hold more, with the reason; one that no longer needs it fails the tests."""
 OTHER_TESTS = ("acceptance", "contract", "documents", "faults", "fixtures", "golden", "house", "servers")
