@@ -91,7 +91,6 @@ LIBRARIES = {
         "runtime/settings/section.py",
         "runtime/settings/session.py",
         "runtime/settings/settings.py",
-        "runtime/settings/tools.py",
         "runtime/tools/function.py",
         "runtime/tools/toolbox.py",
         "runtime/turn/guard.py",
