@@ -16,8 +16,7 @@ from typing import Any
 
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import Emit, SessionReset, Warned
-from nacre.runtime.endings.hooks import Hooks
-from nacre.runtime.endings.session_end import SessionEnded
+from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts
@@ -51,11 +50,10 @@ _LATEST_MS = 8_000_000_000_000
 class Lifecycle:
     """The endings of one agent's sessions."""
 
-    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: EndingFolder, hooks: Hooks) -> None:
+    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: EndingFolder) -> None:
         self._parts = parts
         self._lanes = lanes
         self._endings = endings
-        self._hooks = hooks
         self._due: dict[str, list[EndedSession]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -194,7 +192,7 @@ class Lifecycle:
             await self._endings.remove(ended)
             return
         await Turn(session, self._parts, emit=lambda _event: None).save_notes()
-        problems = await self._hooks.trigger(
+        problems = await self._parts.hooks.trigger(
             SessionEnded(
                 reason=ended.reason,
                 session_key=ended.key,

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from nacre.runtime.endings.session_end import SessionEnded
+from nacre.runtime.hooks.events import SessionEnded
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, ToolCall, user_message
 from nacre.sessions.entries.entries import Entry
 
