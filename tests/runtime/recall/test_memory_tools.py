@@ -102,8 +102,7 @@ async def test_the_setting_decides_in_a_private_chat(tmp_path: Path, mode: str, 
     result = message_text(model.requests[1].messages[-1])
     assert "Pepper" in result
     assert ("Source: memory/2026-02-10.md#L1-L4" in result) is cited
-    prompt = model.requests[0].system.joined()
-    assert ("Source: " in prompt) is cited
+    assert ("Source: " in model.requests[0].system.joined()) is cited
 
 
 @pytest.mark.parametrize("setting", ["auto", "on"])
