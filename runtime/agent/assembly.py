@@ -31,9 +31,9 @@ from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.endings.upkeep import Upkeep
 from nacre.runtime.extensions.loading import load_extensions
-from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
+from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.models.offline.model import OfflineModel
@@ -51,8 +51,7 @@ from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
-from nacre.sessions.index.index import SessionIndex
-from nacre.sessions.stores.files import FileSessionStore, SessionPlaces
+from nacre.sessions.stores.store import SessionStore
 
 LANE_WAIT_SECONDS = 600.0
 
@@ -127,14 +126,14 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     memory = await _memory(config, given, world)
-    store = _store(config, world)
+    store = open_store(config, now=now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
         window=_window_parts(config, world, offline, workspace, memory, count_tokens),
-        sessions=_sessions(config, world, store.index),
+        sessions=_sessions(config, world, store),
         memory=memory,
         tools=given.tools,
         prompt_parts=PromptParts(given.prompt_parts),
@@ -143,7 +142,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         new_id=world.new_id,
         count_tokens=count_tokens,
     )
-    lanes = Lanes(config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
     hooks = _hooks(turn)
     return AgentParts(
         turn=turn,
@@ -158,7 +157,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
             *memory.notices,
             *_window_notices(chosen.default.first.budget),
         ),
-        upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+        upkeep=Upkeep(store, settings.session, now=now),
         commands=commands,
         limits=given.limits,
         running=Running(),
@@ -166,25 +165,14 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     )
 
 
-def _sessions(config: Config, world: World, index: SessionIndex) -> SessionOpener:
+def _sessions(config: Config, world: World, store: SessionStore) -> SessionOpener:
     now = world.now
     return SessionOpener(
-        index,
-        Journals(workspace=config.workspace, now=now, new_id=world.new_id),
+        store,
         now=now,
         new_id=world.new_id,
         history_turns=lambda route: _history_turns(route, config.settings),
     )
-
-
-def _store(config: Config, world: World) -> FileSessionStore:
-    places = SessionPlaces(
-        index=config.sessions_file,
-        endings=config.folders.agent_dir / "endings",
-        lanes=config.private_dir / "locks" / "lanes",
-        cwd=config.workspace,
-    )
-    return FileSessionStore(places, now=world.now, new_id=world.new_id)
 
 
 def _window_parts(

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from nacre.runtime.contracts.errors import AgentError
@@ -22,6 +23,7 @@ from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.turn import Turn
+from nacre.sessions.contracts.endings import EndedSession, EndReason
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.freshness import (
     NextReset,
@@ -33,8 +35,8 @@ from nacre.sessions.contracts.freshness import (
 )
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.disk.endings import EndedSession, EndingFolder, EndReason
 from nacre.sessions.disk.lines import timestamp_ms
+from nacre.sessions.stores.store import Endings
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +53,7 @@ _LATEST_MS = 8_000_000_000_000
 class Lifecycle:
     """The endings of one agent's sessions."""
 
-    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: EndingFolder, hooks: Hooks) -> None:
+    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: Endings, hooks: Hooks) -> None:
         self._parts = parts
         self._lanes = lanes
         self._endings = endings
@@ -97,7 +99,7 @@ class Lifecycle:
         ended = EndedSession(
             key=session.key,
             session_id=session.session_id,
-            transcript=session.journal.path.name,
+            transcript=session.journal.name,
             reason=reason,
             ended_at_ms=session.now_ms(),
             channel=session.route.origin.channel,
@@ -199,7 +201,7 @@ class Lifecycle:
                 reason=ended.reason,
                 session_key=ended.key,
                 session_id=ended.session_id,
-                transcript=session.journal.path,
+                transcript=Path(session.journal.place),
                 entries=session.branch,
                 is_private=session.policy.is_private,
                 channel=ended.channel,

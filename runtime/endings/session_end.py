@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
-from nacre.sessions.disk.endings import EndReason
+from nacre.sessions.contracts.endings import EndReason
 from nacre.sessions.entries.entries import Entry
 
 

@@ -18,7 +18,6 @@ from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.system_prompt import changing_part, joined
-from nacre.sessions.disk.whole_results import WholeResults
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ class TurnContext:
         self._parts = parts
         self._asked = asked
         self._emit = emit
-        self._whole = WholeResults(session.journal.path)
+        self._whole = session.journal.results
         self._limits = result_limits(asked.budget)
         self._system: SystemPrompt | None = None
 
