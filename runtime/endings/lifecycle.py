@@ -12,13 +12,11 @@ import logging
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import Emit, SessionReset, Warned
-from nacre.runtime.endings.hooks import Hooks
-from nacre.runtime.endings.session_end import SessionEnded
+from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts
@@ -53,11 +51,10 @@ _LATEST_MS = 8_000_000_000_000
 class Lifecycle:
     """The endings of one agent's sessions."""
 
-    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: Endings, hooks: Hooks) -> None:
+    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: Endings) -> None:
         self._parts = parts
         self._lanes = lanes
         self._endings = endings
-        self._hooks = hooks
         self._due: dict[str, list[EndedSession]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -196,12 +193,12 @@ class Lifecycle:
             await self._endings.remove(ended)
             return
         await Turn(session, self._parts, emit=lambda _event: None).save_notes()
-        problems = await self._hooks.trigger(
+        problems = await self._parts.hooks.trigger(
             SessionEnded(
                 reason=ended.reason,
                 session_key=ended.key,
                 session_id=ended.session_id,
-                transcript=Path(session.journal.place),
+                transcript=session.journal.place,
                 entries=session.branch,
                 is_private=session.policy.is_private,
                 channel=ended.channel,

@@ -140,8 +140,8 @@ class FileSessionStore:
     def _path(self, name: str) -> Path:
         if not name:
             raise SessionNotFound(
-                f"The session's line names a file outside of {self.index.directory}. Move it there, or remove "
-                f"the session from {self.index.path.name}."
+                f"The session's line names a file outside of {self.index.directory}. "
+                f"Move it there, or remove the session from {self.index.path.name}."
             )
         if Path(name).name != name or not name.endswith(".jsonl"):
             raise SessionNotFound(f"There is no transcript {name!r} in {self.index.directory}.")

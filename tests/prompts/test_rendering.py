@@ -12,6 +12,7 @@ GOLDEN = Path(__file__).parent / "golden"
 ROOM = Path(__file__).parents[2] / "prompts"
 NAMES = sorted(f"{path.parent.name}/{path.stem}" for path in ROOM.glob("*/*.md") if path.name != "README.md")
 SAMPLES = {
+    "arguments": '> {"path": "SOUL.md"}',
     "channel": "terminal",
     "chat_kind": "direct",
     "citations": "- (citation rule)",
@@ -24,6 +25,7 @@ SAMPLES = {
     "memory": "(memory section)\n\n",
     "model": "offline/extractive",
     "name": "SOUL.md",
+    "outcome": "The owner approved it. It ran.",
     "path": "memory/2026-11-20.md",
     "paths": "memory/2026-11-19-plans.md, memory/2026-11-19-trip.md",
     "previous_summary": "(previous summary)",

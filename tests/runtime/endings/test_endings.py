@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.runtime.endings.session_end import SessionEnded
 from nacre.runtime.endings.session_note import last_quotes
+from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.sessions.contracts.endings import EndedSession
@@ -60,7 +60,7 @@ async def test_a_hook_reads_the_transcript_that_ended_where_it_lies(tmp_path: Pa
     assert (event.session_id, event.reason, event.action) == (first.session_id, "new", "new")
     assert (event.is_private, event.channel, event.session_key) == (True, "terminal", "agent:main:main")
     assert event.ended_at == START
-    assert user_texts(event.transcript) == ["hello"]
+    assert user_texts(Path(event.transcript)) == ["hello"]
     assert [quote.text for quote in last_quotes(event.entries, 15)] == ["hello", "one"]
     assert endings(tmp_path) == []
 
@@ -76,7 +76,7 @@ async def test_a_hook_gets_only_the_branch_that_goes_on(tmp_path: Path) -> None:
             await agent.respond(said(text))
 
     [event] = seen.events
-    assert "a wrong turn" in user_texts(event.transcript)
+    assert "a wrong turn" in user_texts(Path(event.transcript))
     assert "a wrong turn" not in [quote.text for quote in last_quotes(event.entries, 15)]
 
 

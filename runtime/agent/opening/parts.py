@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from nacre.runtime.agent.running import Running
+from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
-from nacre.runtime.endings.hooks import Hooks
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.upkeep import Upkeep
 from nacre.runtime.lanes.lanes import Lanes
@@ -27,7 +26,6 @@ class AgentParts:
     turn: TurnParts
     chosen: ChosenModels
     lanes: Lanes
-    hooks: Hooks
     lifecycle: Lifecycle
     upkeep: Upkeep
     notices: tuple[str, ...]

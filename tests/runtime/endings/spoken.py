@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from nacre.runtime.endings.session_end import SessionEnded
+from nacre.runtime.hooks.events import SessionEnded
 from nacre.sessions.contracts.messages import AssistantMessage, Message, Text, ToolCall, user_message
 from nacre.sessions.entries.entries import Entry
 
@@ -40,7 +39,7 @@ def ended(*entries: Entry, session_id: str = "00000001") -> SessionEnded:
         reason="new",
         session_key="agent:main:main",
         session_id=session_id,
-        transcript=Path("00000001.jsonl"),
+        transcript="00000001.jsonl",
         entries=entries,
         is_private=True,
         channel="terminal",

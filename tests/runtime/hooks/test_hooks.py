@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from nacre.runtime.endings.hooks import Hooks
+from nacre.runtime.hooks.hooks import Hooks
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ async def test_handlers_of_the_kind_run_before_those_of_the_action_in_order() ->
     hooks.on("session_end", recorder.named("first"))
     hooks.on("session_end", recorder.named("second"))
     hooks.on("session_end:new", recorder.named("other action"))
-    hooks.on("session", recorder.named("other kind"))
+    hooks.on("before_turn", recorder.named("other kind"))
 
     assert await hooks.trigger(Happened()) == ()
     assert recorder.called == ["first daily", "second daily", "specific daily"]
