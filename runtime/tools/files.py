@@ -21,7 +21,7 @@ from nacre.runtime.tools.file_text import encoded, is_binary, page, replaced_onc
 from nacre.runtime.tools.results import RESULT_PREFIX
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.whole_results import WholeResults
+from nacre.sessions.contracts.whole_results import WholeResults
 
 FILE_TOOL_NAMES = ("read", "write", "edit", "append", "list")
 MAX_LISTED = 500

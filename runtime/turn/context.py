@@ -20,7 +20,6 @@ from nacre.runtime.turn.guard import TurnGuard
 from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.system_prompt import changing_part, joined
-from nacre.sessions.disk.whole_results import WholeResults
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class TurnContext:
         self._asked = asked
         self._emit = emit
         self._pause = pause
-        self._whole = WholeResults(session.journal.path)
+        self._whole = session.journal.results
         self._limits = result_limits(asked.budget)
         self._system: SystemPrompt | None = None
 
