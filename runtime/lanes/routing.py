@@ -34,7 +34,8 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
     Raises:
         PrivacyError: a message that is not the owner's, or not from a direct chat, names a private
             session: what was said there must not reach it. Or it names a session of another agent.
-        nacre.sessions.SessionKeyInvalid: the named key cannot be a key.
+        nacre.sessions.SessionKeyInvalid: the named key cannot be a key, or a direct message that is not
+            the owner's has no `sender_id`.
     """
     key = _key(inbound, agent_id=agent_id, settings=settings)
     private_key = is_private_key(key, main_key=settings.main_key)
@@ -78,6 +79,7 @@ def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
             scope=settings.scope,
             dm_scope=settings.dm_scope,
             main_key=settings.main_key,
+            ids_fold_case=inbound.ids_fold_case is True,
             identity_links=settings.identity_links,
         )
     )

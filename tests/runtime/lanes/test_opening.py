@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +53,31 @@ async def test_a_session_that_ended_is_what_it_was(
     assert again.route.origin.channel == "chat"
     Path(session.journal.place).unlink()
     assert await opener.open_ended(ended) is None
+
+
+@pytest.mark.parametrize("strange", [7, {"sessionId": "nobodys"}])
+async def test_a_strange_line_of_the_index_does_not_begin_the_conversation_anew(
+    tmp_path: Path, strange: object
+) -> None:
+    """A main session whose line is a number, or names nobody's transcript, goes on, and that is told."""
+    clock, ids = Clock(), CountingIds()
+    where = route(
+        Inbound(text="", chat_kind="direct", is_owner=True), agent_id="main", settings=SessionSettings()
+    )
+
+    def opener() -> SessionOpener:
+        index = SessionIndex(tmp_path, now=clock)
+        journals = Journals(workspace=tmp_path, now=clock, new_id=ids)
+        return SessionOpener(index, journals, now=clock, new_id=ids)
+
+    first = opener()
+    begun = await first.open(where)
+    await first.index.close()
+    (tmp_path / "sessions.json").write_text(json.dumps({where.key: strange}))
+
+    again = opener()
+    session = await again.open(where)
+
+    assert session.session_id == begun.session_id
+    assert len(again.index.notices) == 1
+    assert f"The conversation goes on in {begun.session_id}" in again.index.notices[0]
