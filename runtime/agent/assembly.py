@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
@@ -20,6 +19,7 @@ from nacre.runtime.agent.open_models import open_models
 from nacre.runtime.agent.parts import AgentParts
 from nacre.runtime.agent.running import Running
 from nacre.runtime.agent.shared import Shared, World
+from nacre.runtime.agent.sub_agents import SubAgents
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
@@ -44,8 +44,8 @@ from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
@@ -64,7 +64,7 @@ class Given:
     """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
 
     model: ChatModel | None = None
-    tools: tuple[FunctionTool[..., Any], ...] = ()
+    tools: tuple[AuthorTool, ...] = ()
     hooks: HookTable = field(default_factory=lambda: HookTable())
     commands: tuple[Command, ...] = ()
     limits: UsageLimits | None = None
@@ -130,6 +130,8 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     memory = await _memory(config, given, world)
     store = _store(config, world)
     world.closing.push_async_callback(store.close)
+    lanes = Lanes(config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    running = Running()
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
@@ -138,6 +140,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         sessions=_sessions(config, world, store.index),
         memory=memory,
         tools=given.tools,
+        run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
         approvals=open_approvals(config, now, world.new_id),
         prompt_parts=PromptParts(given.prompt_parts),
         prompts=SystemPrompts(workspace, settings.agent, now=now, count_tokens=count_tokens),
@@ -145,7 +148,6 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         new_id=world.new_id,
         count_tokens=count_tokens,
     )
-    lanes = Lanes(config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
     register_hooks(given.hooks, turn)
     return AgentParts(
         turn=turn,
@@ -163,7 +165,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
         commands=commands,
         limits=given.limits,
-        running=Running(),
+        running=running,
         closing=world.closing,
     )
 

@@ -15,6 +15,7 @@ from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.tools.function import FunctionTool, tool
+from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
 
 
@@ -28,14 +29,14 @@ class ExtensionHost:
         self.extension_id = extension_id
         self.settings = settings
         self._may_be_memory = may_be_memory
-        self.tools: list[FunctionTool[..., Any]] = []
+        self.tools: list[AuthorTool] = []
         self.commands: list[Command] = []
         self.prompt_parts: list[PromptPart] = []
         self.engine: MemoryPlugin | None = None
 
-    def tool(self, function: FunctionTool[..., Any] | Callable[..., Any]) -> None:
-        """Adds a tool, see `nacre.tool`."""
-        self.tools.append(function if isinstance(function, FunctionTool) else tool(function))
+    def tool(self, function: AuthorTool | Callable[..., Any]) -> None:
+        """Adds a tool, see `nacre.tool`, or a sub-agent, see `nacre.sub_agent`."""
+        self.tools.append(function if isinstance(function, FunctionTool | SubAgent) else tool(function))
 
     def command(self, command: FunctionCommand) -> None:
         """Adds a chat command, made by `nacre.command`."""

@@ -23,12 +23,14 @@ from nacre.runtime.hooks.around import around_turn, asking
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.recall.recent_notes import recall_is_due, recalled_notes
+from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.inbound_message import inbound_message
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.loop.sub_agent import SubAgent
+from nacre.runtime.turn.parts import SubAgentTask, TurnParts
 from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
@@ -132,7 +134,8 @@ class Turn:
         finally:
             await self._settle()
         reply = self._reply(answer)
-        self.parts.memory.capture(context.chat, self._words, reply.text if reply else "")
+        if self.parts.sub_agent is None:
+            self.parts.memory.capture(context.chat, self._words, reply.text if reply else "")
         return reply
 
     async def save_notes(self) -> None:
@@ -192,7 +195,7 @@ class Turn:
         if isinstance(message, AssistantMessage):
             results.begin_step(len(message.tool_calls))
             if message.usage is not None:
-                self.usage = message.usage if self.usage is None else self.usage + message.usage
+                self._spend(message.usage)
             if message_text(message).strip():
                 self._said.append(message_text(message))
 
@@ -207,7 +210,7 @@ class Turn:
     async def recall(self) -> None:
         """Puts logs and notes of the last days into the transcript; what cannot be read costs no turn."""
         parts, agent = self.parts, self.parts.settings.agent
-        if not self.session.policy.loads_daily_logs:
+        if parts.sub_agent is not None or not self.session.policy.loads_daily_logs:
             return
         parts.memory.session_started()
         if not agent.startup_context.enabled:
@@ -225,6 +228,23 @@ class Turn:
             return
         if notes:
             await self.session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
+
+    def _spend(self, usage: Usage) -> None:
+        self.usage = usage if self.usage is None else self.usage + usage
+
+    async def _run_sub_agent(self, sub_agent: SubAgent, task: str, scope: CallScope) -> str:
+        return await self.parts.run_sub_agent(
+            SubAgentTask(
+                sub_agent=sub_agent,
+                text=task,
+                scope=scope,
+                session=self.session,
+                parts=self.parts,
+                bounds=self._bounds,
+                emit=self.emit,
+                spend=self._spend,
+            )
+        )
 
     def _ask(self) -> Ask:
         parts = self.parts
@@ -253,11 +273,14 @@ class Turn:
                 self.emit,
                 words=self._words,
                 pause=lambda: paused(self._deadline),
+                run_sub_agent=self._run_sub_agent,
             )
         return self._context
 
     async def _window_in(self, budget: ContextBudget) -> Window:
         parts, context = self.parts, await self.context()
+        if parts.sub_agent is not None:
+            budget = replace(budget, flush_enabled=False)  # its caller knows what is worth a note
         return Window(self.session, parts.window, parts.models, budget, context, self.emit)
 
     def ending(self, reply: Reply | None) -> ReplyReady | Silence:
