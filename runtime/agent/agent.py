@@ -13,10 +13,11 @@ from typing import Any, Self
 
 from nacre.runtime.agent.answering import run_turn
 from nacre.runtime.agent.approving import ApprovalDoor
-from nacre.runtime.agent.assembly import Given, assemble
-from nacre.runtime.agent.given_tools import given_prompt_parts, given_tools
-from nacre.runtime.agent.parts import AgentParts
-from nacre.runtime.agent.running import StopAfter
+from nacre.runtime.agent.opening.assembly import assemble
+from nacre.runtime.agent.opening.given import Given
+from nacre.runtime.agent.opening.given_tools import given_prompt_parts, given_tools
+from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.running import StopAfter
 from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand

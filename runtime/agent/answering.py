@@ -13,7 +13,7 @@ from collections.abc import Callable
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.runtime.agent.approving import answered_in_chat
-from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.commands.contract.command import CommandRun, Outcome
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import Emit, TurnFailed, Warned

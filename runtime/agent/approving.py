@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nacre.runtime.agent.parts import AgentParts
-from nacre.runtime.agent.sub_agents import is_sub_agent_key
+from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.approvals import APPROVE, DENY
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.contracts.errors import ApprovalNotFound, SessionInUse

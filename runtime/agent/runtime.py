@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.agent.assembly import Given, assemble
-from nacre.runtime.agent.given_tools import given_prompt_parts, given_tools
-from nacre.runtime.agent.shared import Shared
+from nacre.runtime.agent.opening.assembly import assemble
+from nacre.runtime.agent.opening.given import Given
+from nacre.runtime.agent.opening.given_tools import given_prompt_parts, given_tools
+from nacre.runtime.agent.opening.shared import Shared
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken

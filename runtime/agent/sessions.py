@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from nacre.runtime.agent.parts import AgentParts
-from nacre.runtime.agent.sub_agents import is_sub_agent_key
+from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.session import Session
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled

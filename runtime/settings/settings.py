@@ -15,12 +15,11 @@ from pydantic.alias_generators import to_camel
 
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
 from nacre.runtime.settings.channels import ChannelSettings
-from nacre.runtime.settings.hooks import HooksSettings
+from nacre.runtime.settings.hooks import HooksSettings, ToolsSettings
 from nacre.runtime.settings.models import ModelsSettings
 from nacre.runtime.settings.plugins import PluginsSettings
 from nacre.runtime.settings.section import SettingsSection
 from nacre.runtime.settings.session import SessionSettings
-from nacre.runtime.settings.tools import ToolsSettings
 
 
 class MemorySettings(SettingsSection):

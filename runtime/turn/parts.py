@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.runtime.contracts.clock import Clock
@@ -47,7 +48,7 @@ class TurnParts:
     sessions: SessionOpener
     memory: MemorySlot
     tools: tuple[AuthorTool, ...]
-    run_sub_agent: Callable[[SubAgentTask], Awaitable[str]]
+    run_sub_agent: RunsSubAgent
     approvals: Approvals
     prompt_parts: PromptParts
     prompts: SystemPrompts
@@ -81,15 +82,33 @@ class TurnParts:
         self.memory.transcripts_changed()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubAgentTask:
-    """A task for a sub-agent, and the turn that it comes from; `spend` adds to what that turn has used."""
+class CallingTurn(Protocol):
+    """The turn that calls a sub-agent."""
 
-    sub_agent: SubAgent
-    text: str
-    scope: CallScope
-    session: OpenSession
-    parts: TurnParts
-    bounds: TurnBounds
-    emit: Emit
-    spend: Callable[[Usage], None]
+    @property
+    def session(self) -> OpenSession:
+        """The session that it is of."""
+        ...
+
+    @property
+    def parts(self) -> TurnParts:
+        """What it shares with others."""
+        ...
+
+    @property
+    def emit(self) -> Emit:
+        """Who watches it."""
+        ...
+
+    @property
+    def bounds(self) -> TurnBounds:
+        """How far it may go, together with what it calls."""
+        ...
+
+    def spend(self, usage: Usage, /) -> None:
+        """Adds what was used for it."""
+        ...
+
+
+RunsSubAgent: TypeAlias = Callable[[CallingTurn, SubAgent, str, CallScope], Awaitable[str]]
+"""Gives the words that come of a task."""

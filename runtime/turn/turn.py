@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
@@ -23,14 +24,12 @@ from nacre.runtime.hooks.around import around_turn, asking
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.recall.recent_notes import recall_is_due, recalled_notes
-from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.inbound_message import inbound_message
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.loop import run_loop
-from nacre.runtime.turn.loop.sub_agent import SubAgent
-from nacre.runtime.turn.parts import SubAgentTask, TurnParts
+from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
@@ -56,7 +55,7 @@ class Turn:
         self.session = session
         self.parts = parts
         self.emit = emit
-        self._bounds = bounds or TurnBounds()
+        self.bounds = bounds or TurnBounds()
         self.usage: Usage | None = None
         self._asked: Candidate | None = None
         self._context: TurnContext | None = None
@@ -68,13 +67,13 @@ class Turn:
 
     def of_session(self, session: OpenSession) -> Turn:
         """The same, of another session."""
-        return Turn(session, self.parts, self.emit, self._bounds)
+        return Turn(session, self.parts, self.emit, self.bounds)
 
     def with_models(self, models: ModelChain) -> Turn:
         """The same, with other models."""
         if models is self.parts.models:
             return self
-        return Turn(self.session, replace(self.parts, models=models), self.emit, self._bounds)
+        return Turn(self.session, replace(self.parts, models=models), self.emit, self.bounds)
 
     async def write_down(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Puts a person's words, and what came with them, on disk."""
@@ -106,7 +105,7 @@ class Turn:
                     toolbox=context.toolbox,
                     emit=self.emit,
                     max_steps=agent.max_steps,
-                    bounds=self._bounds,
+                    bounds=self.bounds,
                 )
         except (asyncio.CancelledError, TurnCancelled, UsageLimitReached):
             await session.line.aborted()
@@ -195,7 +194,7 @@ class Turn:
         if isinstance(message, AssistantMessage):
             results.begin_step(len(message.tool_calls))
             if message.usage is not None:
-                self._spend(message.usage)
+                self.spend(message.usage)
             if message_text(message).strip():
                 self._said.append(message_text(message))
 
@@ -229,22 +228,9 @@ class Turn:
         if notes:
             await self.session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
 
-    def _spend(self, usage: Usage) -> None:
+    def spend(self, usage: Usage) -> None:
+        """Adds what a model call, or a sub-agent, has used."""
         self.usage = usage if self.usage is None else self.usage + usage
-
-    async def _run_sub_agent(self, sub_agent: SubAgent, task: str, scope: CallScope) -> str:
-        return await self.parts.run_sub_agent(
-            SubAgentTask(
-                sub_agent=sub_agent,
-                text=task,
-                scope=scope,
-                session=self.session,
-                parts=self.parts,
-                bounds=self._bounds,
-                emit=self.emit,
-                spend=self._spend,
-            )
-        )
 
     def _ask(self) -> Ask:
         parts = self.parts
@@ -273,7 +259,7 @@ class Turn:
                 self.emit,
                 words=self._words,
                 pause=lambda: paused(self._deadline),
-                run_sub_agent=self._run_sub_agent,
+                run_sub_agent=partial(self.parts.run_sub_agent, self),
             )
         return self._context
 

@@ -12,7 +12,8 @@ import pytest
 
 from nacre import Agent
 from nacre.memory.engine import MemoryEngine
-from nacre.runtime.agent.assembly import Given, assemble
+from nacre.runtime.agent.opening.assembly import assemble
+from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says

@@ -13,7 +13,8 @@ import pytest
 from nacre import Agent
 from nacre.memory.contracts.records import SyncReport
 from nacre.memory.engine import MemoryEngine
-from nacre.runtime.agent.assembly import Given, assemble
+from nacre.runtime.agent.opening.assembly import assemble
+from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.settings.config import load_config

@@ -20,7 +20,7 @@ from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.upkeep.catalogue import find_session, stored_sessions
 from nacre.sessions.upkeep.upkeep import delete_session
-from tests.runtime.faults.crash_driver import count_writes
+from tests.faults.crash_driver import count_writes
 from tests.sessions.talk import ticking_clock
 
 MAIN = "agent:main:main"

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nacre.sessions.entries.entries import Label
-from tests.runtime.faults.crash_driver import count_writes
+from tests.faults.crash_driver import count_writes
 from tests.sessions.talk import FIXTURES, opened, said, user
 
 MOST_WRITES = 400

@@ -18,8 +18,8 @@ from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, calls, says
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, message_text
+from tests.faults.crash_driver import MOST_WRITES, count_writes
 from tests.runtime.agents import said, user_texts
-from tests.runtime.faults.crash_driver import MOST_WRITES, count_writes
 from tests.runtime.hooks.turns import hooked
 from tests.runtime.tools.approvals.approving import approvals_on_disk, paid, paying, waiting_for
 

@@ -8,7 +8,7 @@ import pytest
 
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.sessions.contracts.messages import message_text
-from tests.drivers import driven
+from tests.faults.drivers import driven
 from tests.runtime.agents import opened, said, user_texts
 
 DRIVER = Path(__file__).with_name("crash_driver.py")

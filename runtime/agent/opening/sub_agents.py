@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from nacre.runtime.agent.running import Running
-from nacre.runtime.agent.shared import World
+from nacre.runtime.agent.opening.running import Running
+from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import (
@@ -28,10 +28,10 @@ from nacre.runtime.contracts.events import (
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.routing import Route
-from nacre.runtime.tools.toolbox import ToolFailed
+from nacre.runtime.tools.toolbox import CallScope, ToolFailed
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
-from nacre.runtime.turn.parts import SubAgentTask, TurnParts
+from nacre.runtime.turn.parts import CallingTurn, TurnParts
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import key_kind
@@ -46,6 +46,16 @@ SUB_AGENT_ENTRY = "nacre.sub_agent"
 def is_sub_agent_key(key: str) -> bool:
     """Whether a key names a sub-agent's session."""
     return key_kind(key) == "subagent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """What a sub-agent is to do, and for whom."""
+
+    caller: CallingTurn
+    sub_agent: SubAgent
+    text: str
+    scope: CallScope
 
 
 class SubAgents:
@@ -66,15 +76,15 @@ class SubAgents:
         for model in _handed_in(tools):
             world.given(model)
 
-    async def run(self, task: SubAgentTask) -> str:
+    async def run(self, caller: CallingTurn, sub_agent: SubAgent, text: str, scope: CallScope) -> str:
         """The words that a task ended with.
 
         Raises:
             ToolFailed: there are none; the text says why, and the transcript what was done until then.
         """
-        name = task.sub_agent.name
-        key = f"agent:{task.parts.agent_id}:subagent:{task.parts.new_id()}"
-        log.info("the sub-agent %s works in %s for %s", name, key, task.session.key)
+        task, name = _Task(caller=caller, sub_agent=sub_agent, text=text, scope=scope), sub_agent.name
+        key = f"agent:{caller.parts.agent_id}:subagent:{caller.parts.new_id()}"
+        log.info("the sub-agent %s works in %s for %s", name, key, caller.session.key)
         try:
             return await self._running.start(key, self._in_lane(key, task))
         except asyncio.CancelledError:
@@ -86,12 +96,12 @@ class SubAgents:
             log.warning("the sub-agent %s ended without an answer: %s", name, error)
             raise ToolFailed(f"The sub-agent {name!r} ended without an answer. {error}") from error
 
-    async def _in_lane(self, key: str, task: SubAgentTask) -> str:
+    async def _in_lane(self, key: str, task: _Task) -> str:
         async with self._lanes.enter(key, on_wait=log.info):
             return await self._answered(key, task)
 
-    async def _answered(self, key: str, task: SubAgentTask) -> str:
-        parts, caller, name = self._parts(task), task.session, task.sub_agent.name
+    async def _answered(self, key: str, task: _Task) -> str:
+        parts, caller, name = self._parts(task), task.caller.session, task.sub_agent.name
         origin = Origin(
             chat_kind=caller.policy.chat_kind, channel=caller.route.origin.channel, chat_name=name
         )
@@ -103,14 +113,14 @@ class SubAgents:
             "callId": task.scope.call_id,
         }
         await session.journal.append_custom(SUB_AGENT_ENTRY, called_by)
-        bounds = TurnBounds(task.sub_agent.limits, within=task.bounds)
+        bounds = TurnBounds(task.sub_agent.limits, within=task.caller.bounds)
         turn = Turn(session, parts, _told_by(task), bounds)
         try:
             await turn.write_down(task.text, ())
             reply = await turn.answer()
         finally:
             if turn.usage is not None:
-                task.spend(turn.usage)
+                task.caller.spend(turn.usage)
             # Whoever answers later finds no turn that waits.
             for approval in await parts.approvals.left_over(key):
                 await parts.approvals.forget(approval.id)
@@ -118,14 +128,14 @@ class SubAgents:
             raise ToolFailed(f"The sub-agent {name!r} ended without a word.")
         return reply.text
 
-    def _parts(self, task: SubAgentTask) -> TurnParts:
+    def _parts(self, task: _Task) -> TurnParts:
         """The caller's parts with what is the sub-agent's own in their place."""
         model = task.sub_agent.model
         return replace(
-            task.parts,
+            task.caller.parts,
             sub_agent=task.sub_agent,
             tools=task.sub_agent.tools,
-            models=task.parts.models if model is None else self._chosen.chain(model),
+            models=task.caller.parts.models if model is None else self._chosen.chain(model),
         )
 
 
@@ -138,7 +148,7 @@ def _handed_in(tools: Iterable[AuthorTool]) -> Iterator[ChatModel]:
             yield from _handed_in(tool.tools)
 
 
-def _told_by(task: SubAgentTask) -> Emit:
+def _told_by(task: _Task) -> Emit:
     """What the caller's watchers hear: what it does as progress, and what concerns the owner as it is."""
 
     def emit(event: Event) -> None:
@@ -148,7 +158,7 @@ def _told_by(task: SubAgentTask) -> Emit:
             case ToolProgressed():
                 task.scope.progress(f"{event.tool_name}: {event.text}")
             case ApprovalAsked() | FallbackAnswered() | ModelRetried() | Warned():
-                task.emit(event)
+                task.caller.emit(event)
             case _:
                 log.debug("the sub-agent %s: %s", task.sub_agent.name, type(event).__name__)
 

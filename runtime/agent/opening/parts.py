@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from nacre.runtime.agent.running import Running
+from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.endings.lifecycle import Lifecycle

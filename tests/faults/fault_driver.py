@@ -32,8 +32,8 @@ from nacre.sessions.contracts.messages import (
     Usage,
     message_text,
 )
+from tests.faults.crash_driver import LONG, MOST_WRITES, count_writes, reopened
 from tests.runtime.agents import opened, said, window_settings, write_settings
-from tests.runtime.faults.crash_driver import LONG, MOST_WRITES, count_writes, reopened
 
 LIMITS_BYTES = (0, 100, 300, 700, 1_500, *range(3_000, 60_000, 3_000))
 DAC_OVERRIDE = 1

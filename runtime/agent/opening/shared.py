@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from nacre.memory.contracts.embedder import Embedder
-from nacre.runtime.agent.open_models import connected_model, model_key
+from nacre.runtime.agent.opening.open_models import connected_model, model_key
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nacre.runtime.models.scripted import ScriptedModel, says
-from tests.drivers import driven
+from tests.faults.drivers import driven
 from tests.runtime.agents import entries, opened, said, transcript_file, user_texts, write_settings
 from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import Step, reply, stall

@@ -6,21 +6,20 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
 from functools import partial
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
-from nacre.runtime.agent.given_tools import BUILT_IN_TOOLS
-from nacre.runtime.agent.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
-from nacre.runtime.agent.open_models import open_models
-from nacre.runtime.agent.parts import AgentParts
-from nacre.runtime.agent.running import Running
-from nacre.runtime.agent.shared import Shared, World
-from nacre.runtime.agent.sub_agents import SubAgents
-from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.agent.opening.given import Given, extended
+from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
+from nacre.runtime.agent.opening.memory_slot import on_notes, open_memory_slot
+from nacre.runtime.agent.opening.open_models import open_models
+from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.running import Running
+from nacre.runtime.agent.opening.shared import Shared, World
+from nacre.runtime.agent.opening.sub_agents import SubAgents
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
@@ -29,25 +28,18 @@ from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.upkeep import Upkeep
-from nacre.runtime.extensions.loading import load_extensions
-from nacre.runtime.hooks.hooks import Hooks, HookTable
+from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.models.offline.model import OfflineModel
-from nacre.runtime.recall.memory_core import memory_core
-from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.turn.loop.limits import UsageLimits
-from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
@@ -57,20 +49,6 @@ from nacre.sessions.stores.files import FileSessionStore, SessionPlaces
 LANE_WAIT_SECONDS = 600.0
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Given:
-    """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
-
-    model: ChatModel | None = None
-    tools: tuple[AuthorTool, ...] = ()
-    hooks: HookTable = field(default_factory=lambda: HookTable())
-    commands: tuple[Command, ...] = ()
-    limits: UsageLimits | None = None
-    prompt_parts: tuple[PromptPart, ...] = ()
-    memory: MemoryPlugin | None = None
-    memory_id: str = ""
 
 
 async def assemble(
@@ -112,7 +90,7 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
-    given, extension_notices = _extended(given, settings)
+    given, extension_notices = extended(given, settings)
     commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
     config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     workspace, workspace_notices = await _workspace(config)
@@ -127,7 +105,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         sleep=asyncio.sleep,
         count_tokens=count_tokens,
     )
-    memory = await _memory(config, given, world)
+    memory = await open_memory_slot(config, given, world)
     store = _store(config, world)
     world.closing.push_async_callback(store.close)
     lanes = Lanes(config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
@@ -213,67 +191,10 @@ def _window_parts(
         workspace=workspace,
         now=world.now,
         count_tokens=count_tokens,
-        on_notes=lambda path: _on_notes(memory, path),
+        on_notes=lambda path: on_notes(memory, path),
         told=Told(),
         hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
     )
-
-
-def _extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]:
-    """`given` with what the extensions bring behind it, and sentences for the owner.
-
-    A memory engine that the author handed in stays in the place of an extension's.
-    """
-    loaded = load_extensions(
-        settings.plugins,
-        tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
-        part_names=[part.name for part in given.prompt_parts],
-        commands=given.commands,
-        reset_triggers=settings.session.reset_triggers,
-    )
-    for host in loaded.hosts:
-        given = replace(
-            given,
-            tools=(*given.tools, *host.tools),
-            commands=(*given.commands, *host.commands),
-            prompt_parts=(*given.prompt_parts, *host.prompt_parts),
-        )
-        if given.memory is None and host.engine is not None:
-            given = replace(given, memory=host.engine, memory_id=host.extension_id)
-    return given, loaded.notices
-
-
-async def _memory(config: Config, given: Given, world: World) -> MemorySlot:
-    """The slot with the engine that the author handed in, or that the settings name, started."""
-    slot = _slot(config, given, world)
-    world.closing.push_async_callback(slot.close)
-    home = MemoryHome(
-        agent_id=config.agent_id,
-        workspace=config.workspace,
-        state_dir=config.state_dir,
-        engine_id=slot.name,
-        now=world.now,
-    )
-    await slot.start(home)
-    return slot
-
-
-def _slot(config: Config, given: Given, world: World) -> MemorySlot:
-    chosen = config.settings.plugins.slots.memory
-    if given.memory is not None:
-        return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
-    if chosen == MEMORY_CORE:
-        core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
-        return MemorySlot(core, name=chosen, why_empty="memory search is switched off")
-    if chosen == NO_MEMORY:
-        return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
-    return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
-
-
-def _on_notes(memory: MemorySlot, path: str) -> None:
-    """A tool wrote a file: the index has something to read."""
-    log.info("%s was written", path)
-    memory.notes_changed()
 
 
 def _history_turns(route: Route, settings: Settings) -> int | None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from tests.faults.crash_driver import MOST_WRITES, count_writes
 from tests.runtime.agents import kinds, opened, said, user_texts
-from tests.runtime.faults.crash_driver import MOST_WRITES, count_writes
 
 
 async def talk(state_dir: Path, kill_before: int) -> None:
