@@ -126,7 +126,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         new_id=world.new_id,
         count_tokens=count_tokens,
     )
-    register_hooks(given.hooks, turn)
+    register_hooks(given, turn)
     return AgentParts(
         turn=turn,
         chosen=chosen,

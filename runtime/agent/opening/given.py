@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nacre.runtime.agent.opening.given_tools import BUILT_IN_TOOLS
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.loading import load_extensions
-from nacre.runtime.hooks.hooks import HookTable
+from nacre.runtime.hooks.hooks import Handler, HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.loop.limits import UsageLimits
@@ -23,6 +24,7 @@ class Given:
     model: ChatModel | None = None
     tools: tuple[AuthorTool, ...] = ()
     hooks: HookTable = field(default_factory=lambda: HookTable())
+    extension_hooks: tuple[tuple[str, Handler[Any, Any]], ...] = ()
     commands: tuple[Command, ...] = ()
     limits: UsageLimits | None = None
     prompt_parts: tuple[PromptPart, ...] = ()
@@ -48,6 +50,7 @@ def extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]:
             tools=(*given.tools, *host.tools),
             commands=(*given.commands, *host.commands),
             prompt_parts=(*given.prompt_parts, *host.prompt_parts),
+            extension_hooks=(*given.extension_hooks, *host.hooks),
         )
         if given.memory is None and host.engine is not None:
             given = replace(given, memory=host.engine, memory_id=host.extension_id)
