@@ -25,7 +25,6 @@ from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, is_private_key
 from nacre.sessions.index.changes import Origin
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.upkeep.catalogue import stored_sessions
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class Sessions:
 
     async def list(self) -> tuple[SessionInfo, ...]:
         """What each key names now, the latest active first."""
-        found = await stored_sessions(self._parts.turn.sessions.index, with_earlier=False)
+        found = await self._parts.turn.sessions.store.sessions(with_earlier=False)
         return tuple(
             SessionInfo(
                 key=item.key,

@@ -21,6 +21,7 @@ from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.turn import Turn
+from nacre.sessions.contracts.endings import EndedSession, EndReason
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.freshness import (
     NextReset,
@@ -32,8 +33,8 @@ from nacre.sessions.contracts.freshness import (
 )
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.disk.endings import EndedSession, EndingFolder, EndReason
 from nacre.sessions.disk.lines import timestamp_ms
+from nacre.sessions.stores.store import Endings
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ _LATEST_MS = 8_000_000_000_000
 class Lifecycle:
     """The endings of one agent's sessions."""
 
-    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: EndingFolder) -> None:
+    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: Endings) -> None:
         self._parts = parts
         self._lanes = lanes
         self._endings = endings
@@ -95,7 +96,7 @@ class Lifecycle:
         ended = EndedSession(
             key=session.key,
             session_id=session.session_id,
-            transcript=session.journal.path.name,
+            transcript=session.journal.name,
             reason=reason,
             ended_at_ms=session.now_ms(),
             channel=session.route.origin.channel,
@@ -197,7 +198,7 @@ class Lifecycle:
                 reason=ended.reason,
                 session_key=ended.key,
                 session_id=ended.session_id,
-                transcript=session.journal.path,
+                transcript=session.journal.place,
                 entries=session.branch,
                 is_private=session.policy.is_private,
                 channel=ended.channel,

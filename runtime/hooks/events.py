@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 from nacre.runtime.contracts.errors import ModelError
@@ -17,9 +16,9 @@ from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Fl
 from nacre.runtime.contracts.inbound import Inbound, Reply
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.tools.function import ToolChat
+from nacre.sessions.contracts.endings import EndReason
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.contracts.usage import Usage
-from nacre.sessions.disk.endings import EndReason
 from nacre.sessions.entries.entries import Entry
 
 
@@ -168,15 +167,16 @@ class AfterCompaction:
 class SessionEnded:
     """A session has ended; the action is the reason. `session_end`, `session_end:daily` and so on.
 
-    `transcript` is its file, which stays where it is, and `entries` its present branch. `is_private`
-    says that nobody but the owner wrote in it. `channel` is where the message came from that ended it.
+    `transcript` says where what was said lies, a file unless sessions are kept otherwise; it stays there.
+    `entries` is its present branch. `is_private` says that nobody but the owner wrote in it. `channel` is
+    where the message came from that ended it.
     """
 
     type: ClassVar[str] = "session_end"
     reason: EndReason
     session_key: str
     session_id: str
-    transcript: Path
+    transcript: str
     entries: Sequence[Entry]
     is_private: bool
     channel: str

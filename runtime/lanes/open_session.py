@@ -20,8 +20,8 @@ from nacre.runtime.tools.function import ToolChat
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.messages import Message, UserMessage
 from nacre.sessions.entries.entries import Compaction, Entry
-from nacre.sessions.index.index import SessionIndex, SessionRecord
-from nacre.sessions.journal.journal import Journal
+from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.stores.store import SessionLines, Transcript
 
 
 class OpenSession:
@@ -35,10 +35,10 @@ class OpenSession:
     def __init__(
         self,
         route: Route,
-        journal: Journal,
+        journal: Transcript,
         record: SessionRecord,
         *,
-        index: SessionIndex,
+        index: SessionLines,
         now: Clock,
         history_turns: int | None = None,
         is_read_by_others: bool = False,

@@ -21,7 +21,6 @@ from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
 from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.system_prompt import changing_part, joined, sub_agent_part
-from nacre.sessions.disk.whole_results import WholeResults
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class TurnContext:
         self._emit = emit
         self._pause = pause
         self._run_sub_agent = run_sub_agent
-        self._whole = WholeResults(session.journal.path)
+        self._whole = session.journal.results
         self._limits = result_limits(asked.budget)
         self._system: SystemPrompt | None = None
 

@@ -29,9 +29,9 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.upkeep import Upkeep
 from nacre.runtime.hooks.hooks import Hooks
-from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
+from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.models.offline.model import OfflineModel
@@ -43,8 +43,7 @@ from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
-from nacre.sessions.index.index import SessionIndex
-from nacre.sessions.stores.files import FileSessionStore, SessionPlaces
+from nacre.sessions.stores.store import SessionStore
 
 LANE_WAIT_SECONDS = 600.0
 
@@ -106,16 +105,16 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     memory = await open_memory_slot(config, given, world)
-    store = _store(config, world)
+    store = open_store(config, now=now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
-    lanes = Lanes(config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
     running = Running()
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
         window=_window_parts(config, world, offline, workspace, memory, count_tokens),
-        sessions=_sessions(config, world, store.index),
+        sessions=_sessions(config, world, store),
         memory=memory,
         tools=given.tools,
         run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
@@ -140,7 +139,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
             *memory.notices,
             *_window_notices(chosen.default.first.budget),
         ),
-        upkeep=Upkeep(turn.sessions.index, settings.session, now=now),
+        upkeep=Upkeep(store, settings.session, now=now),
         commands=commands,
         limits=given.limits,
         running=running,
@@ -148,25 +147,14 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     )
 
 
-def _sessions(config: Config, world: World, index: SessionIndex) -> SessionOpener:
+def _sessions(config: Config, world: World, store: SessionStore) -> SessionOpener:
     now = world.now
     return SessionOpener(
-        index,
-        Journals(workspace=config.workspace, now=now, new_id=world.new_id),
+        store,
         now=now,
         new_id=world.new_id,
         history_turns=lambda route: _history_turns(route, config.settings),
     )
-
-
-def _store(config: Config, world: World) -> FileSessionStore:
-    places = SessionPlaces(
-        index=config.sessions_file,
-        endings=config.folders.agent_dir / "endings",
-        lanes=config.private_dir / "locks" / "lanes",
-        cwd=config.workspace,
-    )
-    return FileSessionStore(places, now=world.now, new_id=world.new_id)
 
 
 def _window_parts(

@@ -229,7 +229,7 @@ class Window:
             reason=reason,
             tokens_before=tokens_before,
             tokens_after=(await self.measure()).tokens,
-            transcript=self._session.journal.path.name,
+            transcript=self._session.journal.name,
             problem=problem,
             has_failed=has_failed,
         )

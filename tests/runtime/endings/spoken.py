@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from nacre.runtime.hooks.events import SessionEnded
@@ -40,7 +39,7 @@ def ended(*entries: Entry, session_id: str = "00000001") -> SessionEnded:
         reason="new",
         session_key="agent:main:main",
         session_id=session_id,
-        transcript=Path("00000001.jsonl"),
+        transcript="00000001.jsonl",
         entries=entries,
         is_private=True,
         channel="terminal",

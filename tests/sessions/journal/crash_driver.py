@@ -47,7 +47,7 @@ async def change(folder: Path, names: list[str], tell: int) -> None:
     journal = await opened(folder / SOUND, ids="more")
     first = journal.branch()[0].id
     await journal.append(Label(target_id=first, label="begin"))
-    await journal.fork(folder / "fork.jsonl", session_id="fork", leaf_id=journal.tree.leaf_id)
+    await journal.fork("fork.jsonl", session_id="fork", leaf_id=journal.tree.leaf_id)
     await journal.rewind(first, summary="What was left.")
     await journal.append(user("elsewhere"))
     os.write(tell, json.dumps([SOUND, "elsewhere"]).encode() + b"\n")
