@@ -72,7 +72,7 @@ class FileSessionStore:
             path = self.index.transcript_path(record)
         except SessionCorrupt:
             return False
-        return await asyncio.to_thread(path.is_file)
+        return path.is_file()  # asked in each turn: one look costs less than a hop to a thread
 
     async def transcript(self, record: SessionRecord) -> Journal:
         """The session's file, read, or begun when there is none. Raises as `Journal.open`."""

@@ -41,6 +41,9 @@ class SessionLines(Protocol):
     async def all(self) -> dict[str, SessionRecord]:
         """All lines by key."""
 
+    async def found_again(self, key: str) -> SessionRecord | None:
+        """The line of a key that has none, or whose line leads to no transcript, from what is left of it."""
+
     async def update(
         self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
     ) -> SessionRecord | None:

@@ -66,13 +66,11 @@ async def test_a_strange_line_of_the_index_does_not_begin_the_conversation_anew(
     )
 
     def opener() -> SessionOpener:
-        index = SessionIndex(tmp_path, now=clock)
-        journals = Journals(workspace=tmp_path, now=clock, new_id=ids)
-        return SessionOpener(index, journals, now=clock, new_id=ids)
+        return SessionOpener(file_store(tmp_path, now=clock, new_id=ids), now=clock, new_id=ids)
 
     first = opener()
     begun = await first.open(where)
-    await first.index.close()
+    await first.store.close()
     (tmp_path / "sessions.json").write_text(json.dumps({where.key: strange}))
 
     again = opener()
