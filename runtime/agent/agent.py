@@ -31,8 +31,8 @@ from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
-from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.loop.limits import TurnBounds, UsageLimits
+from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 from nacre.sessions.contracts.errors import SessionError
 
@@ -58,7 +58,7 @@ class Agent:
         state_dir: Path | str | None = None,
         workspace: Path | str | None = None,
         model: ChatModel | str | None = None,
-        tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]] = (),
+        tools: Sequence[AuthorTool | Callable[..., Any]] = (),
         instructions: str = "",
         commands: Sequence[FunctionCommand] = (),
         limits: UsageLimits | None = None,
@@ -76,9 +76,10 @@ class Agent:
         `state_dir` is `$NACRE_STATE_DIR` or `~/.nacre` unless given; `workspace` is a folder in it.
         `model` is a `ChatModel`, or a name such as `openai/gpt-5-mini` for litellm; without one,
         `$NACRE_MODEL` or the settings decide, and else the offline responder answers. `tools` are typed
-        functions that the model may call, see `nacre.tool`; `instructions` are added to the system prompt of
-        every chat, and `prompt_parts` as sections of their own, see `nacre.prompt_part`. `commands` are chat
-        commands, see `nacre.command`. `limits` say what a turn may use up that brings none of its own.
+        functions that the model may call, see `nacre.tool`, and sub-agents, see `nacre.sub_agent`;
+        `instructions` are added to the system prompt of every chat, and `prompt_parts` as sections of their
+        own, see `nacre.prompt_part`. `commands` are chat commands, see `nacre.command`. `limits` say what a
+        turn may use up that brings none of its own.
         `memory` is a memory engine in the place of the one that the settings name, see `nacre.MemoryPlugin`.
         `hooks` are handlers by name, see `nacre.Hooks`. `clock` gives aware datetimes in the owner's zone.
         `watch` follows changes that others make to the notes.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.approvals import APPROVE, DENY
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.contracts.errors import ApprovalNotFound, SessionInUse
@@ -65,6 +66,9 @@ async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> Repl
     """Approves a call, and runs it where no turn waits for it; the ending of the turn that follows.
 
     `None` when somebody else goes on with it.
+
+    Raises:
+        ApprovalNotFound: it does not wait any more, or a sub-agent asked that has ended.
     """
     approvals = parts.turn.approvals
     await approvals.answer(approval.id, approved=True)
@@ -75,6 +79,12 @@ async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> Repl
         async with parts.lanes.enter(
             where.key, on_wait=lambda text: emit(Warned(message=text)), wait_seconds=BUSY_SECONDS
         ):
+            if is_sub_agent_key(where.key):
+                # Its lane is free, so it has ended; the agent would go on there with tools of its own.
+                await approvals.forget(approval.id)
+                raise ApprovalNotFound(
+                    f"The sub-agent that asked for {approval.tool_name} has ended. Ask for its task anew."
+                )
             return await _told(parts, where, emit)
     except SessionInUse:
         return None

@@ -22,8 +22,8 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config, ListedAgent, load_config, process_environment
-from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
 
 
@@ -31,7 +31,7 @@ class AgentKeywords(TypedDict, total=False):
     """What can be handed to one agent when it is opened; `Agent.open` says what each is."""
 
     model: ChatModel | str | None
-    tools: Sequence[FunctionTool[..., Any] | Callable[..., Any]]
+    tools: Sequence[AuthorTool | Callable[..., Any]]
     instructions: str
     commands: Sequence[FunctionCommand]
     limits: UsageLimits | None

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.session import Session
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
@@ -131,7 +132,10 @@ class Sessions:
 
     def _route(self, key: str, record: SessionRecord) -> Route:
         """The session as its latest message came to it, in the hands of its owner."""
-        is_private = is_private_key(key, main_key=self._parts.turn.settings.session.main_key)
+        # A sub-agent's session may have begun in private; whether it did, its transcript says.
+        is_private = is_sub_agent_key(key) or is_private_key(
+            key, main_key=self._parts.turn.settings.session.main_key
+        )
         usual = "direct" if is_private else "group"
         chat_kind = record.chat_type if record.chat_type in CHAT_KINDS else usual
         origin = record.origin

@@ -13,8 +13,10 @@ from typing import Any, Protocol
 
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
+from nacre.runtime.hooks.hooks import Handler, checked_name
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.tools.function import FunctionTool, tool
+from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
 
 
@@ -28,14 +30,15 @@ class ExtensionHost:
         self.extension_id = extension_id
         self.settings = settings
         self._may_be_memory = may_be_memory
-        self.tools: list[FunctionTool[..., Any]] = []
+        self.tools: list[AuthorTool] = []
         self.commands: list[Command] = []
         self.prompt_parts: list[PromptPart] = []
+        self.hooks: list[tuple[str, Handler[Any, Any]]] = []
         self.engine: MemoryPlugin | None = None
 
-    def tool(self, function: FunctionTool[..., Any] | Callable[..., Any]) -> None:
-        """Adds a tool, see `nacre.tool`."""
-        self.tools.append(function if isinstance(function, FunctionTool) else tool(function))
+    def tool(self, function: AuthorTool | Callable[..., Any]) -> None:
+        """Adds a tool, see `nacre.tool`, or a sub-agent, see `nacre.sub_agent`."""
+        self.tools.append(function if isinstance(function, FunctionTool | SubAgent) else tool(function))
 
     def command(self, command: FunctionCommand) -> None:
         """Adds a chat command, made by `nacre.command`."""
@@ -44,6 +47,12 @@ class ExtensionHost:
     def prompt_part(self, function: PromptPart | PromptFunction) -> None:
         """Adds a section of the system prompt, see `nacre.prompt_part`."""
         self.prompt_parts.append(function if isinstance(function, PromptPart) else prompt_part(function))
+
+    def hook(self, name: str, handler: Handler[Any, Any]) -> None:
+        """Adds a handler for what happens in the agent, see `nacre.Hooks`."""
+        if not callable(handler):
+            raise TypeError(f"the hook {name!r} is given {handler!r}, which cannot be called")
+        self.hooks.append((checked_name(name), handler))
 
     def memory_engine(self, engine: MemoryPlugin) -> None:
         """Hands in the memory engine, see `nacre.MemoryPlugin`. The manifest's `kind` must be `memory`."""

@@ -17,9 +17,10 @@ from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.guard import TurnGuard
+from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
 from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.system_prompt import changing_part, joined
+from nacre.runtime.turn.system_prompt import changing_part, joined, sub_agent_part
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class TurnContext:
 
     Each piece is made when it is first asked for, so that a `/status` reads no file, and then stays the same
     for the turn. `asked` is the model that is asked first, with its window; `words` are what the person said.
-    `pause` stops the turn's deadline.
+    `pause` stops the turn's deadline, `run_sub_agent` carries out a task of a sub-agent.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class TurnContext:
         *,
         words: str = "",
         pause: Callable[[], AbstractContextManager[None]] = nullcontext,
+        run_sub_agent: RunSubAgent,
     ) -> None:
         self._session = session
         self._words = words
@@ -48,6 +50,7 @@ class TurnContext:
         self._asked = asked
         self._emit = emit
         self._pause = pause
+        self._run_sub_agent = run_sub_agent
         self._whole = session.journal.results
         self._limits = result_limits(asked.budget)
         self._system: SystemPrompt | None = None
@@ -95,38 +98,54 @@ class TurnContext:
     async def system(self) -> SystemPrompt:
         """The system prompt; what was cut of it is told once."""
         if self._system is None:
-            parts, chat, tell = self._parts, self.chat, self._tell
-            cycle = self._session.compaction_count
-            stable = await parts.prompts.stable(
-                chat.policy,
-                tools=self.specs,
-                memory=parts.memory.instructions(chat),
-                sections=await parts.prompt_parts.stable(chat, cycle=cycle, tell=tell),
-            )
-            today = changing_part(
-                now=parts.now(),
-                channel=chat.channel,
-                chat_kind=chat.policy.chat_kind,
-                model_name=self._asked.model.name,
-            )
-            changing = await parts.prompt_parts.changing(chat, tell=tell)
-            recalled = await parts.memory.recall(chat, self._words, tell)
-            self._system = SystemPrompt(stable=stable.text, changing=joined(today, *changing, recalled))
-            tell(stable.notices)
+            sub_agent = self._parts.sub_agent
+            self._system = self._of_sub_agent(sub_agent) if sub_agent else await self._of_agent()
         return self._system
 
     async def overhead_tokens(self) -> int:
         """Tokens of system prompt and tool schemas together, counted on a thread."""
         return await self._parts.prompts.overhead_tokens(await self.system(), self.specs)
 
+    async def _of_agent(self) -> SystemPrompt:
+        parts, chat, tell = self._parts, self.chat, self._tell
+        cycle = self._session.compaction_count
+        stable = await parts.prompts.stable(
+            chat.policy,
+            tools=self.specs,
+            memory=parts.memory.instructions(chat),
+            sections=await parts.prompt_parts.stable(chat, cycle=cycle, tell=tell),
+        )
+        changing = await parts.prompt_parts.changing(chat, tell=tell)
+        recalled = await parts.memory.recall(chat, self._words, tell)
+        tell(stable.notices)
+        return SystemPrompt(stable=stable.text, changing=joined(self._today(), *changing, recalled))
+
+    def _of_sub_agent(self, sub_agent: SubAgent) -> SystemPrompt:
+        memory = self._parts.memory.instructions(self.chat) if sub_agent.notes else ""
+        stable = sub_agent_part(sub_agent.name, sub_agent.instructions, tools=self.specs, memory=memory)
+        return SystemPrompt(stable=stable, changing=self._today())
+
+    def _today(self) -> str:
+        return changing_part(
+            now=self._parts.now(),
+            channel=self.chat.channel,
+            chat_kind=self.chat.policy.chat_kind,
+            model_name=self._asked.model.name,
+        )
+
     def _tools(self) -> tuple[Tool, ...]:
         parts, chat, rules = self._parts, self.chat, self._parts.settings.tools
+        own = [
+            tool.as_tool(self._run_sub_agent) if isinstance(tool, SubAgent) else tool for tool in parts.tools
+        ]
+        if parts.sub_agent is not None and not parts.sub_agent.notes:
+            return offered_tools((), own, chat, rules)
         if not parts.workspace.is_there:
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
             log.warning("the workspace %s is gone", parts.workspace.place)
             gone = workspace_gone(parts.workspace)
             self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
-            return offered_tools((), parts.tools, chat, rules)
+            return offered_tools((), own, chat, rules)
         tools = file_tools(
             parts.workspace,
             chat.policy,
@@ -135,7 +154,7 @@ class TurnContext:
             whole_results=self._whole,
             page_chars=self._limits.page_chars,
         )
-        return self._distinct(offered_tools((*tools, *parts.memory.tools(chat)), parts.tools, chat, rules))
+        return self._distinct(offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules))
 
     def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """The tools without those whose name is taken: an engine may name one as somebody else's."""

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.lanes.notices import Told
+from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import Approvals
-from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.tools.toolbox import CallScope
+from nacre.runtime.turn.loop.limits import TurnBounds
+from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
+from nacre.sessions.contracts.usage import Usage
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +37,8 @@ class TurnParts:
 
     `models` are asked in their order; a chat for which another model was chosen has its own chain.
     `memory` holds the memory engine, if there is one. `tools` are the bot author's, `prompt_parts` what they
-    add to the system prompt.
+    add to the system prompt. `run_sub_agent` gives the words that come of a sub-agent's task. `sub_agent` is
+    the one whose turn it is; `None` is the agent itself.
     """
 
     agent_id: str
@@ -41,13 +47,15 @@ class TurnParts:
     window: WindowParts
     sessions: SessionOpener
     memory: MemorySlot
-    tools: tuple[FunctionTool[..., Any], ...]
+    tools: tuple[AuthorTool, ...]
+    run_sub_agent: RunsSubAgent
     approvals: Approvals
     prompt_parts: PromptParts
     prompts: SystemPrompts
     now: Clock
     new_id: NewId
     count_tokens: Callable[[str], int]
+    sub_agent: SubAgent | None = None
 
     @property
     def model(self) -> ChatModel:
@@ -72,3 +80,35 @@ class TurnParts:
     def on_said(self) -> None:
         """A turn ended: where conversations are searched, the next search looks how far they have grown."""
         self.memory.transcripts_changed()
+
+
+class CallingTurn(Protocol):
+    """The turn that calls a sub-agent."""
+
+    @property
+    def session(self) -> OpenSession:
+        """The session that it is of."""
+        ...
+
+    @property
+    def parts(self) -> TurnParts:
+        """What it shares with others."""
+        ...
+
+    @property
+    def emit(self) -> Emit:
+        """Who watches it."""
+        ...
+
+    @property
+    def bounds(self) -> TurnBounds:
+        """How far it may go, together with what it calls."""
+        ...
+
+    def spend(self, usage: Usage, /) -> None:
+        """Adds what was used for it."""
+        ...
+
+
+RunsSubAgent: TypeAlias = Callable[[CallingTurn, SubAgent, str, CallScope], Awaitable[str]]
+"""Gives the words that come of a task."""

@@ -120,18 +120,33 @@ def changing_part(*, now: datetime, channel: str, chat_kind: str, model_name: st
     )
 
 
+def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], memory: str) -> str:
+    """The stable part of a sub-agent's system prompt: no file of the workspace, and nobody's chat."""
+    return render(
+        "session/sub_agent",
+        name=name,
+        tools=_tool_lines(tools),
+        memory=f"{memory}\n\n" if memory else "",
+        text=instructions,
+    )
+
+
 def joined(*sections: str) -> str:
     """Sections of a prompt as one text, without those that are empty."""
     return "\n\n".join(section for section in sections if section)
 
 
 def _head(workspace: Workspace, policy: ChatPolicy, *, tools: Sequence[ToolSpec], memory: str) -> str:
-    tool_lines = "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
+    tool_lines = _tool_lines(tools)
     memory = f"{memory}\n\n" if memory else ""
     if policy.is_private:
         return render("system/private", tools=tool_lines, memory=memory, workspace=workspace.place)
     folders = " and ".join(f"`{folder}/`" for folder in policy.writable_folders) or "no folder"
     return render("system/group", tools=tool_lines, memory=memory, folders=folders)
+
+
+def _tool_lines(tools: Sequence[ToolSpec]) -> str:
+    return "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
 
 
 def _with_files(head: str, files: Sequence[ContextFile]) -> str:

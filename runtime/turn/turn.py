@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
@@ -54,7 +55,7 @@ class Turn:
         self.session = session
         self.parts = parts
         self.emit = emit
-        self._bounds = bounds or TurnBounds()
+        self.bounds = bounds or TurnBounds()
         self.usage: Usage | None = None
         self._asked: Candidate | None = None
         self._context: TurnContext | None = None
@@ -66,13 +67,13 @@ class Turn:
 
     def of_session(self, session: OpenSession) -> Turn:
         """The same, of another session."""
-        return Turn(session, self.parts, self.emit, self._bounds)
+        return Turn(session, self.parts, self.emit, self.bounds)
 
     def with_models(self, models: ModelChain) -> Turn:
         """The same, with other models."""
         if models is self.parts.models:
             return self
-        return Turn(self.session, replace(self.parts, models=models), self.emit, self._bounds)
+        return Turn(self.session, replace(self.parts, models=models), self.emit, self.bounds)
 
     async def write_down(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         """Puts a person's words, and what came with them, on disk."""
@@ -104,7 +105,7 @@ class Turn:
                     toolbox=context.toolbox,
                     emit=self.emit,
                     max_steps=agent.max_steps,
-                    bounds=self._bounds,
+                    bounds=self.bounds,
                 )
         except (asyncio.CancelledError, TurnCancelled, UsageLimitReached):
             await session.line.aborted()
@@ -132,7 +133,8 @@ class Turn:
         finally:
             await self._settle()
         reply = self._reply(answer)
-        self.parts.memory.capture(context.chat, self._words, reply.text if reply else "")
+        if self.parts.sub_agent is None:
+            self.parts.memory.capture(context.chat, self._words, reply.text if reply else "")
         return reply
 
     async def save_notes(self) -> None:
@@ -192,7 +194,7 @@ class Turn:
         if isinstance(message, AssistantMessage):
             results.begin_step(len(message.tool_calls))
             if message.usage is not None:
-                self.usage = message.usage if self.usage is None else self.usage + message.usage
+                self.spend(message.usage)
             if message_text(message).strip():
                 self._said.append(message_text(message))
 
@@ -207,7 +209,7 @@ class Turn:
     async def recall(self) -> None:
         """Puts logs and notes of the last days into the transcript; what cannot be read costs no turn."""
         parts, agent = self.parts, self.parts.settings.agent
-        if not self.session.policy.loads_daily_logs:
+        if parts.sub_agent is not None or not self.session.policy.loads_daily_logs:
             return
         parts.memory.session_started()
         if not agent.startup_context.enabled:
@@ -225,6 +227,10 @@ class Turn:
             return
         if notes:
             await self.session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
+
+    def spend(self, usage: Usage) -> None:
+        """Adds what a model call, or a sub-agent, has used."""
+        self.usage = usage if self.usage is None else self.usage + usage
 
     def _ask(self) -> Ask:
         parts = self.parts
@@ -253,11 +259,14 @@ class Turn:
                 self.emit,
                 words=self._words,
                 pause=lambda: paused(self._deadline),
+                run_sub_agent=partial(self.parts.run_sub_agent, self),
             )
         return self._context
 
     async def _window_in(self, budget: ContextBudget) -> Window:
         parts, context = self.parts, await self.context()
+        if parts.sub_agent is not None:
+            budget = replace(budget, flush_enabled=False)  # its caller knows what is worth a note
         return Window(self.session, parts.window, parts.models, budget, context, self.emit)
 
     def ending(self, reply: Reply | None) -> ReplyReady | Silence:

@@ -83,6 +83,7 @@ LIBRARIES = {
         "runtime/settings/channels.py",
         "runtime/settings/config.py",
         "runtime/tools/files.py",
+        "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/notes_file.py",
         "runtime/settings/hooks.py",
         "runtime/settings/models.py",

@@ -19,6 +19,7 @@ from nacre.runtime.agent.opening.open_models import open_models
 from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.agent.opening.shared import Shared, World
+from nacre.runtime.agent.opening.sub_agents import SubAgents
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
@@ -106,6 +107,8 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     memory = await open_memory_slot(config, given, world)
     store = open_store(config, now=now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
+    lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    running = Running()
     turn = TurnParts(
         agent_id=config.agent_id,
         settings=settings,
@@ -114,6 +117,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         sessions=_sessions(config, world, store),
         memory=memory,
         tools=given.tools,
+        run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
         approvals=open_approvals(config, now, world.new_id),
         prompt_parts=PromptParts(given.prompt_parts),
         prompts=SystemPrompts(workspace, settings.agent, now=now, count_tokens=count_tokens),
@@ -121,8 +125,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         new_id=world.new_id,
         count_tokens=count_tokens,
     )
-    lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
-    register_hooks(given.hooks, turn)
+    register_hooks(given, turn)
     return AgentParts(
         turn=turn,
         chosen=chosen,
@@ -139,7 +142,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         upkeep=Upkeep(store, settings.session, now=now),
         commands=commands,
         limits=given.limits,
-        running=Running(),
+        running=running,
         closing=world.closing,
     )
 

@@ -9,11 +9,11 @@ from nacre.runtime.agent.opening.given_tools import BUILT_IN_TOOLS
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.loading import load_extensions
-from nacre.runtime.hooks.hooks import HookTable
+from nacre.runtime.hooks.hooks import Handler, HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.settings import Settings
-from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
 
 
@@ -22,8 +22,9 @@ class Given:
     """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
 
     model: ChatModel | None = None
-    tools: tuple[FunctionTool[..., Any], ...] = ()
+    tools: tuple[AuthorTool, ...] = ()
     hooks: HookTable = field(default_factory=lambda: HookTable())
+    extension_hooks: tuple[tuple[str, Handler[Any, Any]], ...] = ()
     commands: tuple[Command, ...] = ()
     limits: UsageLimits | None = None
     prompt_parts: tuple[PromptPart, ...] = ()
@@ -49,6 +50,7 @@ def extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]:
             tools=(*given.tools, *host.tools),
             commands=(*given.commands, *host.commands),
             prompt_parts=(*given.prompt_parts, *host.prompt_parts),
+            extension_hooks=(*given.extension_hooks, *host.hooks),
         )
         if given.memory is None and host.engine is not None:
             given = replace(given, memory=host.engine, memory_id=host.extension_id)

@@ -9,6 +9,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.recall.memory_tools import MEMORY_TOOL_NAMES
 from nacre.runtime.tools.files import FILE_TOOL_NAMES
 from nacre.runtime.tools.function import FunctionTool, tool
+from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part
 from nacre.runtime.turn.prompt_parts.sections import instructions_part
 
@@ -17,18 +18,18 @@ BUILT_IN_TOOLS = frozenset({*FILE_TOOL_NAMES, *MEMORY_TOOL_NAMES})
 
 
 def given_tools(
-    given: Sequence[FunctionTool[..., Any] | Callable[..., Any]],
-) -> tuple[FunctionTool[..., Any], ...]:
-    """Tools as they are, plain functions as tools.
+    given: Sequence[AuthorTool | Callable[..., Any]],
+) -> tuple[AuthorTool, ...]:
+    """Tools and sub-agents as they are, plain functions as tools.
 
     Raises:
         ConfigError: a function cannot be a tool, or two tools have one name.
     """
-    tools: list[FunctionTool[..., Any]] = []
+    tools: list[AuthorTool] = []
     taken = set(BUILT_IN_TOOLS)
     for item in given:
         try:
-            made = item if isinstance(item, FunctionTool) else tool(item)
+            made = item if isinstance(item, FunctionTool | SubAgent) else tool(item)
         except TypeError as error:
             raise ConfigError(
                 f"{error} Change the function, or leave it out of Agent.open(tools=...)."

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.endings.session_memory import SessionMemory
-from nacre.runtime.hooks.hooks import HookTable, register_all
+from nacre.runtime.hooks.hooks import register_all
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.tools.approvals.approvals import Approvals
@@ -28,8 +29,8 @@ def open_approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
     )
 
 
-def register_hooks(given: HookTable, turn: TurnParts) -> None:
-    """Registers the built-in handlers, then the bot author's.
+def register_hooks(given: Given, turn: TurnParts) -> None:
+    """Registers the built-in handlers, then the bot author's, then those of extensions.
 
     Raises:
         ConfigError: a name is unknown, or what stands there cannot be called.
@@ -44,9 +45,11 @@ def register_hooks(given: HookTable, turn: TurnParts) -> None:
         )
         turn.hooks.on("session_end", handler)
     try:
-        register_all(turn.hooks, given)
+        register_all(turn.hooks, given.hooks)
     except ValueError as error:
         raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
+    for name, of_extension in given.extension_hooks:
+        turn.hooks.add(name, of_extension)
 
 
 def waiting_notices(waiting: Sequence[Approval]) -> tuple[str, ...]:

@@ -58,12 +58,17 @@ def open_models(
         names = model_names(replace(config, model_name=first_name))
         return chain([model_named(name) for name in names])
 
+    def opened(model: ChatModel | str) -> ModelChain:
+        if not isinstance(model, str):
+            return chain([model])
+        return chain([offline]) if model == offline.name else connected(model)
+
     has_name = given is None and bool(config.model_name)
     default = connected(config.model_name) if has_name else chain([given or offline])
     return ChosenModels(
         default,
         known=_known_models(config, default.first.model.name, offline.name),
-        open_chain=lambda name: chain([offline]) if name == offline.name else connected(name),
+        open_chain=opened,
         is_model=lambda name: bool(price_map_entry(name)),
     )
 

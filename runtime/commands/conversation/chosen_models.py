@@ -9,6 +9,7 @@ from dataclasses import replace
 from nacre.runtime.commands.conversation.model_words import KnownModels, NamedModel, named_model
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import Warned
+from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.index.changes import model_override
@@ -17,7 +18,7 @@ from nacre.sessions.index.changes import model_override
 class ChosenModels:
     """The models of an agent: those by default, what may be chosen, and the chains that were.
 
-    `open_chain` makes a chain that begins with a named model; `is_model` says whether a name that the
+    `open_chain` makes a chain that begins with a model; `is_model` says whether a name that the
     settings do not know is one, and may read a file.
     """
 
@@ -26,7 +27,7 @@ class ChosenModels:
         default: ModelChain,
         *,
         known: KnownModels,
-        open_chain: Callable[[str], ModelChain],
+        open_chain: Callable[[ChatModel | str], ModelChain],
         is_model: Callable[[str], bool],
     ) -> None:
         self.default = default
@@ -48,6 +49,17 @@ class ChosenModels:
             return None
         return replace(found, name="") if found.name == self.default_name else found
 
+    def chain(self, model: ChatModel | str) -> ModelChain:
+        """The chain that begins with a model; a named one is opened once.
+
+        Raises:
+            ConfigError: its window is too small to work in.
+        """
+        if not isinstance(model, str):
+            return self._open_chain(model)
+        chain = self._chains[model] = self._chains.get(model) or self._open_chain(model)
+        return chain
+
     def applied(self, turn: Turn) -> Turn:
         """A turn with the model of its session first; the others stay behind it for when it fails."""
         name = model_override(turn.session.line.record)
@@ -56,7 +68,7 @@ class ChosenModels:
             name = f"{self.default_name.partition('/')[0]}/{name}"
         if name and name != self.default_name:
             try:
-                chain = self._chains[name] = self._chains.get(name) or self._open_chain(name)
+                chain = self.chain(name)
             except ConfigError as error:
                 text = f"{name} was chosen for this chat and cannot be used: {error} /new default ends that."
                 turn.emit(Warned(message=text))

@@ -39,10 +39,14 @@ class UsageLimits:
 
 
 class TurnBounds:
-    """How far one turn may go: what it has used, and whether it is to end when its tools are done."""
+    """How far one turn may go: what it has used, and whether it is to end when its tools are done.
 
-    def __init__(self, limits: UsageLimits | None = None) -> None:
+    `within` are the bounds of a turn that this one is a part of: what is used here is used there, too.
+    """
+
+    def __init__(self, limits: UsageLimits | None = None, *, within: TurnBounds | None = None) -> None:
         self._limits = limits or UsageLimits()
+        self._within = within
         self._used = Usage()
         self._model_calls = 0
         self._tool_calls = 0
@@ -58,7 +62,7 @@ class TurnBounds:
         """Counts a model's answer."""
         self._model_calls += 1
         if answer.usage is not None:
-            self._used += answer.usage
+            self._use(answer.usage)
 
     def check_request(self) -> None:
         """Called before a model is asked.
@@ -95,7 +99,14 @@ class TurnBounds:
         finally:
             self._tools_are_running = False
 
+    def _use(self, usage: Usage) -> None:
+        self._used += usage
+        if self._within is not None:
+            self._within._use(usage)
+
     def _check_used(self) -> None:
+        if self._within is not None:
+            self._within._check_used()
         limits = self._limits
         if limits.tokens is not None and self._used.context_tokens >= limits.tokens and self._model_calls:
             raise _reached(f"{limits.tokens} tokens", "tokens")

@@ -128,10 +128,23 @@ def test_a_broken_extension_takes_nothing_along(tmp_path: Path) -> None:
         manifest={},
         entry="register",
     )
+    hooked = "def register(host):\n    host.hook('before_tol', print)\n"
+    install(site, "hooked", hooked, manifest={}, entry="register")
     install(site, "takes", GOOD.format(tool="read"), manifest={})
     install(site, "commands", COMMAND, manifest={}, entry="register")
-    names = ("commands", "a_good", "b_twin", "explodes", "exits", "nothing", "raises", "takes", "gone")
-    switched_on(home, *names)
+    names = (
+        "commands",
+        "a_good",
+        "b_twin",
+        "explodes",
+        "exits",
+        "hooked",
+        "nothing",
+        "raises",
+        "takes",
+        "gone",
+    )
+    switched_on(home, *names, "gone")
 
     came = told(home, site, "hi")
 
@@ -142,6 +155,8 @@ def test_a_broken_extension_takes_nothing_along(tmp_path: Path) -> None:
         "The extension 'b_twin' is left out. Its tool 'greet' has a name that is taken.",
         "The extension 'explodes' is left out. It could not be loaded: RuntimeError: it was run.",
         "The extension 'exits' is left out. It could not be loaded: SystemExit: 3.",
+        "The extension 'hooked' is left out. It could not be loaded: ValueError: There is no hook named "
+        "'before_tol'. Did you mean 'before_tool'?.",
         "The extension 'takes' is left out. Its tool 'read' has a name that is taken.",
         "The extension 'commands' is left out. There are two chat commands '/status'. "
         "Give yours another name: @nacre.command('another-name', …).",

@@ -48,7 +48,7 @@ def installed_package(home: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_third_party_package_is_built_installed_and_brings_one_of_each(tmp_path: Path) -> None:
-    """Off until the settings name it; then its tool, command, prompt part and engine serve an agent."""
+    """Off until the settings name it; then its tool, command, prompt part, hook and engine serve."""
     site = installed_package(tmp_path)
     off = listed(tmp_path, site)["tides"]
     plugins = {"slots": {"memory": "tides"}, "entries": {"tides": {"config": {"harbour": "Lisbon"}}}}
@@ -65,7 +65,8 @@ def test_a_third_party_package_is_built_installed_and_brings_one_of_each(tmp_pat
     assert came["results"] == ["Lisbon, Monday: 3.5 m", ""]
     assert "## Harbour\n\nThe owner's harbour is Lisbon." in came["stable"]
     assert "## Tide log\n\nCall `tide_log`" in came["stable"]
-    assert came["changing"].endswith("> when is the tide?")
+    assert "> when is the tide?" in came["changing"]
+    assert came["changing"].endswith("> The harbour master of Lisbon is awake.")
     assert came["replies"][-2] == "The harbour is Lisbon."
     assert "2 lines in the tide log" in came["replies"][-1]
     assert "2 lines in the tide log" in again.stdout

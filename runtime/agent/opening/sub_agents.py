@@ -1,0 +1,165 @@
+"""Sub-agents at work: a task becomes a turn of its own, in a session of its own, and its words the result.
+
+The session is a program's (`agent:<id>:subagent:…`): it is never reset, flushed into the notes or ended with
+one, and upkeep takes it first. It sees what the chat that called may see, and nothing of what was said there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from nacre.runtime.agent.opening.running import Running
+from nacre.runtime.agent.opening.shared import World
+from nacre.runtime.commands.conversation.chosen_models import ChosenModels
+from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.contracts.events import (
+    ApprovalAsked,
+    Emit,
+    Event,
+    FallbackAnswered,
+    ModelRetried,
+    ToolProgressed,
+    ToolStarted,
+    Warned,
+)
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.lanes.routing import Route
+from nacre.runtime.tools.toolbox import CallScope, ToolFailed
+from nacre.runtime.turn.loop.limits import TurnBounds
+from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
+from nacre.runtime.turn.parts import CallingTurn, TurnParts
+from nacre.runtime.turn.turn import Turn
+from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.keys import key_kind
+from nacre.sessions.index.changes import Origin
+
+log = logging.getLogger(__name__)
+
+SUB_AGENT_ENTRY = "nacre.sub_agent"
+"""The entry of a sub-agent's transcript that says who called it."""
+
+
+def is_sub_agent_key(key: str) -> bool:
+    """Whether a key names a sub-agent's session."""
+    return key_kind(key) == "subagent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    """What a sub-agent is to do, and for whom."""
+
+    caller: CallingTurn
+    sub_agent: SubAgent
+    text: str
+    scope: CallScope
+
+
+class SubAgents:
+    """The sub-agents of one agent. Models that their author handed in are closed with it, as its own is."""
+
+    def __init__(
+        self,
+        tools: Iterable[AuthorTool],
+        *,
+        chosen: ChosenModels,
+        lanes: Lanes,
+        running: Running,
+        world: World,
+    ) -> None:
+        self._chosen = chosen
+        self._lanes = lanes
+        self._running = running
+        for model in _handed_in(tools):
+            world.given(model)
+
+    async def run(self, caller: CallingTurn, sub_agent: SubAgent, text: str, scope: CallScope) -> str:
+        """The words that a task ended with.
+
+        Raises:
+            ToolFailed: there are none; the text says why, and the transcript what was done until then.
+        """
+        task, name = _Task(caller=caller, sub_agent=sub_agent, text=text, scope=scope), sub_agent.name
+        key = f"agent:{caller.parts.agent_id}:subagent:{caller.parts.new_id()}"
+        log.info("the sub-agent %s works in %s for %s", name, key, caller.session.key)
+        try:
+            return await self._running.start(key, self._in_lane(key, task))
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            raise ToolFailed(f"The sub-agent {name!r} was stopped.") from None
+        except (AgentError, SessionError, OSError) as error:
+            log.warning("the sub-agent %s ended without an answer: %s", name, error)
+            raise ToolFailed(f"The sub-agent {name!r} ended without an answer. {error}") from error
+
+    async def _in_lane(self, key: str, task: _Task) -> str:
+        async with self._lanes.enter(key, on_wait=log.info):
+            return await self._answered(key, task)
+
+    async def _answered(self, key: str, task: _Task) -> str:
+        parts, caller, name = self._parts(task), task.caller.session, task.sub_agent.name
+        origin = Origin(
+            chat_kind=caller.policy.chat_kind, channel=caller.route.origin.channel, chat_name=name
+        )
+        session = await parts.sessions.open(Route(key=key, policy=caller.policy, origin=origin))
+        called_by = {
+            "name": name,
+            "sessionKey": caller.key,
+            "sessionId": caller.session_id,
+            "callId": task.scope.call_id,
+        }
+        await session.journal.append_custom(SUB_AGENT_ENTRY, called_by)
+        bounds = TurnBounds(task.sub_agent.limits, within=task.caller.bounds)
+        turn = Turn(session, parts, _told_by(task), bounds)
+        try:
+            await turn.write_down(task.text, ())
+            reply = await turn.answer()
+        finally:
+            if turn.usage is not None:
+                task.caller.spend(turn.usage)
+            # Whoever answers later finds no turn that waits.
+            for approval in await parts.approvals.left_over(key):
+                await parts.approvals.forget(approval.id)
+        if reply is None:
+            raise ToolFailed(f"The sub-agent {name!r} ended without a word.")
+        return reply.text
+
+    def _parts(self, task: _Task) -> TurnParts:
+        """The caller's parts with what is the sub-agent's own in their place."""
+        model = task.sub_agent.model
+        return replace(
+            task.caller.parts,
+            sub_agent=task.sub_agent,
+            tools=task.sub_agent.tools,
+            models=task.caller.parts.models if model is None else self._chosen.chain(model),
+        )
+
+
+def _handed_in(tools: Iterable[AuthorTool]) -> Iterator[ChatModel]:
+    """The models that sub-agents brought, those of inner ones, too."""
+    for tool in tools:
+        if isinstance(tool, SubAgent):
+            if tool.model is not None and not isinstance(tool.model, str):
+                yield tool.model
+            yield from _handed_in(tool.tools)
+
+
+def _told_by(task: _Task) -> Emit:
+    """What the caller's watchers hear: what it does as progress, and what concerns the owner as it is."""
+
+    def emit(event: Event) -> None:
+        match event:
+            case ToolStarted():
+                task.scope.progress(event.tool_name)
+            case ToolProgressed():
+                task.scope.progress(f"{event.tool_name}: {event.text}")
+            case ApprovalAsked() | FallbackAnswered() | ModelRetried() | Warned():
+                task.caller.emit(event)
+            case _:
+                log.debug("the sub-agent %s: %s", task.sub_agent.name, type(event).__name__)
+
+    return emit

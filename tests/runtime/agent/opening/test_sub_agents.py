@@ -1,0 +1,287 @@
+"""A sub-agent: a tool that works in a turn of its own and gives back its words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre import Agent, SubAgent, UsageLimits, sub_agent, tool
+from nacre.runtime.contracts.errors import TurnCancelled, UsageLimitReached
+from nacre.runtime.contracts.events import ReplyReady, TextStreamed, ToolProgressed, TurnFailed
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.runtime.tools.function import FunctionTool
+from nacre.sessions.contracts.messages import message_text
+from nacre.sessions.contracts.usage import Usage
+from tests.runtime.agents import (
+    START,
+    TODAY,
+    entries,
+    events_of,
+    index_lines,
+    said,
+    user_texts,
+    write_settings,
+)
+
+SPENT = Usage(input_tokens=500, output_tokens=50, cost_usd=0.01)
+TASK = ("scout", {"task": "Find the harbour's depth."})
+
+
+@tool(chats=("private", "group"))
+def depth(harbour: str) -> str:
+    """How deep a harbour is."""
+    return f"{harbour}: 4 m"
+
+
+@tool
+def diary() -> str:
+    """What the owner wrote today."""
+    return "I am afraid of water."
+
+
+def scout(**changes: Any) -> SubAgent:
+    """A sub-agent that looks up depths, offered everywhere."""
+    given: dict[str, Any] = {
+        "name": "scout",
+        "description": "Finds out facts about harbours.",
+        "instructions": "Give the depth in metres.",
+        "tools": [depth, diary],
+        "chats": ("private", "group"),
+    }
+    return sub_agent(**{**given, **changes})
+
+
+@asynccontextmanager
+async def opened_with(
+    tmp_path: Path, model: ChatModel, *tools: SubAgent | FunctionTool[..., Any], ids: str = ""
+) -> AsyncIterator[Agent]:
+    async with await Agent.open(
+        state_dir=tmp_path,
+        model=model,
+        tools=tools,
+        environment={"HOME": str(tmp_path / "home")},
+        clock=Clock(START),
+        new_id=CountingIds(ids),
+        watch=False,
+    ) as agent:
+        yield agent
+
+
+def sub_key(state_dir: Path) -> str:
+    """The key of the one sub-agent's session."""
+    (key,) = [key for key in index_lines(state_dir) if ":subagent:" in key]
+    return key
+
+
+def sub_file(state_dir: Path) -> Path:
+    """The transcript of the one sub-agent."""
+    session_id = index_lines(state_dir)[sub_key(state_dir)]["sessionId"]
+    (file,) = (state_dir / "agents" / "main" / "sessions").glob(f"*{session_id}*.jsonl")
+    return file
+
+
+def tools_of(request: Any) -> list[str]:
+    return [spec.name for spec in request.tools]
+
+
+async def test_its_words_come_back(tmp_path: Path) -> None:
+    """It sees its instructions and the task alone, has its own tools alone, and its answer is the result."""
+    model = ScriptedModel(
+        calls(TASK), calls(("depth", {"harbour": "Sines"})), says("Sines is 4 m deep."), says("Four metres.")
+    )
+    async with opened_with(tmp_path, model, scout()) as agent:
+        events = await events_of(agent, said("How deep is it? My secret is Bea."))
+
+    first, own, _, last = model.requests
+    assert "scout" in tools_of(first)
+    assert tools_of(own) == ["depth", "diary"]
+    assert [message_text(message) for message in own.messages] == ["Find the harbour's depth."]
+    assert "Give the depth in metres." in own.system.stable
+    assert "Bea" not in f"{own.system}{own.messages}"
+    assert message_text(last.messages[-1]) == "Sines is 4 m deep."
+    assert "".join(event.text for event in events if isinstance(event, TextStreamed)) == "Four metres."
+    assert [event.text for event in events if isinstance(event, ToolProgressed)] == ["depth"]
+    model.assert_complete()
+
+
+async def test_its_usage_is_the_turns(tmp_path: Path) -> None:
+    """What it used stands in the reply of the turn that called it, also when it came to nothing."""
+    model = ScriptedModel(calls(TASK, usage=SPENT), says("4 m", usage=SPENT), says("Four.", usage=SPENT))
+    async with opened_with(tmp_path, model, scout()) as agent:
+        *_, ended = await events_of(agent, said("How deep?"))
+
+    assert isinstance(ended, ReplyReady)
+    assert ended.reply.usage is not None
+    assert ended.reply.usage.input_tokens == 1_500
+    assert ended.reply.usage.cost_usd == pytest.approx(0.03)
+
+
+async def test_its_limits_end_it_and_not_the_turn(tmp_path: Path) -> None:
+    """One that goes on for too long gives a sentence, and the assistant answers with what it has."""
+    again = calls(("depth", {"harbour": "Sines"}))
+    model = ScriptedModel(calls(TASK), again, again, says("It took too long."))
+    async with opened_with(tmp_path, model, scout(limits=UsageLimits(model_calls=2))) as agent:
+        reply = await agent.ask("How deep?")
+
+    assert reply is not None
+    told = message_text(model.requests[-1].messages[-1])
+    assert told.startswith("The sub-agent 'scout' ended without an answer.")
+    assert "2 model calls" in told
+    assert index_lines(tmp_path)[sub_key(tmp_path)]["abortedLastRun"] is True
+    model.assert_complete()
+
+
+async def test_it_cannot_use_more_than_its_caller_may(tmp_path: Path) -> None:
+    """The limits of the turn hold for its parts: what a sub-agent uses ends both."""
+    model = ScriptedModel(calls(TASK, usage=SPENT), calls(("depth", {"harbour": "Sines"}), usage=SPENT))
+    async with opened_with(tmp_path, model, scout()) as agent:
+        with pytest.raises(UsageLimitReached):
+            await agent.ask("How deep?", limits=UsageLimits(tokens=1_000))
+
+    model.assert_complete()
+
+
+async def test_in_a_group_it_sees_nothing_private(tmp_path: Path) -> None:
+    """It has the group's rights: tools of the owner alone are not offered, and files are the shared ones."""
+    model = ScriptedModel(
+        calls(TASK), calls(("read", {"path": "MEMORY.md"}), ("diary", {})), says("Nothing."), says("Sorry.")
+    )
+    async with opened_with(tmp_path, model, scout(notes=True)) as agent:
+        (agent.workspace / "MEMORY.md").write_text("The safe's code is 7391.", encoding="utf-8")
+        await events_of(agent, said("How deep?", chat_kind="group", chat_id="club"))
+
+    own, after = model.requests[1], model.requests[2]
+    assert "depth" in tools_of(own)
+    assert "diary" not in tools_of(own)
+    results = [message_text(message) for message in after.messages[-2:]]
+    assert "7391" not in str(model.requests)
+    assert "afraid" not in str(results)
+    assert "There is no tool named 'diary'" in results[1]
+    assert "subagent" in sub_key(tmp_path)
+
+
+async def test_with_notes_it_may_look_them_up(tmp_path: Path) -> None:
+    """Asked for, the tools for files and memory are there in the owner's private chat."""
+    model = ScriptedModel(
+        calls(TASK), calls(("read", {"path": "MEMORY.md"})), says("The code is 7391."), says("Yes.")
+    )
+    async with opened_with(tmp_path, model, scout(notes=True)) as agent:
+        (agent.workspace / "MEMORY.md").write_text("The safe's code is 7391.", encoding="utf-8")
+        await agent.ask("What is the code?")
+
+    own = model.requests[1]
+    assert {"read", "memory_search", "depth"} <= set(tools_of(own))
+    assert "7391" not in f"{own.system}"
+    assert "7391" in message_text(model.requests[2].messages[-1])
+
+
+async def test_it_is_stopped_with_its_caller(tmp_path: Path) -> None:
+    """A turn that is stopped stops what works for it, and both transcripts say what was done until then."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Waits."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    model = ScriptedModel(calls(TASK), calls(("wait", {})))
+    async with opened_with(tmp_path, model, scout(tools=[wait])) as agent:
+        turn = asyncio.create_task(events_of(agent, said("How deep?")))
+        await began.wait()
+        assert agent.stop()
+        *_, last = await turn
+
+    assert isinstance(last, TurnFailed)
+    assert isinstance(last.error, TurnCancelled)
+    assert ended.is_set()
+    assert index_lines(tmp_path)[sub_key(tmp_path)]["abortedLastRun"] is True
+    assert user_texts(sub_file(tmp_path)) == ["Find the harbour's depth."]
+
+
+async def test_it_can_be_stopped_alone(tmp_path: Path) -> None:
+    """Its session can be stopped like any other; the turn that called goes on."""
+    began = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Waits."""
+        began.set()
+        await asyncio.Event().wait()
+        return ""
+
+    model = ScriptedModel(calls(TASK), calls(("wait", {})), says("It was stopped."))
+    async with opened_with(tmp_path, model, scout(tools=[wait])) as agent:
+        turn = asyncio.create_task(agent.ask("How deep?"))
+        await began.wait()
+        assert agent.stop(sub_key(tmp_path))
+        reply = await turn
+
+    assert reply is not None
+    assert message_text(model.requests[-1].messages[-1]) == "The sub-agent 'scout' was stopped."
+
+
+async def test_its_transcript_is_there_after_a_restart(tmp_path: Path) -> None:
+    """Its session is a program's: readable, with who called it, not reset and not in the daily log."""
+    write_settings(tmp_path, {"agents": {"defaults": {"contextTokens": 24_000}}})
+    long = "A word of the depths. " * 1_500
+    model = ScriptedModel(
+        calls(TASK), calls(("depth", {"harbour": "Sines"}), text=long), says("4 m"), says("Four.")
+    )
+    async with opened_with(tmp_path, model, scout()) as agent:
+        await agent.ask("How deep?")
+    model.assert_complete()
+    key = sub_key(tmp_path)
+
+    async with opened_with(tmp_path, ScriptedModel(), scout(), ids="b") as agent:
+        session = await agent.sessions.get(key)
+        history = await session.history()
+
+    assert [message.text for message in history][-1] == "4 m"
+    called_by = [
+        item["data"] for item in entries(sub_file(tmp_path)) if item.get("customType") == "nacre.sub_agent"
+    ]
+    assert called_by[0]["sessionKey"] == "agent:main:main"
+    assert not (tmp_path / "workspace" / TODAY).exists()
+
+
+async def test_one_may_call_another(tmp_path: Path) -> None:
+    """A sub-agent may have sub-agents, and each has its own tools alone."""
+    inner = scout(name="inner")
+    outer = scout(name="outer", tools=[inner])
+    model = ScriptedModel(
+        calls(("outer", {"task": "Ask on."})),
+        calls(("inner", {"task": "How deep?"})),
+        says("4 m"),
+        says("4"),
+        says("!"),
+    )
+    async with opened_with(tmp_path, model, outer) as agent:
+        await agent.ask("How deep?")
+
+    assert tools_of(model.requests[1]) == ["inner"]
+    assert tools_of(model.requests[2]) == ["depth", "diary"]
+    model.assert_complete()
+
+
+async def test_it_may_have_a_model_of_its_own(tmp_path: Path) -> None:
+    """The given model works on the task, and is closed with the agent."""
+    own = ScriptedModel(says("4 m"), name="scripted/small")
+    model = ScriptedModel(calls(TASK), says("Four."))
+    async with opened_with(tmp_path, model, scout(model=own)) as agent:
+        await agent.ask("How deep?")
+
+    own.assert_complete()
+    model.assert_complete()
+    with pytest.raises(AssertionError, match="after aclose"):
+        await anext(aiter(own.stream(own.requests[0])))
