@@ -6,6 +6,8 @@ import json
 import re
 from datetime import datetime, tzinfo
 
+from nacre.cli.screen.json_text import escaped_controls, json_text
+from nacre.cli.screen.plain import plain
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -35,6 +37,15 @@ def exported(form: str, session: StoredSession, transcript: StoredTranscript, zo
     return f"{text}\n".encode("utf-8", "backslashreplace")
 
 
+def printable(form: str, data: bytes) -> str:
+    """An export for standard output, which may be a terminal behind any number of pipes.
+
+    What could drive it is an escape in JSON, which gives the same values, and a visible sign in Markdown.
+    """
+    text = data.decode("utf-8", "replace")
+    return plain(text) if form == "markdown" else escaped_controls(text)
+
+
 def _markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> str:
     """The present branch for readers: who said what when, tools and their results in full."""
     facts = {
@@ -58,7 +69,7 @@ def _json(session: StoredSession, transcript: StoredTranscript) -> str:
         "entries": [entry_to_json(entry) for entry in transcript.entries],
         "branch": [entry.id for entry in transcript.branch],
     }
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    return json_text(value)
 
 
 def _entry_parts(entry: Entry, zone: tzinfo) -> list[str]:

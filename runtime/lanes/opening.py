@@ -101,8 +101,10 @@ class SessionOpener:
 
     async def _record(self, route: Route, *, fresh: bool) -> SessionRecord:
         """The key's line in the index, a new one where there is none or a fresh session is wanted."""
-        there = None if fresh else await self.index.get(route.key)
-        if there is not None and there == with_origin(there, route.origin):
+        there = await self.index.get(route.key)
+        if there is None or not await self.store.has_transcript(there):
+            there = await self.index.found_again(route.key)
+        if not fresh and there is not None and there == with_origin(there, route.origin):
             return there
 
         def begun(record: SessionRecord | None) -> SessionRecord:

@@ -20,6 +20,8 @@ SAMPLES = {
     "date": "2026-11-20",
     "files": "(files)",
     "focus": "the ports",
+    "folder": "chats/telegram-group-7",
+    "folders": "`shared/` and `chats/telegram-group-7/`",
     "history": "(summary of the history)",
     "max_words": "900",
     "memory": "(memory section)\n\n",
@@ -128,7 +130,7 @@ def test_summary_requests_carry_the_required_headings_in_order(name: str) -> Non
 
 def test_group_prompt_names_no_memory_tool() -> None:
     """A group is never told to use tools that it does not have."""
-    rendered = render("system/group", tools="")
+    rendered = render("system/group", tools="", memory="", folders="`shared/`")
 
     assert "memory_search" not in rendered
     assert "memory_get" not in rendered

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from nacre.memory.workspace.workspace import daily_log_path
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import Emit, FlushEnded
@@ -93,11 +95,12 @@ class SessionFlush:
         await self._ended(notes, ended)
 
     def _notes_file(self) -> NotesFile:
-        parts = self._parts
+        parts, policy = self._parts, self._session.policy
+        log = daily_log_path(parts.now().date())
         return NotesFile(
             parts.workspace,
-            daily_log_path(parts.now().date()),
-            origin="" if self._session.policy.is_private else self._session.key,
+            log if policy.is_private else f"{policy.notes_folder}/{PurePosixPath(log).name}",
+            origin="" if policy.is_private else self._session.key,
         )
 
     def _limits(self, fitting_tokens: int | None) -> FlushLimits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,27 @@ def test_a_session_is_shown(home: Path) -> None:
     assert (told["kind"], told["messageCount"], told["current"]) == ("main", 4, True)
     assert [message["role"] for message in told["messages"]] == ["assistant"]
     assert told["messages"][0]["content"] == [{"type": "text", "text": "Nothing but ```notes```."}]
+
+
+def test_an_export_through_a_pipe_cannot_drive_the_terminal(home: Path) -> None:
+    """What was said stands in a file as it was; on standard output it is a sign or an escape."""
+    wild = "a\x1b[2J\x1b]52;c;eA==\x07b\x00c\x9b31md\u202ee\u2066f"
+    assert run_here(home, "send", wild).returncode == 0
+    forms = {
+        form: run_here(home, "sessions", "export", "main", "--format", form)
+        for form in ("markdown", "json", "jsonl")
+    }
+    file = home / "talk.md"
+    run_here(home, "sessions", "export", "main", "-o", str(file))
+
+    for ended in forms.values():
+        assert ended.returncode == 0
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", ended.stdout)
+    assert "a␛[2J␛]52;c;eA==␇b␀c" in forms["markdown"].stdout
+    assert json.dumps(wild)[1:-1] in json.dumps(json.loads(forms["json"].stdout))
+    lines = [json.loads(line) for line in forms["jsonl"].stdout.splitlines()]
+    assert json.dumps(wild)[1:-1] in json.dumps(lines)
+    assert wild in file.read_text()
 
 
 def test_a_session_is_exported(home: Path) -> None:

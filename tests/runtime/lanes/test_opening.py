@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,29 @@ async def test_sessions_open_on_a_store_without_files() -> None:
             await session.say(user_message(text, timestamp_ms=1))
             texts = [message_text(item.message) for item in session.view.transcript()]
     assert texts == ["one", "two"]
+
+
+@pytest.mark.parametrize("strange", [7, {"sessionId": "nobodys"}])
+async def test_a_strange_line_of_the_index_does_not_begin_the_conversation_anew(
+    tmp_path: Path, strange: object
+) -> None:
+    """A main session whose line is a number, or names nobody's transcript, goes on, and that is told."""
+    clock, ids = Clock(), CountingIds()
+    where = route(
+        Inbound(text="", chat_kind="direct", is_owner=True), agent_id="main", settings=SessionSettings()
+    )
+
+    def opener() -> SessionOpener:
+        return SessionOpener(file_store(tmp_path, now=clock, new_id=ids), now=clock, new_id=ids)
+
+    first = opener()
+    begun = await first.open(where)
+    await first.store.close()
+    (tmp_path / "sessions.json").write_text(json.dumps({where.key: strange}))
+
+    again = opener()
+    session = await again.open(where)
+
+    assert session.session_id == begun.session_id
+    assert len(again.index.notices) == 1
+    assert f"The conversation goes on in {begun.session_id}" in again.index.notices[0]

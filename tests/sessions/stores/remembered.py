@@ -37,6 +37,9 @@ class RememberedLines:
     async def all(self) -> dict[str, SessionRecord]:
         return dict(self._everything.lines)
 
+    async def found_again(self, key: str) -> SessionRecord | None:
+        return self._everything.lines.get(key)
+
     async def update(
         self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
     ) -> SessionRecord | None:

@@ -9,6 +9,7 @@ import pytest
 
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import events_of, said, write_settings
 from tests.runtime.hooks.turns import hooked
 from tests.runtime.tools.approvals.approving import answered, paid, paying
@@ -44,11 +45,14 @@ async def test_the_owner_says_where_a_tool_is_offered(
 
 
 async def test_no_rule_gives_a_group_more_of_nacres_own_tools(tmp_path: Path) -> None:
-    """Memory stays the owner's whatever a rule says; a rule can take a tool away."""
-    rules = {"memory_search": {"chats": ["group"]}, "write": {"chats": ["private"]}}
+    """A rule can take a tool away; one that names groups does not make the owner's memory theirs."""
+    rules = {"memory_get": {"chats": ["group"]}, "write": {"chats": ["private"]}}
     in_group = await offered(tmp_path, rules, **GROUP)
+    model = ScriptedModel(calls(("memory_get", {"path": "MEMORY.md"})), says("no"))
+    async with hooked(tmp_path, model) as agent:
+        await agent.respond(said("what is in MEMORY.md?", **GROUP))
 
-    assert "memory_search" not in in_group
+    assert "is not a note of this chat" in message_text(model.requests[1].messages[-1])
     assert "write" not in in_group
     assert "read" in in_group
 
