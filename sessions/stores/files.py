@@ -69,10 +69,10 @@ class FileSessionStore:
     async def has_transcript(self, record: SessionRecord) -> bool:
         """Whether the session's file is there."""
         try:
-            path = self.index.transcript_path(record)
+            # A look at one file is quicker than a thread.
+            return self.index.transcript_path(record).is_file()
         except SessionCorrupt:
             return False
-        return path.is_file()  # asked in each turn: one look costs less than a hop to a thread
 
     async def transcript(self, record: SessionRecord) -> Journal:
         """The session's file, read, or begun when there is none. Raises as `Journal.open`."""

@@ -42,7 +42,10 @@ class SessionLines(Protocol):
         """All lines by key."""
 
     async def found_again(self, key: str) -> SessionRecord | None:
-        """The line of a key that has none, or whose line leads to no transcript, from what is left of it."""
+        """The line of a key that has none, or one that leads to no transcript, from whatever else is known.
+
+        Without anything better it is what it was; a key without a line stays without.
+        """
 
     async def update(
         self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
@@ -158,7 +161,7 @@ class SessionStore(Protocol):
         """
 
     async def has_transcript(self, record: SessionRecord) -> bool:
-        """Whether anything was kept of a line's session."""
+        """Whether anything was kept of a line's session; asked at each turn."""
 
     async def transcript(self, record: SessionRecord) -> Transcript:
         """The transcript of a line's session; begun when there is none."""

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def driven(driver: Path, *arguments: str | Path, seconds: float = 170) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,16 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import route
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.settings.session import SessionSettings
 from nacre.sessions.contracts.endings import EndedSession
+from nacre.sessions.contracts.messages import message_text, user_message
 from tests.sessions.stores.places import file_store
+from tests.sessions.stores.remembered import RememberedStore
+from tests.sessions.stores.remembered_transcript import Everything
 
 
 @pytest.mark.parametrize(
@@ -53,6 +58,24 @@ async def test_a_session_that_ended_is_what_it_was(
     assert again.route.origin.channel == "chat"
     Path(session.journal.place).unlink()
     assert await opener.open_ended(ended) is None
+
+
+async def test_sessions_open_on_a_store_without_files() -> None:
+    """What the runtime does between a message and its turn needs no path: opened, said, opened again."""
+    everything = Everything(now=Clock(), new_id=CountingIds())
+    where = route(
+        Inbound(text="", chat_kind="direct", is_owner=True), agent_id="main", settings=SessionSettings()
+    )
+    texts = []
+    for text in ("one", "two"):
+        store = RememberedStore(everything)
+        opener = SessionOpener(store, now=Clock(), new_id=CountingIds())
+        lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=0)
+        async with lanes.enter(where.key, on_wait=print):
+            session = await opener.open(where)
+            await session.say(user_message(text, timestamp_ms=1))
+            texts = [message_text(item.message) for item in session.view.transcript()]
+    assert texts == ["one", "two"]
 
 
 @pytest.mark.parametrize("strange", [7, {"sessionId": "nobodys"}])
