@@ -155,14 +155,13 @@ class Turn:
         )
 
     async def make_room(self, overflow: ContextOverflow) -> bool:
-        """Flushes and compacts once a turn; a second overflow is the caller's to tell.
+        """Shortens what is too large, or flushes and compacts once a turn; a second overflow is the caller's.
 
         A window that nobody knows is taken for no larger than what it refused: the size assumed for it
         would keep too much, and be refused again.
         """
         if self._has_overflowed:
             return False
-        self._has_overflowed = True
         log.warning("the window of %s overflowed: %s", self.session.key, overflow)
         window = await self.window()
         if overflow.window_tokens is not None:
@@ -171,8 +170,13 @@ class Turn:
             window = await self._window_in(window.budget.within((await window.measure()).tokens))
         self._window = window
         with paused(self._deadline):
+            tokens = (await window.measure()).tokens
+            was_shortened = await window.shorten(tokens, was_refused=True)
+            if was_shortened and (await window.measure()).tokens <= window.budget.compact_at:
+                return True
+            self._has_overflowed = True
             ended = await window.compact("overflow")
-        return not ended.problem
+        return was_shortened or not ended.problem
 
     async def record(self, message: Message) -> None:
         """Puts the message on disk, a tool's result no longer than fits."""
