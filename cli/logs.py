@@ -65,6 +65,8 @@ def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:
     try:
         state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.parent.mkdir(exist_ok=True, mode=0o700)
+        if path.exists() and not path.is_file():
+            raise OSError(f"{path} is no plain file; opening a pipe would wait for ever")
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         handler = RotatingFileHandler(
             path, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8", delay=True

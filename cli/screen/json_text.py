@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-_RAW_CONTROLS = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_RAW_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def camel_json(value: object, *names: str) -> dict[str, Any]:
@@ -28,7 +28,11 @@ def json_text(value: Any) -> str:
     >>> json_text({"reply": "né\\x9b"})
     '{\\n  "reply": "né\\\\u009b"\\n}'
     """
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    return escaped_controls(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+
+
+def escaped_controls(text: str) -> str:
+    """JSON of the same values, with what could drive a terminal as escapes; line feeds and tabs stay."""
     return _RAW_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

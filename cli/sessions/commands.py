@@ -53,8 +53,8 @@ async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool,
 
     sessions = await shelf.sessions(with_earlier=with_earlier)
     if as_json:
-        return print_json(list_json(sessions, shelf.index.path, main_key=shelf.main_key))
-    words = {session.session_id: shelf.last_words(session) for session in sessions}
+        return print_json(list_json(sessions, shelf.place, main_key=shelf.main_key))
+    words = await shelf.last_words(sessions)
     screen = screen_on(sys.stdout, invocation.environment)
     for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):
         screen.row(row)
@@ -113,7 +113,7 @@ async def export(
     output: Path | None,
 ) -> int:
     """Print a whole session, or write it into a new file."""
-    from nacre.cli.sessions.export import exported
+    from nacre.cli.sessions.export import exported, printable
 
     by_name = {".json": "json", ".jsonl": "jsonl"}.get(output.suffix.lower(), "") if output else ""
     form = form or ("json" if as_json else by_name or "markdown")
@@ -122,12 +122,9 @@ async def export(
         data = await shelf.raw(session)
     else:
         data = exported(form, session, await shelf.read(session), shelf.zone)
-    if output is None and sys.stdout.isatty():
-        # What was said must not drive the terminal; a file or a pipe gets the bytes as they are.
-        invocation.say(data.decode("utf-8", "replace"))
-        return 0
     if output is None:
-        sys.stdout.buffer.write(data)
+        # What was said must not drive the terminal, also behind a pipe; a file gets the bytes as they are.
+        sys.stdout.buffer.write(printable(form, data).encode())
         sys.stdout.buffer.flush()
         return 0
     shelf.write_new(output, data)
@@ -215,7 +212,7 @@ def _run(
 
     async def run() -> int:
         code = await work(shelf, invocation)
-        invocation.warn(*shelf.index.notices)
+        invocation.warn(*shelf.notices)
         return code
 
     try:

@@ -6,6 +6,8 @@ import json
 import re
 from datetime import datetime, tzinfo
 
+from nacre.cli.screen.json_text import escaped_controls, json_text
+from nacre.cli.screen.plain import plain
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -24,15 +26,24 @@ from nacre.sessions.entries.entries import (
     entry_to_json,
     header_to_json,
 )
+from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.index.record import record_to_json
-from nacre.sessions.journal.reading import StoredTranscript
-from nacre.sessions.upkeep.catalogue import StoredSession
+from nacre.sessions.upkeep.stored_session import StoredSession
 
 
 def exported(form: str, session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> bytes:
     """The session in the form `markdown` or `json`."""
     text = _json(session, transcript) if form == "json" else _markdown(session, transcript, zone)
     return f"{text}\n".encode("utf-8", "backslashreplace")
+
+
+def printable(form: str, data: bytes) -> str:
+    """An export for standard output, which may be a terminal behind any number of pipes.
+
+    What could drive it is an escape in JSON, which gives the same values, and a visible sign in Markdown.
+    """
+    text = data.decode("utf-8", "replace")
+    return plain(text) if form == "markdown" else escaped_controls(text)
 
 
 def _markdown(session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> str:
@@ -58,7 +69,7 @@ def _json(session: StoredSession, transcript: StoredTranscript) -> str:
         "entries": [entry_to_json(entry) for entry in transcript.entries],
         "branch": [entry.id for entry in transcript.branch],
     }
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    return json_text(value)
 
 
 def _entry_parts(entry: Entry, zone: tzinfo) -> list[str]:

@@ -107,13 +107,15 @@ class OwnerHistory(FileHistory):
 def keyboard_held_back() -> Iterator[None]:
     """While this is open, keys that are pressed between two prompts do not show, and wait for the next.
 
-    Ctrl-C still interrupts. Line editing by the kernel is off: it would swallow a Ctrl-D.
+    Ctrl-C still interrupts, and throws away nothing that was typed before it. Line editing by the kernel is
+    off: it would swallow a Ctrl-D.
     """
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     held = termios.tcgetattr(descriptor)
     held[0] &= ~termios.ICRNL
     held[3] &= ~(termios.ECHO | termios.ICANON)
+    held[3] |= termios.NOFLSH
     termios.tcsetattr(descriptor, termios.TCSANOW, held)
     try:
         yield

@@ -29,6 +29,10 @@ class Inbound:
     `is_owner` says that the sender is the assistant's owner; it defaults to `False` for the same
     reason. `session_key` names a session explicitly and wins over the derived key. `chat_name` is what
     people call the chat; it is shown in lists of sessions and decides nothing.
+
+    Ids are compared byte by byte: `alice` and `Alice` are two people with a session each. A bridge whose
+    channel does not tell them apart, as e-mail and IRC do not, sets `ids_fold_case`. A direct message that
+    is not the owner's needs a `sender_id`.
     """
 
     text: str
@@ -43,6 +47,7 @@ class Inbound:
     is_owner: bool = False
     session_key: str = ""
     chat_name: str = ""
+    ids_fold_case: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
-from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.settings.session import SessionSettings
 from nacre.sessions.contracts.keys import (
     GLOBAL_KEY,
@@ -34,7 +34,8 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
     Raises:
         PrivacyError: a message that is not the owner's, or not from a direct chat, names a private
             session: what was said there must not reach it. Or it names a session of another agent.
-        nacre.sessions.SessionKeyInvalid: the named key cannot be a key.
+        nacre.sessions.SessionKeyInvalid: the named key cannot be a key, or a direct message that is not
+            the owner's has no `sender_id`.
     """
     key = _key(inbound, agent_id=agent_id, settings=settings)
     private_key = is_private_key(key, main_key=settings.main_key)
@@ -42,6 +43,7 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
         chat_kind=inbound.chat_kind if inbound.chat_kind in CHAT_KINDS else "group",
         is_owner=_is_owner(inbound),
         session_key_is_private=private_key,
+        notes_folder=notes_folder_of(key),
     )
     # The one session of all that the owner says is nobody else's either.
     owners_alone = private_key or key == GLOBAL_KEY
@@ -77,6 +79,7 @@ def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:
             scope=settings.scope,
             dm_scope=settings.dm_scope,
             main_key=settings.main_key,
+            ids_fold_case=inbound.ids_fold_case is True,
             identity_links=settings.identity_links,
         )
     )

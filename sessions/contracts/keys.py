@@ -2,7 +2,8 @@
 
 The scheme is OpenClaw's. A part that comes from outside (a chat, a sender, a thread) is written so
 that it can never be taken for a piece of the scheme itself: `:` and `%` are escaped, and so are the
-scheme's own words when they stand alone.
+scheme's own words when they stand alone. Ids are exact: `alice`, `Alice` and ` alice` are three. Keys
+are lower case, so what is not is escaped too.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class SessionRoute:
 
     `identity_links` maps one person's canonical name to their ids as `channel:id`. A bare id counts
     for the owner alone: on another channel anybody may be able to choose it. Any `chat_kind` but
-    `direct` is a group.
+    `direct` is a group. `ids_fold_case` says that on this channel `Anna` and ` anna` are one id, as in
+    e-mail and IRC; else ids are compared byte by byte.
     """
 
     agent_id: str
@@ -59,6 +61,7 @@ class SessionRoute:
     scope: str = "per-sender"
     dm_scope: str = "main"
     main_key: str = "main"
+    ids_fold_case: bool = False
     identity_links: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
@@ -78,7 +81,8 @@ def route_key(route: SessionRoute) -> str:
     what others say is not part of it.
 
     Raises:
-        SessionKeyInvalid: `main_key`, `dm_scope` or `scope` is not usable.
+        SessionKeyInvalid: `main_key`, `dm_scope` or `scope` is not usable, or a direct chat that is not
+            the owner's names no sender: all such people would share one session.
     """
     if route.scope not in ("per-sender", "global"):
         raise SessionKeyInvalid(f"session.scope is {route.scope!r}. Use per-sender or global.")
@@ -86,7 +90,7 @@ def route_key(route: SessionRoute) -> str:
         return GLOBAL_KEY
     agent = f"agent:{normalise_agent_id(route.agent_id)}"
     base = f"{agent}:{_direct_rest(route) if _is_direct(route) else _group_rest(route)}"
-    return f"{base}:thread:{_part(route.thread_id)}" if route.thread_id.strip() else base
+    return f"{base}:thread:{_id(route, route.thread_id)}" if route.thread_id.strip() else base
 
 
 def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
@@ -175,13 +179,18 @@ def _direct_rest(route: SessionRoute) -> str:
             f"session.dmScope is {scope!r}. Use main, per-peer, per-channel-peer or per-account-channel-peer."
         )
     main = _main_key(route.main_key)
-    sender = route.sender_id.strip()
-    if route.is_owner and (scope == "main" or not sender):
+    has_sender = bool(route.sender_id.strip())
+    if route.is_owner and (scope == "main" or not has_sender):
         return main
-    channel = _part(route.channel)
-    peer, is_linked = _peer(route, sender)
+    if not has_sender:
+        raise SessionKeyInvalid(
+            f"A direct message on channel {route.channel!r} that is not the owner's names no sender, so "
+            "everybody without an id would share one session. Have the bridge set sender_id."
+        )
+    channel = _part(_folded(route.channel))
+    peer, is_linked = _peer(route)
     if scope == "per-account-channel-peer":
-        return f"{channel}:{_part(route.account or 'default')}:dm:{peer}"
+        return f"{channel}:{_part(_folded(route.account or 'default'))}:dm:{peer}"
     if scope == "per-peer" and (route.is_owner or is_linked):
         return f"dm:{peer}"
     return f"{channel}:dm:{peer}"
@@ -191,35 +200,60 @@ def _group_rest(route: SessionRoute) -> str:
     word = "channel" if route.chat_kind == "channel" else "group"
     # The sender's id where it is the group's; a person's id would give each member a group of their own.
     sender = route.sender_id if _names_group(route.sender_id) else ""
-    return f"{_part(route.channel)}:{word}:{_part(route.chat_id.strip() or sender)}"
+    chat = route.chat_id if route.chat_id.strip() else sender
+    return f"{_part(_folded(route.channel))}:{word}:{_id(route, chat)}"
 
 
-def _peer(route: SessionRoute, sender: str) -> tuple[str, bool]:
+def _peer(route: SessionRoute) -> tuple[str, bool]:
     """The other one of a direct chat, and whether the owner's settings name them."""
-    ids = {f"{route.channel.strip()}:{sender}".lower()} | ({sender.lower()} if route.is_owner else set())
     for name, linked in route.identity_links.items():
-        if name.strip() and sender and any(item.strip().lower() in ids for item in linked):
-            return _part(name), True
-    peer = _part(sender)
+        if name.strip() and any(_names(item.strip(), route) for item in linked):
+            return _part(_folded(name)), True
+    peer = _id(route, route.sender_id)
     # A stranger may be able to choose an id; it must not read like somebody's canonical name.
-    if peer in {_part(name) for name in route.identity_links}:
+    if peer in {_part(_folded(name)) for name in route.identity_links}:
         return f"%{ord(peer[0]):02x}{peer[1:]}", False
     return peer, False
 
 
+def _names(link: str, route: SessionRoute) -> bool:
+    """Whether an item of `identityLinks`, `channel:id` or for the owner a bare id, is this sender."""
+    channel = f"{_folded(route.channel)}:"
+    ids = [link] if route.is_owner else []
+    if link.lower().startswith(channel):
+        ids.append(link[len(channel) :])
+    return any(_id(route, one) == _id(route, route.sender_id) for one in ids if one)
+
+
+def _id(route: SessionRoute, text: str) -> str:
+    """An id of the channel as a piece of a key."""
+    return _part(_folded(text) if route.ids_fold_case else text)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text.strip().lower())
+
+
 def _part(text: str) -> str:
-    """One piece of a key from outside text: lower case, escaped, bounded; empty gives `unknown`."""
-    lowered = unicodedata.normalize("NFC", text.strip().lower()) or "unknown"
-    escaped = "".join(
-        char if char.isprintable() and not char.isspace() and char not in ":%" else _escaped(char)
-        for char in lowered
-    )
+    """One piece of a key from outside text: escaped, bounded; empty gives `unknown`.
+
+    Different texts give different pieces, and `canonical_key` leaves each piece as it is.
+    """
+    exact = text or "unknown"
+    escaped = "".join(char if _is_plain(char) else _escaped(char) for char in exact)
+    if unicodedata.normalize("NFC", escaped) != escaped:
+        escaped = "".join(char if char.isascii() and _is_plain(char) else _escaped(char) for char in exact)
     if escaped in _RESERVED:
         escaped = f"%{ord(escaped[0]):02x}{escaped[1:]}"
     if len(escaped) > MAX_PART_CHARS:
-        digest = hashlib.blake2s(lowered.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+        digest = hashlib.blake2s(exact.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
         escaped = f"{escaped[:64]}%{digest}"
     return escaped
+
+
+def _is_plain(char: str) -> bool:
+    """Whether a character stands in a key as itself: printable, lower case, and no mark of the scheme."""
+    return char.isprintable() and not char.isspace() and char.lower() == char and char not in ":%"
 
 
 def _escaped(char: str) -> str:

@@ -86,13 +86,18 @@ def open_plain(path: Path, flags: int) -> int:
         if not stat.S_ISREG(kind):
             what = "a symbolic link" if stat.S_ISLNK(kind) else "not a plain file"
             raise SessionCorrupt(f"{path} is {what}, so it was not opened. Put the file itself there.")
-        return os.open(path, flags | _NO_FOLLOW)
+        descriptor = os.open(path, flags | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         raise
     except OSError:
         with reported("open", path):
             raise
         raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        # It was exchanged between the look and the opening.
+        os.close(descriptor)
+        raise SessionCorrupt(f"{path} is not a plain file, so it was not read. Put the file itself there.")
+    return descriptor
 
 
 def read_plain(path: Path) -> tuple[bytes, os.stat_result] | None:

@@ -72,6 +72,25 @@ class SessionIndex:
         """All records by key; lines that are no records are left out, and left in the file."""
         return await asyncio.to_thread(self._files.read, dict)
 
+    async def found_again(self, key: str) -> SessionRecord | None:
+        """The record of a key whose line is none or leads to no transcript, from the backup or transcripts.
+
+        The file with the strange line is set aside, and `notices` says what it was and what took its place.
+        Without anything better the record is what it was; a line that is no record is removed then. A key
+        without a line stays without.
+
+        Raises:
+            SessionWriteFailed: the system refused.
+        """
+
+        def has_transcript(record: SessionRecord) -> bool:
+            try:
+                return self.transcript_path(record).is_file()
+            except SessionCorrupt:
+                return False
+
+        return await self._worker.run(lambda: self._files.found_again(key, has_transcript))
+
     async def update(
         self, key: str, change: Callable[[SessionRecord | None], SessionRecord | None]
     ) -> SessionRecord | None:

@@ -36,7 +36,7 @@ from nacre.sessions.index.json_file import index_bytes
 from nacre.sessions.index.patches import Patch, edit_line, header_line, patch_of
 from nacre.sessions.index.reader import IndexReader
 from nacre.sessions.index.record import SessionRecord, record_to_json
-from nacre.sessions.index.recovery import restored
+from nacre.sessions.index.recovery import better_record, restored
 
 T = TypeVar("T")
 FoundFile: TypeAlias = tuple[bytes, os.stat_result]
@@ -110,6 +110,27 @@ class IndexFiles:
             if patches:
                 self._append(image, patches)
             return after
+
+    def found_again(self, key: str, has_transcript: Callable[[SessionRecord], bool]) -> SessionRecord | None:
+        """Does what `SessionIndex.found_again` promises."""
+        with self._editing, locked(self.paths.base):
+            image = self._sound()
+            raw, present = image.lines.get(key), image.get(key)
+            if key not in image.lines or (present is not None and has_transcript(present)):
+                return present
+            better = better_record(self.paths, key, present)
+            if better is not None and not has_transcript(better):
+                better = None
+            if present is not None and better is None:
+                return present
+            found = read_plain(self.paths.base)
+            aside = set_aside(self.paths.base, found[0] if found else b"", now=self._now, sync=self._sync)
+            self.notices += (_told_of_line(self.paths.base.name, key, raw, better, aside.name),)
+            image.lines.pop(key)
+            if better is not None:
+                image.lines[key] = record_to_json(better)
+            self._write_anew(image)
+            return better
 
     def checkpoint(self) -> None:
         """Brings `sessions.json` up to the changes. Most of the work is done while others may edit.
@@ -217,6 +238,18 @@ class IndexFiles:
             self._reader.image = None
             put_in_place(self.paths, unfinished, image, contained=contained, earlier=earlier, sync=self._sync)
             self._reader.wrote(image)
+
+
+def _told_of_line(name: str, key: str, raw: object, better: SessionRecord | None, aside: str) -> str:
+    told = repr(raw.get("sessionId") if isinstance(raw, dict) else raw)[:80]
+    problem = f"For {key} {name} had {told}, which names no transcript; the file was set aside as {aside}."
+    if better is None:
+        return (
+            f"{problem} Neither its backup nor a transcript names another, so the conversation begins anew."
+        )
+    return (
+        f"{problem} The conversation goes on in {better.session_id}, as its backup or the transcripts tell."
+    )
 
 
 def _leave_to_the_system(_descriptor: int) -> None:

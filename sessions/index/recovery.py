@@ -47,6 +47,20 @@ def restored(paths: IndexPaths, log: bytes) -> tuple[dict[str, Any], list[bytes]
     return lines, known.edits, "its backup and the transcripts" if is_known else "the transcripts"
 
 
+def better_record(paths: IndexPaths, key: str, present: SessionRecord | None) -> SessionRecord | None:
+    """The record that the backup and the transcripts have for a key, in place of one that leads nowhere.
+
+    `None` when they have none, or only a session that the key has left or whose transcript somebody removed.
+    """
+    log = read_plain(paths.log)
+    left = restored(paths, log[0] if log is not None else b"")
+    better = record_from_json(left[0].get(key)) if left is not None else None
+    if better is None or present is None:
+        return better
+    former = {present.session_id, *present.previous_session_ids}
+    return None if better.session_id in former else better
+
+
 def scanned_records(directory: Path) -> list[ScannedSession]:
     """What the transcripts of a folder tell, the oldest session first; unreadable ones are left out."""
     found = [scanned for path in _transcripts(directory) if (scanned := _scanned(path)) is not None]

@@ -177,3 +177,29 @@ def test_settings_that_are_not_read_are_told_by_every_command(
 
     assert "has settings that Nacre does not read: memory.backend." in run.stderr
     assert "memory.backend" not in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "code", "told"),
+    [
+        ("nacre.json5", 2, "is a pipe or a device"),
+        ("logs/nacre.log", 0, ""),
+        ("agents/main/sessions/sessions.json", 1, "is not a plain file"),
+        ("agents/main/sessions/sessions.json.changes", 1, "is not a plain file"),
+        ("agents/main/sessions/sessions.json.bak", 1, "is not a plain file"),
+        ("agents/main/sessions/lost.jsonl", 0, ""),
+        ("agents/main/sessions/endings/0000000000001-x.json", 0, ""),
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(
+    tmp_path: Path, place: str, code: int, told: str
+) -> None:
+    """Only plain files are read; what a turn cannot do without is asked for with a sentence."""
+    pipe = tmp_path / ".nacre" / place
+    pipe.parent.mkdir(parents=True)
+    os.mkfifo(pipe)
+
+    ended = run_nacre(tmp_path, "send", "hello")
+
+    assert (ended.returncode, told in ended.stderr) == (code, True)
+    assert pipe.is_fifo()

@@ -23,8 +23,9 @@ _SMALL_TALK = {
     for kind in ("greeting", "thanks", "farewell")
 }
 _POLITE = re.compile(rf"^(?:{PHRASES['polite'].pattern}){{1,4}}")
-_QUESTION_MARK = re.compile(r"[?]+[\s\"'”»)\]」』*_]*$")
-_GAP = r"[\s:,;、。.!\-–—]*"
+# What has been passed is not tried again at shorter lengths: else a row of blanks takes its square of time.
+_QUESTION_MARK = re.compile(r"(?<![?])[?]++[\s\"'”»)\]」』*_]*+$")
+_GAP = r"[\s:,;、。.!\-–—]*+"
 _TO_KEEP = re.compile(
     rf"{_GAP}(?P<that>(?:that|dass|(?:de )?que|che|att|dat|что)\b|qu'"
     rf"|(?:this|it|the following)(?=\s*(?:[:.!?]|$)))?{_GAP}"

@@ -30,8 +30,8 @@ keep       (?:覚えておいて|覚えといて|覚えて|メモして|忘れ�
 keep       (?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?(?=\s*[:,.!]|$)
 keep_whole (?:remember|remind me|(?:do not|don'?t) forget) to\b|erinnere? mich\b|rappelle-moi d|recuérdame\b|lembre-me\b|ricordami\b|напомни мне|提醒我
 keep_tail  [,、。\s]{0,5}(?:请)?(?:帮我)?(?:记住|记下来?|记一下)(?:了|吧|哦|这个)?[。.!]*$
-keep_tail  (?:という?の?を|ということを|ことを|って|と|を)?、?\s*(?:覚えて|メモして|忘れないで)(?:おいて|いて)?(?:ください|下さい)?ね?[。.!]*$
-keep_tail  \s*(?:라고|다고|는 것을|는 걸)?\s*(?:꼭\s)?(?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?[.!。]*$
+keep_tail  (?:という?の?を|ということを|ことを|って|と|を)?、?\s*+(?:覚えて|メモして|忘れないで)(?:おいて|いて)?(?:ください|下さい)?ね?[。.!]*$
+keep_tail  \s*+(?:라고|다고|는 것을|는 걸)?\s*+(?:꼭\s)?(?:기억해|메모해|적어)\s?(?:줘|주세요|둬|두세요)?[.!。]*$
 # begins a question; shows one anywhere; asks without being one
 question   (?:what|when|who|whom|whose|where|which|why|how)(?:'(?:s|re|d|ll))?\b
 question   (?:did|do|does|is|are|was|were|am|can|could|will|would|should|have|has|had)\s+(?:i|you|we|he|she|it|they|my|your|our|his|her|their|the|this|that|there|any|anyone|somebody)\b

@@ -22,8 +22,9 @@ _END = re.compile(
     r"|vol|inc|ltd|sra|mme|mlle|hr|fr|[^\W\d_])\.|(?<!\S)\d{1,2}\."
     r"(?=\s+(?:jan|feb|mär|mar|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)))"
     r"|[。\uff01\uff1f\uff61]+[”’」』)\"')\]]*"
-    r"|[.!?…]+[\"'”’»)\]*_`]*(?=\s|$)"
-    r"|[!?]+(?=[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
+    # a row of marks is looked at once, from its beginning to its end
+    r"|(?<![.!?…])[.!?…]++[\"'”’»)\]*_`]*+(?=\s|$)"
+    r"|(?<![!?])[!?]++(?=[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
     r"|\n+",
     re.IGNORECASE,
 )

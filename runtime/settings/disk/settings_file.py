@@ -6,6 +6,7 @@ Its only reader. What the values mean, and whether they fit, is decided by the s
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -101,6 +102,10 @@ def with_variables(value: Any, environment: Mapping[str, str], *, place: str = "
 
 def _read_json5(file: Path) -> Any:
     try:
+        kind = file.stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            # A pipe would keep everybody waiting for ever.
+            raise ConfigError(f"The settings file {file} is a pipe or a device. Put a plain file there.")
         text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return {}

@@ -12,11 +12,10 @@ from nacre.runtime.contracts.events import Emit
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.tools.results import RESULT_PREFIX
 from nacre.runtime.turn.window.parts import WindowParts
-from nacre.runtime.turn.window.session_pruning import recorded_projections
+from nacre.runtime.turn.window.pruning.session import recorded_projections
 from nacre.runtime.turn.window.shortening import Room, fitted, plan_shortening
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Message, UserMessage
-from nacre.sessions.disk.whole_results import WholeResults
 from nacre.sessions.entries.entries import Entry
 from nacre.sessions.view.pruned_view import PRUNE_TYPE, Projection, projected, record_data
 from nacre.sessions.view.shortened import whole_text
@@ -35,7 +34,6 @@ class SessionShortening:
         self._session = session
         self._parts = parts
         self._emit = emit
-        self._whole = WholeResults(session.journal.path)
 
     async def run(self, room: Room) -> bool:
         """Records what is shown shortened from now on; `True` when that is more than before.
@@ -75,9 +73,10 @@ class SessionShortening:
         entry_id = item.entry_id
         if not _NAME.fullmatch(entry_id):  # another program's
             entry_id = hashlib.sha256(entry_id.encode("utf-8", "replace")).hexdigest()[:32]
-        name = f"message-{entry_id}"
+        name, results = f"message-{entry_id}", self._session.journal.results
         try:
-            await self._whole.keep(name, whole_text(item.message))
+            if await results.read(name) is None:
+                await results.keep(name, whole_text(item.message))
         except SessionError as error:
             log.warning("the text of a long message could not be kept beside the transcript: %s", error)
             return "", "The rest could not be kept for reading"

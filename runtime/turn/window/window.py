@@ -15,9 +15,10 @@ from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
+from nacre.runtime.turn.window.heard import HeardWindow
 from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
+from nacre.runtime.turn.window.pruning.session import prune
 from nacre.runtime.turn.window.session_flush import SessionFlush
-from nacre.runtime.turn.window.session_pruning import prune
 from nacre.runtime.turn.window.session_shortening import SessionShortening
 from nacre.runtime.turn.window.shortening import LEAST_ROOM_SHARE, room_in
 from nacre.runtime.turn.window.summaries.ladder import Summary, extractor, summary_models, summary_of
@@ -64,7 +65,8 @@ class Window:
         self._emit = emit
         self._gave_up = False
         self._shortening = SessionShortening(session, parts, emit)
-        self._flush = SessionFlush(session, parts, models, budget, frame, emit)
+        self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace.place))
+        self._flush = SessionFlush(session, parts, models, budget, frame, emit, self._heard)
 
     async def measure(self) -> ContextMeasure:
         """How full the window is: the provider's last usage, and an estimate for what followed.
@@ -157,6 +159,7 @@ class Window:
         tokens_before = (await self.measure()).tokens
         if await self.shorten(tokens_before):
             tokens_before = (await self.measure()).tokens
+        await self._heard.compaction_begins(reason, tokens_before)
         if self.budget.flush_enabled and not session.flushes.is_spent:
             await self._flush.run(tokens_before, has_overflowed=reason == "overflow")
         overhead_tokens = await self._frame.overhead_tokens()
@@ -167,9 +170,12 @@ class Window:
         try:
             summary = await summary_of(
                 plan,
-                models=summary_models(
-                    self._models, parts.summary_model, self.budget, parts.settings, self._emit
-                ),
+                models=[
+                    replace(model, ask=self._heard.ask(model.ask, model_name=model.name))
+                    for model in summary_models(
+                        self._models, parts.summary_model, self.budget, parts.settings, self._emit
+                    )
+                ],
                 extractor=extractor(parts.offline, self.budget, parts.settings)
                 if reason == "overflow"
                 else None,
@@ -249,7 +255,7 @@ class Window:
             reason=reason,
             tokens_before=tokens_before,
             tokens_after=(await self.measure()).tokens,
-            transcript=self._session.journal.path.name,
+            transcript=self._session.journal.name,
             problem=problem,
             has_failed=has_failed,
         )
@@ -263,6 +269,7 @@ class Window:
             problem,
         )
         self._emit(ended)
+        await self._heard.compaction_ended(ended)
         return ended
 
 

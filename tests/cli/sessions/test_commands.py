@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.sessions.disk.lane_files import LaneFiles
 from tests.cli.program import Terminal, run_here, run_nacre
 from tests.runtime.agents import opened, said, user_texts, write_settings
 
@@ -91,6 +93,27 @@ def test_a_session_is_shown(home: Path) -> None:
     assert told["messages"][0]["content"] == [{"type": "text", "text": "Nothing but ```notes```."}]
 
 
+def test_an_export_through_a_pipe_cannot_drive_the_terminal(home: Path) -> None:
+    """What was said stands in a file as it was; on standard output it is a sign or an escape."""
+    wild = "a\x1b[2J\x1b]52;c;eA==\x07b\x00c\x9b31md\u202ee\u2066f"
+    assert run_here(home, "send", wild).returncode == 0
+    forms = {
+        form: run_here(home, "sessions", "export", "main", "--format", form)
+        for form in ("markdown", "json", "jsonl")
+    }
+    file = home / "talk.md"
+    run_here(home, "sessions", "export", "main", "-o", str(file))
+
+    for ended in forms.values():
+        assert ended.returncode == 0
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]", ended.stdout)
+    assert "a␛[2J␛]52;c;eA==␇b␀c" in forms["markdown"].stdout
+    assert json.dumps(wild)[1:-1] in json.dumps(json.loads(forms["json"].stdout))
+    lines = [json.loads(line) for line in forms["jsonl"].stdout.splitlines()]
+    assert json.dumps(wild)[1:-1] in json.dumps(lines)
+    assert wild in file.read_text()
+
+
 def test_a_session_is_exported(home: Path) -> None:
     """Markdown to read, JSON to process, JSONL as it is; a file that is there is never overwritten."""
     file = home / "talk.jsonl"
@@ -154,7 +177,7 @@ def test_a_session_with_a_turn_is_not_deleted(home: Path) -> None:
 
 
 async def _delete_in_a_turn(home: Path) -> None:
-    lanes = Lanes(home / ".nacre" / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=0.0)
+    lanes = Lanes(LaneFiles(home / ".nacre" / "locks" / "lanes"), sleep=asyncio.sleep, wait_seconds=0.0)
     async with lanes.enter("agent:main:main", on_wait=lambda _: None):
         refused = await asyncio.to_thread(run_nacre, home, "sessions", "delete", "main")
 

@@ -42,6 +42,27 @@ def test_a_conversation_in_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_was_typed_ahead_outlives_a_stop(tmp_path: Path) -> None:
+    """Words that were typed while an answer came stand at the next prompt, also after Ctrl-C."""
+    with ProviderServer() as server:
+        write_provider(tmp_path, server)
+        with Terminal(tmp_path, "chat", **PROVIDER) as terminal:
+            terminal.wait_for("›")
+            server.stall("One two three four")
+            terminal.type("count, please\r")
+            terminal.wait_for("One two three")
+            terminal.type("and what comes next?")
+            terminal.type("\x03")
+            terminal.wait_for("· stopped")
+            terminal.wait_for("and what comes next?")
+            server.reply("Five comes.")
+            terminal.type("\r")
+            terminal.wait_for("Five comes.")
+            terminal.wait_for("›")
+            terminal.type("\x04")
+            assert terminal.exit_code() == 0
+
+
 def test_stopping_an_answer_and_ending_the_program(tmp_path: Path) -> None:
     """Ctrl-C stops a stream that hangs and keeps its half; silence and escapes show nothing; SIGTERM ends."""
     with ProviderServer() as server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nacre.runtime.models.offline.intent import read_intent
 from tests.runtime.models.offline.requests import (
     APPEND,
     GROUP,
@@ -153,3 +154,22 @@ async def test_both_wishes_of_one_message_are_met() -> None:
     )
     assert "I wrote this down" in text
     assert "found nothing" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"remember{' ' * 100_000}the tide tables", "the tide tables"),
+        (f"remember that{' ' * 100_000}", ""),
+        (f"please{chr(9) * 100_000}remember the tide tables", "the tide tables"),
+        (f"note{' ' * 100_000}x", ""),
+        (f"{'.' * 100_000}x", ""),
+        (f"{'!' * 100_000}x", ""),
+        (f"{'?' * 100_000}x", ""),
+        (f"a{' ' * 100_000}x", ""),
+    ],
+    ids=["lead", "that", "polite", "note", "dots", "bangs", "questions", "blanks"],
+)
+def test_rows_of_blanks_and_marks_are_read_at_once(text: str, kept: str) -> None:
+    """A message of a hundred thousand blanks or marks costs what it is long, not its square or cube."""
+    assert read_intent(text).to_keep == kept
