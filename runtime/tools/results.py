@@ -169,9 +169,14 @@ def cut(text: str, limit_chars: int, *, path: str, problem: str = "") -> str:
     line_start = tail.find("\n", 0, len(tail) // 5)
     if line_start >= 0:
         tail = tail[line_start + 1 :]
-    left_out = f"{len(text) - len(head) - len(tail)} of {len(text)} characters left out here"
-    note = f"[... {left_out}. {_how_to_go_on(head, path, problem, len(text))} ...]"
+    note = left_out_note(text, len(head), len(tail), path=path, problem=problem)
     return "\n\n".join(part for part in (head.rstrip("\n"), note, tail) if part)
+
+
+def left_out_note(text: str, head_chars: int, tail_chars: int, *, path: str, problem: str = "") -> str:
+    """How much of a text is left out between its beginning and its end, and how to read on; see `cut`."""
+    left_out = f"{len(text) - head_chars - tail_chars} of {len(text)} characters left out here"
+    return f"[... {left_out}. {_how_to_go_on(text[:head_chars], path, problem, len(text))} ...]"
 
 
 def _how_to_go_on(head: str, path: str, problem: str, text_chars: int) -> str:

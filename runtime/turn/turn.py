@@ -39,6 +39,9 @@ from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
 
+MOST_SHORTENINGS = 3
+"""How often in a turn what a provider calls too long is halved where no compaction helps."""
+
 BROKEN_ANSWER_ENTRY = "nacre.broken_answer"
 
 
@@ -64,6 +67,7 @@ class Turn:
         self._said: list[str] = []
         self._words = ""
         self._has_overflowed = False
+        self._shortenings = 0
 
     def of_session(self, session: OpenSession) -> Turn:
         """The same, of another session."""
@@ -164,14 +168,13 @@ class Turn:
         )
 
     async def make_room(self, overflow: ContextOverflow) -> bool:
-        """Flushes and compacts once a turn; a second overflow is the caller's to tell.
+        """Shortens what is too large, or flushes and compacts once a turn; a second overflow is the caller's.
 
         A window that nobody knows is taken for no larger than what it refused: the size assumed for it
         would keep too much, and be refused again.
         """
         if self._has_overflowed:
             return False
-        self._has_overflowed = True
         log.warning("the window of %s overflowed: %s", self.session.key, overflow)
         window = await self.window()
         if overflow.window_tokens is not None:
@@ -180,8 +183,21 @@ class Turn:
             window = await self._window_in(window.budget.within((await window.measure()).tokens))
         self._window = window
         with paused(self._deadline):
+            if await self._was_shortened(window):
+                return True
+            self._has_overflowed = True
             ended = await window.compact("overflow")
         return not ended.problem
+
+    async def _was_shortened(self, window: Window) -> bool:
+        """Whether less is sent now of what no compaction takes away, and all of it should fit."""
+        if self._shortenings == MOST_SHORTENINGS:
+            return False
+        self._shortenings += 1
+        tokens = (await window.measure()).tokens
+        if not await window.shorten(tokens, was_refused=True):
+            return False
+        return (await window.measure()).tokens <= window.budget.compact_at
 
     async def record(self, message: Message) -> None:
         """Puts the message on disk, a tool's result no longer than fits."""

@@ -19,6 +19,8 @@ from nacre.sessions.contracts.messages import (
     paired_results,
 )
 from nacre.sessions.entries.entries import Compaction, CustomRecord, Entry, RawBody
+from nacre.sessions.view.pruned_view import PrunedView, projected, projections_of, prune_record
+from nacre.sessions.view.shortened import Shortened
 from nacre.sessions.view.tokens import estimate_message_tokens, estimate_tokens
 from nacre.sessions.view.transcript import entry_item, last_compaction, last_compaction_place
 from nacre.sessions.view.transcript_view import build_transcript
@@ -109,8 +111,8 @@ def plan_compaction(
 
 
 def transcript_tokens(branch: Sequence[Entry], count_tokens: Callable[[str], int]) -> int:
-    """An estimate for every message that the model would see; no usage is asked."""
-    return estimate_tokens(build_transcript(branch), count_tokens)
+    """An estimate for every message as the model would see it; no usage is asked."""
+    return estimate_tokens(PrunedView().of(build_transcript(branch), branch), count_tokens)
 
 
 def with_compaction(branch: Sequence[Entry], plan: CompactionPlan, summary: str) -> tuple[Entry, ...]:
@@ -152,14 +154,18 @@ def _start(branch: Sequence[Entry]) -> int:
 
 def _units(branch: Sequence[Entry], start: int, count_tokens: Callable[[str], int]) -> list[_Unit]:
     units: list[_Unit] = []
+    projections = projections_of(prune_record(branch))
     for place in range(start, len(branch)):
         item = entry_item(branch[place])
         if item is not None:
+            # A summary reads of a shortened message what the model read; a pruned result it reads whole.
+            how = projections.get(item.entry_id)
+            message = projected(item.message, how) if isinstance(how, Shortened) else item.message
             units.append(
                 _Unit(
                     place=place,
-                    message=item.message,
-                    tokens=estimate_message_tokens(item.message, count_tokens),
+                    message=message,
+                    tokens=estimate_message_tokens(message, count_tokens),
                     is_recall=item.is_recall,
                     is_said=isinstance(branch[place].body, UserMessage),
                 )

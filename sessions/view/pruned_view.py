@@ -1,12 +1,14 @@
-"""A transcript without the bulk of old tool results and images, as a model is sent it. Pure.
+"""A transcript as a model is sent it: without the bulk of old results and images, the longest cut. Pure.
 
 The transcript itself is never touched. Which results are shortened, and how, is recorded once, in an
 entry of its own, and computed from that record ever after, also after a restart: a request that began
 like the last one byte for byte is what a provider's prompt cache needs.
 
-The newest `nacre.prune` entry of a branch holds for all results that its map names by entry id:
+The newest `nacre.prune` entry of a branch holds for all results that its map names by entry id, and for all
+messages of any kind that it names with a `note` (`shortened.py`):
 
-    {"results": {"ab12": {"headChars": 1500, "tailChars": 1500}, "cd34": {"placeholder": "[Old …]"}},
+    {"results": {"ab12": {"headChars": 1500, "tailChars": 1500}, "cd34": {"placeholder": "[Old …]"},
+                 "ef56": {"headChars": 9000, "tailChars": 3000, "images": 0, "note": "[… left out here …]"}},
      "savedTokens": 5200, "reason": "ttl"}
 
 `savedTokens` is what this entry saved over the one before it, by estimate.
@@ -29,6 +31,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from nacre.sessions.entries.entries import Compaction, Entry
+from nacre.sessions.view.shortened import Shortened, shortened
 from nacre.sessions.view.transcript import TranscriptItem
 
 PRUNE_TYPE = "nacre.prune"
@@ -52,7 +55,7 @@ class Cleared:
     placeholder: str
 
 
-Projection: TypeAlias = Trimmed | Cleared
+Projection: TypeAlias = Trimmed | Cleared | Shortened
 
 
 class PrunedView:
@@ -73,14 +76,19 @@ class PrunedView:
 
 
 def prune_record(branch: Sequence[Entry]) -> Entry | None:
-    """The newest record of a branch that can still name something that is shown."""
+    """The newest record of a branch that can still name something that is shown.
+
+    That is at most the message which opened the turn that a compaction cut.
+    """
     kept_id: str | None = None
+    is_kept = True
     for entry in reversed(branch):
         if entry.custom_data(PRUNE_TYPE) is not None:
             return entry
         if kept_id is None and isinstance(entry.body, Compaction):
             kept_id = entry.body.first_kept_entry_id
-        if entry.id == kept_id:
+        is_kept = is_kept and entry.id != kept_id
+        if not is_kept and isinstance(entry.body, UserMessage):
             return None
     return None
 
@@ -98,12 +106,7 @@ def record_data(
     projections: Mapping[str, Projection], *, saved_tokens: int, reason: str
 ) -> Mapping[str, Any]:
     """The data of a record."""
-    results = {
-        entry_id: {"headChars": shown.head_chars, "tailChars": shown.tail_chars}
-        if isinstance(shown, Trimmed)
-        else {"placeholder": shown.placeholder}
-        for entry_id, shown in projections.items()
-    }
+    results = {entry_id: _projection_json(shown) for entry_id, shown in projections.items()}
     return {"results": results, "savedTokens": saved_tokens, "reason": reason}
 
 
@@ -118,8 +121,12 @@ def saved_tokens_since(branch: Sequence[Entry], entry_id: str) -> int:
     return saved
 
 
-def projected(message: ToolResultMessage, projection: Projection) -> ToolResultMessage:
-    """A result as it is shown under a projection."""
+def projected(message: Message, projection: Projection) -> Message:
+    """A message as it is shown under a projection; only a result is trimmed or cleared."""
+    if isinstance(projection, Shortened):
+        return shortened(message, projection)
+    if not isinstance(message, ToolResultMessage):
+        return message
     if isinstance(projection, Cleared):
         return replace(message, content=(Text(text=projection.placeholder),))
     text, head, tail = message_text(message), projection.head_chars, projection.tail_chars
@@ -146,7 +153,8 @@ def shown_item(
     """An item as it is shown; the item itself when that is as it was."""
     message: Message = item.message
     projection = projections.get(item.entry_id)
-    if projection is not None and isinstance(message, ToolResultMessage) and is_own_result(item, callers):
+    is_made_up = isinstance(message, ToolResultMessage) and not is_own_result(item, callers)
+    if projection is not None and not is_made_up:
         message = projected(message, projection)
     if not has_images:
         message = _without_images(message)
@@ -186,9 +194,19 @@ def _without_images(message: Message) -> Message:
     return replace(message, content=content)
 
 
+def _projection_json(shown: Projection) -> Mapping[str, Any]:
+    if isinstance(shown, Shortened):
+        return shown.to_json()
+    if isinstance(shown, Cleared):
+        return {"placeholder": shown.placeholder}
+    return {"headChars": shown.head_chars, "tailChars": shown.tail_chars}
+
+
 def _projection(raw: object) -> Projection | None:
     if not isinstance(raw, Mapping):
         return None
+    if "note" in raw:
+        return Shortened.from_json(raw)
     placeholder, head, tail = raw.get("placeholder"), raw.get("headChars"), raw.get("tailChars")
     if isinstance(placeholder, str):
         return Cleared(placeholder=placeholder)

@@ -69,8 +69,7 @@ def measure_context(
     gone; what was pruned since the usage was reported is taken off it. Without usage everything is
     estimated and `overhead_tokens`, for the system prompt and the tools, is added.
     """
-    newest_first = range(len(items) - 1, -1, -1)
-    place = next((place for place in newest_first if _reported_tokens(items[place].message)), None)
+    place = last_counted_place(items)
     if place is not None and _stands_behind_compactions(branch, items[place].entry_id):
         saved_tokens = saved_tokens_since(branch, items[place].entry_id)
         usage_tokens = max(0, _reported_tokens(items[place].message) - saved_tokens)
@@ -82,6 +81,12 @@ def measure_context(
         )
     estimated = overhead_tokens + estimate_tokens(items, count_tokens)
     return ContextMeasure(tokens=estimated, usage_tokens=0, trailing_tokens=estimated)
+
+
+def last_counted_place(items: Sequence[TranscriptItem]) -> int | None:
+    """Where the newest answer stands with which a provider counted all up to there."""
+    newest_first = range(len(items) - 1, -1, -1)
+    return next((place for place in newest_first if _reported_tokens(items[place].message)), None)
 
 
 def _stands_behind_compactions(branch: Sequence[Entry], entry_id: str) -> bool:

@@ -68,6 +68,11 @@ def kind_of(sentence: str) -> str:
     return next((kind for kind in KINDS if PHRASES[kind].search(start)), "")
 
 
+def is_decision(sentence: str) -> bool:
+    """Whether that is its kind: decisions count first of all."""
+    return bool(PHRASES["decision"].search(plain(sentence[:SENTENCE_CHARS])))
+
+
 def is_question(sentence: str) -> bool:
     """Whether a sentence asks something, with or without a question mark."""
     if len(sentence) > SENTENCE_CHARS or not folded(sentence) or _start_to_keep(sentence) is not None:

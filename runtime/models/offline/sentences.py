@@ -54,11 +54,14 @@ def clipped(text: str, max_chars: int) -> str:
 
 def folded(text: str) -> str:
     """Letters and digits only, in compatibility form and lower case: equal for equal statements."""
-    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
+    compatible = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(_WORD.findall(compatible.casefold()))
 
 
 def plain(text: str) -> str:
     """The text in lower case, simple marks and simplified Chinese, each sign at its old place."""
+    if text.isascii():
+        return text.lower()
     marked = text.translate(ONE_WRITING)
     lowered = marked.lower()
     return lowered if len(lowered) == len(marked) else marked

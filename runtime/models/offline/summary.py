@@ -89,12 +89,22 @@ def flush_notes(request: ModelRequest, *, count_tokens: Callable[[str], int]) ->
     appended = [str(call.arguments.get("text")) for call in calls if call.name == "append"]
     recalled = [part.text for part in said if part.speaker == "other"]
     notes = notes_of(said, Known([request.system.joined(), *recalled, *appended]))
-    groups: dict[Section, list[Item]] = {}
-    for title in dict.fromkeys(title for _, title in _PLACES.values()):
-        group = [note for note in notes if _PLACES[note.kind][1] == title]
-        groups[Section(title=title, under=FLUSH_HEADING)] = group[:MOST_NOTES_PER_GROUP]
+    groups = _newest_in_groups(notes, most=MOST_NOTES_PER_GROUP)
     text = _outline(groups, request, count_tokens, "")
     return f"{text}\n" if text else ""
+
+
+def _newest_in_groups(notes: Iterable[Item], *, most: int) -> dict[Section, list[Item]]:
+    """The first `most` notes under each heading of a flush; no more notes are asked for than that takes."""
+    titles = dict.fromkeys(title for _, title in _PLACES.values())
+    groups: dict[str, list[Item]] = {title: [] for title in titles}
+    for note in notes:
+        group = groups[_PLACES[note.kind][1]]
+        if len(group) < most:
+            group.append(note)
+            if all(len(full) == most for full in groups.values()):
+                break
+    return {Section(title=title, under=FLUSH_HEADING): group for title, group in groups.items()}
 
 
 def slug_of(request: ModelRequest) -> str:
@@ -110,7 +120,7 @@ def slug_of(request: ModelRequest) -> str:
 
 
 def _of_history(said: Sequence[Said], previous: str, focus: str) -> dict[Section, list[Item]]:
-    notes = notes_of(said, Known(()))
+    notes = [*notes_of(said, Known(()))]
     new = {section: [note for note in notes if _PLACES[note.kind][0] is section] for section in SECTIONS}
     new |= {GOAL: _goals(said), DONE: _done(said)}
     old, finder = _earlier(previous), finder_for(focus)
@@ -129,7 +139,7 @@ def _of_turn_prefix(said: Sequence[Said]) -> dict[Section, list[Item]]:
     return {
         ORIGINAL_REQUEST: [Item(text=clipped(text, MAX_LAST_ASK_CHARS), order=0) for text in asked],
         EARLY_PROGRESS: [*_done(said), *steps][:MOST_ITEMS_PER_SECTION],
-        SUFFIX_CONTEXT: notes_of(said, Known(asked)),
+        SUFFIX_CONTEXT: [*notes_of(said, Known(asked))],
     }
 
 
@@ -153,7 +163,7 @@ def _done(said: Sequence[Said]) -> list[Item]:
             question = " ".join(sentence for sentence in part.sentences if is_question(sentence))
         elif part.speaker == "calls":
             told = [f"`{name}` on `{path}`" for name, path in _CALL.findall(part.text)]
-        elif question and is_answered([part]) and (gist := _gist(part)):
+        elif question and is_answered([part], after=-1) and (gist := _gist(part)):
             told = [f"Asked “{clipped(question, MAX_ASK_CHARS)}”, answered: {gist}"]
             question = ""
         done.extend(Item(text=text, order=order) for text in told)

@@ -106,13 +106,13 @@ async def run_loop(
 
 
 async def _step(conversation: Conversation, ask: Ask, emit: Emit) -> AssistantMessage:
-    request = await conversation.request()
-    try:
-        return await _answer(conversation, ask, request, emit)
-    except ContextOverflow as overflow:
-        if not await conversation.make_room(overflow):
-            raise
-    return await _answer(conversation, ask, await conversation.request(), emit)
+    while True:
+        request = await conversation.request()
+        try:
+            return await _answer(conversation, ask, request, emit)
+        except ContextOverflow as overflow:
+            if not await conversation.make_room(overflow):
+                raise
 
 
 async def _answer(

@@ -17,8 +17,10 @@ from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.turn.window.heard import HeardWindow
 from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
+from nacre.runtime.turn.window.pruning.session import prune
 from nacre.runtime.turn.window.session_flush import SessionFlush
-from nacre.runtime.turn.window.session_pruning import prune
+from nacre.runtime.turn.window.session_shortening import SessionShortening
+from nacre.runtime.turn.window.shortening import LEAST_ROOM_SHARE, room_in
 from nacre.runtime.turn.window.summaries.ladder import Summary, extractor, summary_models, summary_of
 from nacre.runtime.turn.window.summaries.partial import partial_summaries
 from nacre.sessions.compaction.cut import (
@@ -28,7 +30,7 @@ from nacre.sessions.compaction.cut import (
     transcript_tokens,
     with_compaction,
 )
-from nacre.sessions.view.tokens import ContextMeasure, estimate_message_tokens, measure_context
+from nacre.sessions.view.tokens import ContextMeasure, estimate_tokens, measure_context
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,7 @@ class Window:
         self._frame = frame
         self._emit = emit
         self._gave_up = False
+        self._shortening = SessionShortening(session, parts, emit)
         self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace.place))
         self._flush = SessionFlush(session, parts, models, budget, frame, emit, self._heard)
 
@@ -82,25 +85,27 @@ class Window:
             return replace(measure, tokens=measure.tokens + overhead, trailing_tokens=trailing)
         # More than the window held cannot be what it held: some providers report sums over calls.
         # The count stands only where the estimate, too, is over the line.
-        estimate = overhead + await asyncio.to_thread(
-            lambda: sum(estimate_message_tokens(item.message, count_tokens) for item in items)
-        )
+        estimate = overhead + await asyncio.to_thread(estimate_tokens, items, count_tokens)
         if estimate > self.budget.compact_at:
             return measure
         log.warning("%d tokens were reported for about %d", measure.usage_tokens, estimate)
         return ContextMeasure(tokens=estimate, usage_tokens=0, trailing_tokens=estimate)
 
     async def keep(self) -> None:
-        """Prunes, flushes and compacts when that is due; called before every model call.
+        """Shortens, prunes, flushes and compacts when that is due; called before every model call.
 
         A compaction that did not make enough room is followed by another, which keeps less.
         """
-        if self._parts.pruning.mode != "off":
+        tokens = (await self.measure()).tokens
+        if await self.shorten(tokens):
             tokens = (await self.measure()).tokens
+        if self._parts.pruning.mode != "off":
             await prune(self._session, self._parts.pruning, self.budget, tokens, self._parts.count_tokens)
+            tokens = (await self.measure()).tokens
         await self._flush.cover_hidden()
         for number in range(MAX_PASSES):
-            tokens = (await self.measure()).tokens
+            if number:
+                tokens = (await self.measure()).tokens
             decision = self._decide(tokens)
             log.info("window of %s: %s (%s)", self._session.key, decision.action, decision.reason)
             is_forced = not decision.flushes and self._flush.is_forced
@@ -113,6 +118,24 @@ class Window:
             ended = await self.compact("threshold")
             # One failed attempt a turn: the next step would fail the same way.
             self._gave_up = bool(ended.problem)
+
+    async def shorten(self, tokens: int, *, was_refused: bool = False) -> bool:
+        """Has what alone is too large shown shortened; `True` when that changed what a model is sent.
+
+        It costs no model call, and comes before all that does. `tokens` is how full the window is;
+        `was_refused` is a context that a provider called too long: its estimates are not to be trusted.
+        """
+        budget = self.budget
+        if not was_refused and tokens * LEAST_ROOM_SHARE <= budget.window_tokens:
+            return False
+        overhead_tokens = await self._frame.overhead_tokens()
+        refused_tokens: int | None = None
+        if was_refused:
+            items, count_tokens = self._session.view.transcript(), self._parts.count_tokens
+            estimate = await asyncio.to_thread(estimate_tokens, items, count_tokens)
+            refused_tokens = max(tokens, overhead_tokens + estimate)
+        room = room_in(budget, overhead_tokens=overhead_tokens, refused_tokens=refused_tokens)
+        return await self._shortening.run(room)
 
     def _decide(self, tokens: int) -> Decision:
         flushes, budget = self._session.flushes, self.budget
@@ -127,12 +150,15 @@ class Window:
     async def flush_before_leaving(self) -> None:
         """The flush before `/new` and `/compact`: due when anything was said since the last one."""
         if self.budget.flush_enabled and self._session.flushes.has_unflushed_messages:
+            await self.shorten((await self.measure()).tokens)
             await self._flush.run((await self.measure()).tokens)
 
     async def compact(self, reason: CompactionReason, *, focus: str = "") -> CompactionEnded:
         """Replaces old history by a summary; on any failure the history stays whole."""
         session, parts = self._session, self._parts
         tokens_before = (await self.measure()).tokens
+        if await self.shorten(tokens_before):
+            tokens_before = (await self.measure()).tokens
         await self._heard.compaction_begins(reason, tokens_before)
         if self.budget.flush_enabled and not session.flushes.is_spent:
             await self._flush.run(tokens_before, has_overflowed=reason == "overflow")

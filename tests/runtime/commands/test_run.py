@@ -103,11 +103,11 @@ async def test_status_tells_the_workspace_only_in_private(
 
 
 async def test_a_message_too_long_for_the_window_says_what_helps(tmp_path: Path) -> None:
-    """The next, shorter message is answered: the long one is summarised in parts by then."""
+    """It is shown shorter and shorter first; the next message is answered, and no summary was asked for."""
     write_settings(tmp_path, window_settings())
     model = ScriptedModel(
-        fails(ContextOverflow("Too long."), purpose="turn"),
-        *[says("## Goal\nBees", purpose="compaction")] * 4,
+        *[fails(ContextOverflow("Too long."), purpose="turn")] * 4,
+        says("NO_REPLY", purpose="flush"),
         says("Here I am."),
     )
     async with opened(tmp_path, model) as agent:

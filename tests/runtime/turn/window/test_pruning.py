@@ -8,7 +8,7 @@ import pytest
 
 from nacre.runtime.contracts.budget import resolve_budget
 from nacre.runtime.settings.agents import ContextPruningSettings, ToolNames
-from nacre.runtime.turn.window.pruning import (
+from nacre.runtime.turn.window.pruning.plan import (
     NothingToPrune,
     Pruning,
     PruningFacts,

@@ -134,9 +134,7 @@ def _call_chars(call: ToolCall) -> int:
 
 def _shown(item: TranscriptItem, projections: Mapping[str, Projection]) -> Message:
     projection = projections.get(item.entry_id)
-    if projection is None or not isinstance(item.message, ToolResultMessage):
-        return item.message
-    return projected(item.message, projection)
+    return item.message if projection is None else projected(item.message, projection)
 
 
 def _candidates(items: Sequence[TranscriptItem], settings: ContextPruningSettings) -> list[TranscriptItem]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.settings.agents import ContextPruningSettings
-from nacre.runtime.turn.window.pruning import NothingToPrune, Pruning, PruningFacts, plan_pruning
+from nacre.runtime.turn.window.pruning.plan import NothingToPrune, Pruning, PruningFacts, plan_pruning
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage
 from nacre.sessions.disk.lines import timestamp_ms
 from nacre.sessions.entries.entries import Entry
@@ -41,7 +41,7 @@ async def prune(
     items, branch = session.view.unpruned(), session.branch
 
     def decide() -> tuple[Pruning | NothingToPrune, int]:
-        recorded = _recorded(items, branch)
+        recorded = recorded_projections(items, branch)
         facts = PruningFacts(
             items=items, recorded=recorded, tokens=tokens, idle_seconds=_idle_seconds(session, items, branch)
         )
@@ -67,8 +67,10 @@ async def prune(
     )
 
 
-def _recorded(items: Sequence[TranscriptItem], branch: Sequence[Entry]) -> Mapping[str, Projection]:
-    """The projections in force of results that are still there."""
+def recorded_projections(
+    items: Sequence[TranscriptItem], branch: Sequence[Entry]
+) -> Mapping[str, Projection]:
+    """The projections in force of messages that are still there."""
     shown = {item.entry_id for item in items}
     found = projections_of(prune_record(branch))
     return {entry_id: projection for entry_id, projection in found.items() if entry_id in shown}
