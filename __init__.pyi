@@ -5,6 +5,25 @@ from .runtime.commands.conversation.session import Session as Session
 from .runtime.commands.function import CommandContext as CommandContext, command as command
 from .runtime.contracts.inbound import Attachment as Attachment, Inbound as Inbound, Reply as Reply
 from .runtime.extensions.host import ExtensionHost as ExtensionHost
+from .runtime.hooks.events import (
+    AfterCompaction as AfterCompaction,
+    AfterFlush as AfterFlush,
+    AfterModel as AfterModel,
+    AfterTool as AfterTool,
+    AfterTurn as AfterTurn,
+    Ask as Ask,
+    BeforeCompaction as BeforeCompaction,
+    BeforeFlush as BeforeFlush,
+    BeforeModel as BeforeModel,
+    BeforeTool as BeforeTool,
+    BeforeTurn as BeforeTurn,
+    Deny as Deny,
+    MessageArrived as MessageArrived,
+    ReplyLeaves as ReplyLeaves,
+    SessionEnded as SessionEnded,
+)
+from .runtime.hooks.hooks import Hooks as Hooks, HookTable as HookTable
+from .runtime.hooks.otel import otel_hooks as otel_hooks
 from .runtime.recall.memory_plugin import MemoryHome as MemoryHome, MemoryPlugin as MemoryPlugin
 from .runtime.tools.function import (
     FunctionTool as FunctionTool,

@@ -20,8 +20,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.beside.instant_embedder import InstantEmbedder
 from benchmarks.corpus import write_workspace
-from benchmarks.instant_embedder import InstantEmbedder
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
 

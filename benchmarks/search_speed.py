@@ -20,9 +20,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.beside.instant_embedder import InstantEmbedder
+from benchmarks.beside.plain_sqlite import PlainSqlite
 from benchmarks.corpus import Words, write_workspace
-from benchmarks.instant_embedder import InstantEmbedder
-from benchmarks.plain_sqlite import PlainSqlite
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import Scope
 from nacre.memory.engine import MemoryEngine

@@ -23,8 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
+from benchmarks.beside.instant_embedder import InstantEmbedder
 from benchmarks.corpus import write_workspace
-from benchmarks.instant_embedder import InstantEmbedder
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder

@@ -107,12 +107,14 @@ class MemoryEngine:
         after: date | None = None,
         before: date | None = None,
         sources: Sequence[Source] | None = None,
+        below: str = "",
         explain: bool = False,
     ) -> SearchReport:
         """The places in memory that fit `query` best.
 
         At most `MAX_RESULTS` are given. `after` and `before` are inclusive days; chunks without a date are
-        left out when one is given. A source that the settings do not allow is not searched.
+        left out when one is given. A source that the settings do not allow is not searched. With `below`, a
+        folder of the workspace, only notes that lie there are searched.
 
         Raises:
             IndexUnusable, IndexClosed: the index cannot be read, and could not be healed.
@@ -128,6 +130,7 @@ class MemoryEngine:
                 sources=tuple(source for source in allowed if sources is None or source in sources),
                 after=after,
                 before=before,
+                below=below,
             ),
             explain=explain,
             settings=usual,
@@ -146,15 +149,23 @@ class MemoryEngine:
             elapsed_ms=(time.perf_counter() - started) * 1000,
         )
 
-    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
-        """Lines of a memory file, straight from the disk.
+    async def read(
+        self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
+    ) -> Excerpt:
+        """Lines of a memory file, straight from the disk; with `below`, of one in that folder.
 
         Raises:
             ReadRefused: the path is not one of memory's.
         """
         corpus = self._plan.corpus
         return await asyncio.to_thread(
-            read_excerpt, corpus.workspace, corpus.extra_paths, path, from_line=from_line, lines=lines
+            read_excerpt,
+            corpus.workspace,
+            corpus.extra_paths,
+            path,
+            from_line=from_line,
+            lines=lines,
+            below=below,
         )
 
     async def sync(

@@ -53,8 +53,8 @@ async def list_(shelf: SessionShelf, invocation: Invocation, with_earlier: bool,
 
     sessions = await shelf.sessions(with_earlier=with_earlier)
     if as_json:
-        return print_json(list_json(sessions, shelf.index.path, main_key=shelf.main_key))
-    words = {session.session_id: shelf.last_words(session) for session in sessions}
+        return print_json(list_json(sessions, shelf.place, main_key=shelf.main_key))
+    words = await shelf.last_words(sessions)
     screen = screen_on(sys.stdout, invocation.environment)
     for row in list_lines(sessions, words, now=shelf.now(), main_key=shelf.main_key):
         screen.row(row)
@@ -212,7 +212,7 @@ def _run(
 
     async def run() -> int:
         code = await work(shelf, invocation)
-        invocation.warn(*shelf.index.notices)
+        invocation.warn(*shelf.notices)
         return code
 
     try:

@@ -26,9 +26,9 @@ from nacre.sessions.entries.entries import (
     entry_to_json,
     header_to_json,
 )
+from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.index.record import record_to_json
-from nacre.sessions.journal.reading import StoredTranscript
-from nacre.sessions.upkeep.catalogue import StoredSession
+from nacre.sessions.upkeep.stored_session import StoredSession
 
 
 def exported(form: str, session: StoredSession, transcript: StoredTranscript, zone: tzinfo) -> bytes:

@@ -12,7 +12,7 @@ from nacre.cli.talk.quiet_turn import owner_says, run_quiet_turn
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ReplyReady, TurnFailed
 from nacre.sessions.contracts.keys import RECOVERED, canonical_key
-from nacre.sessions.upkeep.catalogue import StoredSession
+from nacre.sessions.upkeep.stored_session import StoredSession
 
 
 async def resume_session(

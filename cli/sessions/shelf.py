@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.runtime.contracts.clock import owner_zone, system_clock
+from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import Config
-from nacre.sessions.contracts.errors import SessionNotFound, SessionWriteFailed
+from nacre.sessions.contracts.errors import SessionWriteFailed
 from nacre.sessions.disk.durable import write_new
-from nacre.sessions.index.index import SessionIndex
-from nacre.sessions.journal.reading import StoredTranscript, read_transcript, transcript_bytes
-from nacre.sessions.upkeep.catalogue import StoredSession, find_session, last_words, stored_sessions
-from nacre.sessions.upkeep.upkeep import UpkeepReport, delete_session, keep_up
+from nacre.sessions.entries.stored_transcript import StoredTranscript
+from nacre.sessions.upkeep.maintenance import UpkeepReport
+from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 LANE_WAIT_SECONDS = 5.0
 """How long a command waits for the end of another process's turn before it gives up."""
@@ -31,11 +33,21 @@ class SessionShelf:
         self.main_key = config.settings.session.main_key
         self.zone = owner_zone(config.settings.agent.user_timezone or None)
         self.now = system_clock(self.zone)
-        self.index = SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=self.now)
+        self._store = open_store(config, now=self.now, new_id=random_id)
+
+    @property
+    def place(self) -> str:
+        """Where the sessions are listed."""
+        return self._store.place
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences for the owner about what could not be read."""
+        return self._store.index.notices
 
     async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
         """The sessions, the latest active first. Raises `SessionError`."""
-        return await stored_sessions(self.index, with_earlier=with_earlier)
+        return await self._store.sessions(with_earlier=with_earlier)
 
     async def find(self, name: str) -> StoredSession:
         """The session of a key, an id or the beginning of one.
@@ -52,41 +64,33 @@ class SessionShelf:
         Raises:
             SessionNotFound: there is no file. SessionError: it cannot be read.
         """
-        return await read_transcript(self._path(session), session_id=session.session_id, now=self.now)
+        return await self._store.stored(session)
 
     async def raw(self, session: StoredSession) -> bytes:
         """The same as the file has it, also of a newer format. Raises as `read`."""
-        return await transcript_bytes(self._path(session), session_id=session.session_id)
+        return await self._store.exported(session.transcript)
 
-    def _path(self, session: StoredSession) -> Path:
-        if session.path is None:
-            raise SessionNotFound(
-                f"The session {session.session_id!r} names a file outside of {self.index.directory}."
-            )
-        return session.path
+    async def last_words(self, sessions: Sequence[StoredSession]) -> dict[str, str]:
+        """What a person said last, by session id; sessions in which nobody spoke are left out."""
+        found = await self._store.last_words(sessions, most=len(sessions))
+        return {session.session_id: words for session, words in found}
 
-    def last_words(self, session: StoredSession) -> str:
-        """What a person said last in a session, as far as the end of its file tells."""
-        return last_words(session.path) if session.path is not None else ""
-
-    async def delete(self, session: StoredSession) -> Path | None:
+    async def delete(self, session: StoredSession) -> str:
         """Deletes a session while nobody is in a turn of it; returns where its transcript is now.
 
         Raises:
             SessionInUse: another process is in a turn of it. SessionWriteFailed: the system refused.
         """
-        lanes = Lanes(
-            self._config.private_dir / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS
-        )
+        lanes = Lanes(self._store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
         async with lanes.enter(session.key, on_wait=lambda _: None):
-            aside = await delete_session(self.index, session, now=self.now)
-        await self.index.close()
+            aside = await self._store.delete(session)
+        await self._store.close()
         return aside
 
     async def keep_up(self, *, dry_run: bool) -> UpkeepReport:
         """Keeps the sessions within the owner's limits. Raises `SessionWriteFailed`."""
         limits = self._config.settings.session.maintenance.limits()
-        return await keep_up(self.index, limits, now=self.now, main_key=self.main_key, dry_run=dry_run)
+        return await self._store.keep_up(limits, main_key=self.main_key, active_keys=(), dry_run=dry_run)
 
     async def forget_in_memory(self) -> str:
         """Takes what is no transcript any more out of memory search; a sentence when that failed."""

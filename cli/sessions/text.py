@@ -25,10 +25,10 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from nacre.sessions.entries.entries import BranchSummary, Compaction, Entry
+from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.index.record import record_to_json
-from nacre.sessions.journal.reading import StoredTranscript
-from nacre.sessions.upkeep.catalogue import StoredSession
-from nacre.sessions.upkeep.upkeep import UpkeepReport
+from nacre.sessions.upkeep.maintenance import UpkeepReport
+from nacre.sessions.upkeep.stored_session import StoredSession
 
 SHORT_ID_CHARS = 8
 
@@ -58,9 +58,9 @@ def list_lines(
     return ["  ".join(map(_padded, row, widths)).rstrip() for row in rows]
 
 
-def list_json(sessions: Sequence[StoredSession], index_file: Path, *, main_key: str) -> dict[str, Any]:
+def list_json(sessions: Sequence[StoredSession], place: str, *, main_key: str) -> dict[str, Any]:
     return {
-        "path": str(index_file),
+        "path": place,
         "count": len(sessions),
         "sessions": [session_json(session, main_key=main_key) for session in sessions],
     }
@@ -72,7 +72,7 @@ def session_json(session: StoredSession, *, main_key: str) -> dict[str, Any]:
         "key": session.key,
         "kind": key_kind(session.key, main_key=main_key),
         "current": session.is_current,
-        "transcript": str(session.path) if session.path is not None else None,
+        "transcript": session.place or None,
         "sizeBytes": session.size_bytes,
         **record_to_json(session.record),
     }
@@ -108,7 +108,7 @@ def show_lines(
         ("Context", _context(session)),
         ("History", history),
         ("Earlier", earlier),
-        ("File", f"{short(session.path)} ({session.size_bytes} bytes)" if session.path else ""),
+        ("File", f"{short(Path(session.place))} ({session.size_bytes} bytes)" if session.place else ""),
     ]
     lines = [f"{label + ':':<15}{one_line(value)}" for label, value in pairs if value]
     shown = [line for entry in _last(transcript.branch, last) for line in _entry_lines(entry, zone)]
@@ -130,20 +130,19 @@ def show_json(
     }
 
 
-def deleted_line(session: StoredSession, aside: Path | None, short: Callable[[Path], str]) -> str:
+def deleted_line(session: StoredSession, aside: str, short: Callable[[Path], str]) -> str:
     """What became of a deleted session, and how to get it back."""
     deleted = f"Deleted session {session.session_id} of {session.key}."
-    if aside is None:
+    if not aside:
         return f"{deleted} It had no transcript."
-    return (
-        f"{deleted} Its transcript is now {short(aside)}; to undo, rename it to {session.session_id}.jsonl."
-    )
+    now_at = short(Path(aside))
+    return f"{deleted} Its transcript is now {now_at}; to undo, rename it to {session.session_id}.jsonl."
 
 
-def deleted_json(deleted: Sequence[tuple[StoredSession, Path | None]], problem: str) -> dict[str, Any]:
+def deleted_json(deleted: Sequence[tuple[StoredSession, str]], problem: str) -> dict[str, Any]:
     return {
         "deleted": [
-            {**camel_json(session, "key", "session_id"), "movedTo": None if aside is None else str(aside)}
+            {**camel_json(session, "key", "session_id"), "movedTo": aside or None}
             for session, aside in deleted
         ],
         "problem": problem or None,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.screen.screen import Tone
 from nacre.runtime.commands.contract.wording import short_count
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
+    ApprovalAsked,
     CompactionEnded,
     Event,
     FallbackAnswered,
@@ -33,6 +36,13 @@ def event_line(event: Event) -> Line | None:
             return f"· {one_line(event.tool_name)} failed: {one_line(event.summary)}", "warning"
         case ToolEnded():
             return f"· {one_line(event.tool_name)}: {one_line(event.summary)}", "dim"
+        case ApprovalAsked():
+            name, why, call_id = one_line(event.tool_name), one_line(event.why), event.approval_id
+            return (
+                f"· {name} waits for your approval: {why} {one_line(shown_arguments(event))}\n"
+                f'  To let it run: nacre send -m "/approve {call_id}", or else "/deny {call_id}".',
+                "warning",
+            )
         case FlushEnded(status="written"):
             return f"· notes saved to {one_line(event.path)}", "dim"
         case FlushEnded(status="nothing"):
@@ -71,6 +81,11 @@ def event_line(event: Event) -> Line | None:
             return str(event.error), "error"
         case _:
             return None
+
+
+def shown_arguments(event: ApprovalAsked) -> str:
+    """What a call that waits runs with, whole: the owner approves nothing that they have not seen."""
+    return json.dumps(dict(event.arguments), ensure_ascii=False)
 
 
 def running_text(event: ToolStarted) -> str:

@@ -48,15 +48,19 @@ class IndexedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Which chunks a search may return. With a day limit, chunks without a date are out."""
+    """Which chunks a search may return. With a day limit, chunks without a date are out.
+
+    `below` is a folder of the workspace; only what lies in it is inside, unless it is empty.
+    """
 
     sources: tuple[Source, ...]
     after: date | None = None
     before: date | None = None
+    below: str = ""
 
     def admits(self, chunk: Chunk) -> bool:
         """Whether this chunk is inside; both days are inclusive."""
-        if chunk.source not in self.sources:
+        if chunk.source not in self.sources or (self.below and not chunk.path.startswith(f"{self.below}/")):
             return False
         if self.after is None and self.before is None:
             return True

@@ -1,4 +1,4 @@
-"""Which files are memory: MEMORY.md, memory.md, memory/**/*.md and the extra paths. Opens no file.
+"""Which files are memory: MEMORY.md, memory.md, memory/**/*.md, chats/**/*.md and extra paths. Opens no file.
 
 Symbolic links are never followed; whatever is passed over is listed with its reason. A folder that could
 not be read is reported as such, so that nobody takes its files for deleted.
@@ -17,6 +17,9 @@ from nacre.memory.files.extra_paths import ExtraPath, resolved_extra_paths
 
 ROOT_FILES = ("MEMORY.md", "memory.md")
 MEMORY_FOLDER = "memory"
+CHATS_FOLDER = "chats"
+"""Notes of chats that are not private: what others said, in a folder for each chat."""
+NOTE_FOLDERS = (MEMORY_FOLDER, CHATS_FOLDER)
 IGNORED_FOLDERS = frozenset(
     {".git", "node_modules", ".pnpm-store", ".venv", "venv", ".tox", "__pycache__", ".obsidian", ".trash"}
 )
@@ -127,8 +130,9 @@ def discover(workspace: Path, extra_paths: Sequence[str] = ()) -> Discovery:
     for name in ROOT_FILES:
         if name in entries:
             _visit(walk, root / name, required=False)
-    if MEMORY_FOLDER in entries:
-        _visit(walk, root / MEMORY_FOLDER, required=False)
+    for folder in NOTE_FOLDERS:
+        if folder in entries:
+            _visit(walk, root / folder, required=False)
     for extra in resolved_extra_paths(root, extra_paths):
         _visit_extra(walk, extra)
     return Discovery(

@@ -1,7 +1,7 @@
 """`memory_get`: lines of a memory file, and the rule which files that may be. Reads, never writes.
 
-Allowed are MEMORY.md, memory.md, `memory/**/*.md` and Markdown files in the extra paths; no path with a
-symbolic link in it, wherever that leads. Transcripts are never read here.
+Allowed are MEMORY.md, memory.md, `memory/**/*.md`, `chats/**/*.md` and Markdown files in the extra paths; no
+path with a symbolic link in it, wherever that leads. Transcripts are never read here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from nacre.memory.contracts.errors import ReadRefused
 from nacre.memory.contracts.records import Excerpt
 from nacre.memory.contracts.workspace import PathOutsideRoot
-from nacre.memory.files.discovery import MEMORY_FOLDER, ROOT_FILES, is_markdown, stored_path
+from nacre.memory.files.discovery import NOTE_FOLDERS, ROOT_FILES, is_markdown, stored_path
 from nacre.memory.files.extra_paths import resolved_extra_paths
 from nacre.memory.files.file_reader import read_regular
 from nacre.memory.text.chunker import decode_markdown
@@ -30,8 +30,11 @@ def read_excerpt(
     *,
     from_line: int | None = None,
     lines: int | None = None,
+    below: str = "",
 ) -> Excerpt:
     """Lines of one memory file, from `from_line` (from 1), `lines` of them; all of it without both.
+
+    With `below`, a folder of the workspace such as `chats/telegram-group-7`, only files in there may be read.
 
     Raises:
         ReadRefused: the path is not one of memory's, or cannot be read.
@@ -39,6 +42,10 @@ def read_excerpt(
     root = Path(os.path.realpath(workspace))
     target = allowed_path(root, extra_paths, path)
     shown = stored_path(root, target)
+    if below and not shown.startswith(f"{below}/"):
+        raise ReadRefused(
+            f"path required: {path.strip()!r} is not a note of this chat. They are in {below}/."
+        )
     try:
         raw, _ = read_regular(target)
     except (FileNotFoundError, NotADirectoryError):
@@ -80,8 +87,9 @@ def _candidates(root: Path, extra_paths: Sequence[str], target: Path) -> list[tu
     """The allowed folder that holds `target`, and its name from there; at most one."""
     if target.parent == root and target.name in ROOT_FILES:
         return [(root, target.name)]
-    if target.is_relative_to(root / MEMORY_FOLDER):
-        return [(root / MEMORY_FOLDER, target.relative_to(root / MEMORY_FOLDER).as_posix())]
+    for folder in (root / name for name in NOTE_FOLDERS):
+        if target.is_relative_to(folder):
+            return [(folder, target.relative_to(folder).as_posix())]
     for extra in resolved_extra_paths(root, extra_paths):
         if target == extra.folder:
             return [(target.parent, target.name)]
@@ -92,8 +100,8 @@ def _candidates(root: Path, extra_paths: Sequence[str], target: Path) -> list[tu
 
 def _refusal(text: str) -> ReadRefused:
     return ReadRefused(
-        f"path required: {text!r} is not a memory file. Allowed are MEMORY.md, Markdown files in memory/, "
-        "and the configured extra paths."
+        f"path required: {text!r} is not a memory file. Allowed are MEMORY.md, Markdown files in memory/ "
+        "and chats/, and the configured extra paths."
     )
 
 

@@ -1,9 +1,9 @@
 """The only file that imports watchfiles: tells when a memory file may have changed. Reads no file.
 
-Watches the workspace folder itself without its sub-folders (for MEMORY.md), and `memory/` and extra folders
-with theirs. Where the system cannot watch (too many watches) or is not told, it looks at intervals instead:
-the kernel notices only changes that are made through itself, and not what another machine changes on a
-network drive, or the host in a folder of a virtual machine.
+Watches the workspace folder itself without its sub-folders (for MEMORY.md), and `memory/`, `chats/` and extra
+folders with theirs. Where the system cannot watch (too many watches) or is not told, it looks at intervals
+instead: the kernel notices only changes that are made through itself, and not what another machine changes on
+a network drive, or the host in a folder of a virtual machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nacre.memory.files.discovery import IGNORED_FOLDERS, MEMORY_FOLDER, ROOT_FILES, is_markdown
+from nacre.memory.files.discovery import IGNORED_FOLDERS, NOTE_FOLDERS, ROOT_FILES, is_markdown
 from nacre.memory.files.extra_paths import resolved_extra_paths
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def watch_plan(workspace: Path, extra_paths: Sequence[str]) -> WatchPlan:
     """Which existing folders have to be watched for this workspace; links are not followed."""
     flat, deep = [workspace], []
     extra = [place.folder for place in resolved_extra_paths(workspace, extra_paths)]
-    for path in (workspace / MEMORY_FOLDER, *extra):
+    for path in (*(workspace / folder for folder in NOTE_FOLDERS), *extra):
         if path.is_symlink() or not path.exists():
             continue
         if path.is_dir():
@@ -61,12 +61,12 @@ def watch_plan(workspace: Path, extra_paths: Sequence[str]) -> WatchPlan:
 
 
 def is_memory_change(workspace: Path, path: str) -> bool:
-    """Whether a change at this path can concern memory: a Markdown file, or `memory/` itself."""
+    """Whether a change at this path can concern memory: a Markdown file, or a folder of notes itself."""
     changed = Path(path)
     if IGNORED_FOLDERS.intersection(changed.parts[:-1]) or changed.name in IGNORED_FOLDERS:
         return False
     if changed.parent == workspace:
-        return changed.name in (*ROOT_FILES, MEMORY_FOLDER)
+        return changed.name in (*ROOT_FILES, *NOTE_FOLDERS)
     # A folder that was moved in or deleted comes as one event with the folder's name.
     return is_markdown(changed.name) or not changed.suffix
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from nacre.runtime.agent.answering import run_turn
-from nacre.runtime.agent.assembly import Given, assemble
-from nacre.runtime.agent.given_tools import given_prompt_parts, given_tools
-from nacre.runtime.agent.parts import AgentParts
-from nacre.runtime.agent.running import StopAfter
+from nacre.runtime.agent.approving import ApprovalDoor
+from nacre.runtime.agent.opening.assembly import assemble
+from nacre.runtime.agent.opening.given import Given
+from nacre.runtime.agent.opening.given_tools import given_prompt_parts, given_tools
+from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.running import StopAfter
 from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
@@ -25,7 +27,7 @@ from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TurnFaile
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import ChatModel
-from nacre.runtime.endings.hooks import Hooks
+from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
@@ -62,6 +64,7 @@ class Agent:
         limits: UsageLimits | None = None,
         prompt_parts: Sequence[PromptPart | PromptFunction] = (),
         memory: MemoryPlugin | None = None,
+        hooks: HookTable | None = None,
         environment: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         new_id: NewId = random_id,
@@ -77,11 +80,11 @@ class Agent:
         every chat, and `prompt_parts` as sections of their own, see `nacre.prompt_part`. `commands` are chat
         commands, see `nacre.command`. `limits` say what a turn may use up that brings none of its own.
         `memory` is a memory engine in the place of the one that the settings name, see `nacre.MemoryPlugin`.
-        `clock` gives aware datetimes in the owner's zone. `watch` follows changes that others make to the
-        notes.
+        `hooks` are handlers by name, see `nacre.Hooks`. `clock` gives aware datetimes in the owner's zone.
+        `watch` follows changes that others make to the notes.
 
         Raises:
-            ConfigError: a setting, the settings file, a tool, a prompt part or a command cannot be used.
+            ConfigError: a setting, the settings file, or something that was handed in cannot be used.
             TurnBroken: the folders cannot be made or read.
         """
         config = load_config(
@@ -98,6 +101,7 @@ class Agent:
             limits=limits,
             prompt_parts=given_prompt_parts(instructions, prompt_parts),
             memory=memory,
+            hooks=hooks or {},
         )
         return cls(await assemble(config, given, clock=clock, new_id=new_id, watch=watch))
 
@@ -134,7 +138,12 @@ class Agent:
     @property
     def hooks(self) -> Hooks:
         """Where handlers are registered, for example `agent.hooks.on("session_end", handler)`."""
-        return self._parts.hooks
+        return self._parts.turn.hooks
+
+    @property
+    def approvals(self) -> ApprovalDoor:
+        """The tool calls that wait for the owner: listed, approved, denied."""
+        return ApprovalDoor(parts=self._parts)
 
     def commands(self, inbound: Inbound) -> tuple[Command, ...]:
         """The chat commands that whoever sends such a message may use in its chat, in the order of `/help`.

@@ -12,13 +12,16 @@ from collections.abc import Callable
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot
-from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.agent.approving import answered_in_chat
+from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.commands.contract.command import CommandRun, Outcome
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import Emit, TurnFailed, Warned
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.hooks.around import arrived, leaving, without_text
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.turn.loop.limits import TurnBounds
+from nacre.runtime.turn.settling import settle
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 
@@ -39,16 +42,21 @@ async def run_turn(
 
 
 async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
-    """Answers one message in the lane of its session."""
+    """Answers one message in the lane of its session; an answer to a call that waits is heard without it."""
+    if await answered_in_chat(parts, inbound.text, where, emit):
+        return
     async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
         session = await parts.turn.sessions.open(where)
         told = parts.turn.told
         told.once("", (*parts.turn.sessions.index.notices, *parts.upkeep.notices), emit)
         told.once(session.session_id, session.notices, emit)
         try:
-            turn = parts.chosen.applied(Turn(session, parts.turn, emit, bounds))
-            turn, reply = await _outcome(parts, inbound, turn)
+            hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace.place)
+            turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
+            await settle(turn, runs=False)
+            turn, reply = await _outcome(parts, await arrived(hooks, chat, inbound), turn)
             parts.turn.on_said()
+            reply = None if reply is None else await leaving(hooks, chat, reply)
             emit(turn.ending(reply))
         finally:
             parts.lifecycle.finish(where.key)
@@ -76,6 +84,7 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn) -> Outcome:
     await turn.write_down(inbound.text, inbound.attachments)
     if turn is not before:
         await before.save_notes()
+    await settle(turn, runs=True)
     return turn, await turn.answer()
 
 

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.agent.assembly import Given, assemble
-from nacre.runtime.agent.given_tools import given_prompt_parts, given_tools
-from nacre.runtime.agent.shared import Shared
+from nacre.runtime.agent.opening.assembly import assemble
+from nacre.runtime.agent.opening.given import Given
+from nacre.runtime.agent.opening.given_tools import given_prompt_parts, given_tools
+from nacre.runtime.agent.opening.shared import Shared
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config, ListedAgent, load_config, process_environment
 from nacre.runtime.tools.function import FunctionTool
@@ -35,6 +37,7 @@ class AgentKeywords(TypedDict, total=False):
     limits: UsageLimits | None
     prompt_parts: Sequence[PromptPart | PromptFunction]
     memory: MemoryPlugin | None
+    hooks: HookTable | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +179,7 @@ def _given(keywords: AgentKeywords) -> Given:
         tools=given_tools(keywords.get("tools", ())),
         commands=tuple(command.to_command() for command in keywords.get("commands", ())),
         limits=keywords.get("limits"),
+        hooks=keywords.get("hooks") or {},
         prompt_parts=given_prompt_parts(keywords.get("instructions", ""), keywords.get("prompt_parts", ())),
         memory=keywords.get("memory"),
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from nacre.runtime.agent.parts import AgentParts
+from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.conversation.session import Session
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
@@ -24,7 +24,6 @@ from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, is_private_key
 from nacre.sessions.index.changes import Origin
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.upkeep.catalogue import stored_sessions
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +67,7 @@ class Sessions:
 
     async def list(self) -> tuple[SessionInfo, ...]:
         """What each key names now, the latest active first."""
-        found = await stored_sessions(self._parts.turn.sessions.index, with_earlier=False)
+        found = await self._parts.turn.sessions.store.sessions(with_earlier=False)
         return tuple(
             SessionInfo(
                 key=item.key,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from nacre.runtime.commands.approvals import APPROVE, DENY
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.help import HELP, UNKNOWN, elsewhere, nearest_word
 from nacre.runtime.commands.session.compact import COMPACT
@@ -20,7 +21,8 @@ from nacre.runtime.contracts.commands import RESET_TRIGGERS, called_word, slash_
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
 
-BUILT_IN: tuple[Command, ...] = (NEW, RESET, RESUME, COMPACT, REWIND, FORK, LABEL, STATUS, HELP)
+_SESSION = (NEW, RESET, RESUME, COMPACT, REWIND, FORK, LABEL)
+BUILT_IN: tuple[Command, ...] = (*_SESSION, STATUS, APPROVE, DENY, HELP)
 """Nacre's own commands, in the order of `/help`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")

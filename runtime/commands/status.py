@@ -47,7 +47,7 @@ def _context(session: SessionStatus) -> str:
 
 
 async def _memory(turn: Turn) -> str:
-    if not turn.session.policy.offers_memory_tools:
+    if not turn.session.policy.is_private:
         return f"{NO_MEMORY} · private memory is not available in this chat"
     return await turn.parts.memory.status()
 

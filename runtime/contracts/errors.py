@@ -23,6 +23,14 @@ class PrivacyError(AgentError):
     """An inbound message asked for a session or a file that its chat must not see."""
 
 
+class MessageRefused(AgentError):
+    """A hook refused the message; it is not written down, and the text is the hook's reason."""
+
+
+class ApprovalNotFound(AgentError):
+    """No call waits for approval under this id: it is unknown, was answered, or nobody answered in time."""
+
+
 class SessionInUse(AgentError):
     """Another process held the session's lane for longer than the caller would wait."""
 

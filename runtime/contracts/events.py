@@ -55,6 +55,20 @@ class ToolEnded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ApprovalAsked:
+    """A tool call waits for the owner, and the turn with it for a while; see `Agent.approvals`.
+
+    `arguments` are what the call runs with if it is approved. `why` is a sentence for the owner.
+    """
+
+    approval_id: str
+    call_id: str
+    tool_name: str
+    arguments: Mapping[str, Any]
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class FlushEnded:
     """The silent turn before a compaction is over.
 
@@ -158,6 +172,7 @@ Event: TypeAlias = (
     | ToolStarted
     | ToolProgressed
     | ToolEnded
+    | ApprovalAsked
     | FlushEnded
     | CompactionEnded
     | SessionReset

@@ -6,6 +6,8 @@ sender or a session that others can read all count as a group.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import unicodedata
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -15,8 +17,15 @@ Audience: TypeAlias = Literal["private", "direct", "group"]
 """`private` is the owner alone, `direct` a chat with somebody else, `group` every other chat."""
 
 SHARED_FOLDER = "shared"
-"""What a group may read and write lives in this folder of the workspace."""
+"""What every chat may read lives in this folder of the workspace; it is written on the owner's word."""
+CHATS_FOLDER = "chats"
+"""Holds a folder for each chat that is not private: what is noted there was said by others."""
 
+_THREAD_WORDS = ("thread", "topic")
+_DIGEST_CHARS = 16
+_PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_@+-]{0,99}")
+_LIKE_A_DIGEST = re.compile(rf"-[0-9a-f]{{{_DIGEST_CHARS}}}$")
+_NO_NAME = re.compile(r"[^a-z0-9_-]+")
 _GROUP_FILES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md")
 _PRIVATE_FILES = (*_GROUP_FILES, "USER.md", "MEMORY.md")
 
@@ -26,13 +35,15 @@ class ChatPolicy:
     """What one chat may see and change.
 
     `chat_kind` is the inbound message's word; `session_key_is_private` says that the session's key
-    was derived for a direct chat and that nobody else's messages end up in it. Paths are relative
-    to the workspace, real (symlinks resolved), with forward slashes.
+    was derived for a direct chat and that nobody else's messages end up in it. `notes_folder` is the
+    chat's own folder, see `notes_folder_of`; without one a chat that is not private notes nothing. Paths are
+    relative to the workspace, real (symlinks resolved), with forward slashes.
     """
 
     chat_kind: str
     is_owner: bool
     session_key_is_private: bool
+    notes_folder: str = ""
 
     @property
     def is_private(self) -> bool:
@@ -47,10 +58,6 @@ class ChatPolicy:
         return "direct" if self.chat_kind == "direct" else "group"
 
     @property
-    def offers_memory_tools(self) -> bool:
-        return self.is_private
-
-    @property
     def loads_daily_logs(self) -> bool:
         """Whether logs and notes of the last days are recalled at the start of a session."""
         return self.is_private
@@ -63,17 +70,57 @@ class ChatPolicy:
         """Whether a file, or a folder's listing, may be shown in this chat."""
         if not _is_plain(relative):
             return False
-        return self.is_private or str(relative) in _GROUP_FILES or _is_shared(relative)
+        return (
+            self.is_private
+            or str(relative) in _GROUP_FILES
+            or relative.parts[:1] == (SHARED_FOLDER,)
+            or self._is_own(relative)
+        )
 
     def may_write(self, relative: PurePosixPath) -> bool:
         """Whether this chat may make or change the file.
 
         Folders whose name begins with a dot belong to programs (`.git` runs hooks), so no chat
-        writes into them.
+        writes into them. What every chat may read changes only when the owner speaks.
         """
         if not _is_plain(relative) or not relative.parts or _is_hidden(relative):
             return False
-        return self.is_private or (_is_shared(relative) and len(relative.parts) > 1)
+        return any(
+            not folder or (relative.is_relative_to(folder) and str(relative) != folder)
+            for folder in self.writable_folders
+        )
+
+    @property
+    def writable_folders(self) -> tuple[str, ...]:
+        """Where this chat may write; the empty name is the whole workspace."""
+        if self.is_private:
+            return ("",)
+        shared = (SHARED_FOLDER,) if self.is_owner is True else ()
+        return (*shared, self.notes_folder) if self.notes_folder else shared
+
+    def _is_own(self, relative: PurePosixPath) -> bool:
+        own = PurePosixPath(self.notes_folder).parts
+        return bool(own) and relative.parts[: len(own)] == own
+
+
+def notes_folder_of(session_key: str) -> str:
+    """The folder for the notes of a chat that is not private, such as `chats/telegram-group-7`.
+
+    Topics of one chat share it. A chat whose id cannot be a name on every file system, or could be taken for
+    that of another chat, gets a digest of its key behind it.
+    """
+    parts = session_key.split(":")
+    rest = parts[2:] if parts[0] == "agent" else parts
+    for place, part in enumerate(rest):
+        if place and part in _THREAD_WORDS:
+            rest = rest[:place]
+            break
+    name = "-".join(rest)
+    is_plain = all("-" not in part for part in rest[:-1]) and _PLAIN_NAME.fullmatch(name)
+    if not is_plain or _LIKE_A_DIGEST.search(name):
+        digest = hashlib.sha256(":".join(rest).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
+        name = f"{_NO_NAME.sub('-', name.lower()).strip('-')[:60]}-{digest}"
+    return f"{CHATS_FOLDER}/{name}"
 
 
 # Permission needs the exact name, so that no alias of a private file can borrow it; refusal folds
@@ -82,10 +129,6 @@ class ChatPolicy:
 
 def _is_plain(relative: PurePosixPath) -> bool:
     return not relative.is_absolute() and ".." not in relative.parts and "\0" not in str(relative)
-
-
-def _is_shared(relative: PurePosixPath) -> bool:
-    return relative.parts[:1] == (SHARED_FOLDER,)
 
 
 def _is_hidden(relative: PurePosixPath) -> bool:

@@ -16,12 +16,12 @@ from typing import Any
 
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.events import Emit, SessionReset, Warned
-from nacre.runtime.endings.hooks import Hooks
-from nacre.runtime.endings.session_end import SessionEnded
+from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.turn import Turn
+from nacre.sessions.contracts.endings import EndedSession, EndReason
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.freshness import (
     NextReset,
@@ -33,8 +33,8 @@ from nacre.sessions.contracts.freshness import (
 )
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.disk.endings import EndedSession, EndingFolder, EndReason
 from nacre.sessions.disk.lines import timestamp_ms
+from nacre.sessions.stores.store import Endings
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +51,10 @@ _LATEST_MS = 8_000_000_000_000
 class Lifecycle:
     """The endings of one agent's sessions."""
 
-    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: EndingFolder, hooks: Hooks) -> None:
+    def __init__(self, parts: TurnParts, *, lanes: Lanes, endings: Endings) -> None:
         self._parts = parts
         self._lanes = lanes
         self._endings = endings
-        self._hooks = hooks
         self._due: dict[str, list[EndedSession]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -97,7 +96,7 @@ class Lifecycle:
         ended = EndedSession(
             key=session.key,
             session_id=session.session_id,
-            transcript=session.journal.path.name,
+            transcript=session.journal.name,
             reason=reason,
             ended_at_ms=session.now_ms(),
             channel=session.route.origin.channel,
@@ -194,12 +193,12 @@ class Lifecycle:
             await self._endings.remove(ended)
             return
         await Turn(session, self._parts, emit=lambda _event: None).save_notes()
-        problems = await self._hooks.trigger(
+        problems = await self._parts.hooks.trigger(
             SessionEnded(
                 reason=ended.reason,
                 session_key=ended.key,
                 session_id=ended.session_id,
-                transcript=session.journal.path,
+                transcript=session.journal.place,
                 entries=session.branch,
                 is_private=session.policy.is_private,
                 channel=ended.channel,

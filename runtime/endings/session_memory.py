@@ -17,7 +17,6 @@ from nacre.memory.workspace.workspace import workspace_gone
 from nacre.prompts import render
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
-from nacre.runtime.endings.session_end import SessionEnded
 from nacre.runtime.endings.session_note import (
     conversation_text,
     last_moment,
@@ -28,6 +27,7 @@ from nacre.runtime.endings.session_note import (
     note_text,
     slug_of,
 )
+from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.models.retry import held_to_contract
 from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.settings.session import SessionSettings
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.index.index import SessionIndex
-from nacre.sessions.upkeep.upkeep import UpkeepReport, keep_up
+from nacre.sessions.stores.store import SessionStore
+from nacre.sessions.upkeep.maintenance import UpkeepReport
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +21,8 @@ _SHOWN_NAMES = 3
 class Upkeep:
     """The upkeep of one agent's sessions. `notices` are sentences for the owner."""
 
-    def __init__(self, index: SessionIndex, settings: SessionSettings, *, now: Clock) -> None:
-        self._index = index
+    def __init__(self, store: SessionStore, settings: SessionSettings, *, now: Clock) -> None:
+        self._store = store
         self._settings = settings
         self._now = now
         self._due_ms = 0
@@ -53,10 +53,8 @@ class Upkeep:
         maintenance = self._settings.maintenance
         dry_run = maintenance.mode == "warn"
         try:
-            report = await keep_up(
-                self._index,
+            report = await self._store.keep_up(
                 maintenance.limits(),
-                now=self._now,
                 main_key=self._settings.main_key,
                 active_keys=active_keys,
                 dry_run=dry_run,

@@ -8,7 +8,7 @@ from nacre.runtime.contracts.events import FlushStatus
 from nacre.runtime.lanes.index_line import IndexLine
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.entries.entries import Compaction, Entry
-from nacre.sessions.journal.journal import Journal
+from nacre.sessions.stores.store import Transcript
 from nacre.sessions.view.following import Follower
 
 FLUSH_ENTRY = "nacre.flush"
@@ -18,7 +18,7 @@ FLUSH_MESSAGE_ENTRY = "nacre.flush_message"
 class FlushRecords:
     """The flushes of one open session."""
 
-    def __init__(self, journal: Journal, line: IndexLine) -> None:
+    def __init__(self, journal: Transcript, line: IndexLine) -> None:
         self._journal = journal
         self._line = line
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.index.changes import with_model_override, with_usage, without_usage
-from nacre.sessions.index.index import SessionIndex, SessionRecord
+from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.stores.store import SessionLines
 
 SAID_EVERY_MS = 3_600_000
 """How far behind the time of the last words may be while they are answered; the transcript tells it."""
@@ -17,7 +18,7 @@ SAID_EVERY_MS = 3_600_000
 class IndexLine:
     """The line of one session under its key; a line that meanwhile names another session stays as it is."""
 
-    def __init__(self, key: str, record: SessionRecord, *, index: SessionIndex, now: Clock) -> None:
+    def __init__(self, key: str, record: SessionRecord, *, index: SessionLines, now: Clock) -> None:
         self._key = key
         self._index = index
         self._now = now

@@ -1,31 +1,36 @@
 """One turn at a time in a session, whichever task or process asks.
 
-Inside the process an asyncio lock, first come, first served; between processes a kernel lock, which
+Inside the process an asyncio lock, first come, first served; between processes the lane of a store, which
 a killed process cannot leave behind.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
 
 from nacre.runtime.contracts.errors import SessionInUse
-from nacre.sessions.disk.kernel_lock import try_lock
 
 POLL_SECONDS = 0.05
 NOTICE_AFTER_SECONDS = 2.0
 
 
+class LaneLocks(Protocol):
+    """What of a `SessionStore` keeps other processes out."""
+
+    def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
+        """Whether this caller alone may have a turn of the key until the block ends; never waits."""
+
+
 class Lanes:
-    """The lanes of one agent. `directory` holds the lock files; `sleep` waits between tries."""
+    """The lanes of one agent. `locks` keep other processes out; `sleep` waits between tries."""
 
     def __init__(
-        self, directory: Path, *, sleep: Callable[[float], Awaitable[None]], wait_seconds: float
+        self, locks: LaneLocks, *, sleep: Callable[[float], Awaitable[None]], wait_seconds: float
     ) -> None:
-        self._directory = directory
+        self._between_processes = locks
         self._sleep = sleep
         self._wait_seconds = wait_seconds
         self._locks: dict[str, asyncio.Lock] = {}
@@ -58,7 +63,11 @@ class Lanes:
         self, session_key: str, on_wait: Callable[[str], None], wait_seconds: float
     ) -> AsyncIterator[None]:
         waited_seconds = 0.0
-        while (release := self._try(session_key)) is None:
+        while True:
+            async with self._between_processes.lane(session_key) as is_ours:
+                if is_ours:
+                    yield
+                    return
             if waited_seconds >= wait_seconds:
                 raise SessionInUse(
                     f"Another process has been in a turn of session {session_key!r} for over "
@@ -69,16 +78,3 @@ class Lanes:
             before, waited_seconds = waited_seconds, waited_seconds + POLL_SECONDS
             if before < NOTICE_AFTER_SECONDS <= waited_seconds:
                 on_wait(f"Waiting: another process is in a turn of session {session_key!r}.")
-        try:
-            yield
-        finally:
-            release()
-
-    def _try(self, session_key: str) -> Callable[[], None] | None:
-        name = hashlib.sha256(session_key.encode()).hexdigest()[:24]
-        path = self._directory / f"{name}.lane"
-        try:
-            return try_lock(path)
-        except FileNotFoundError:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            return try_lock(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.journal.journal import Journal
+from nacre.sessions.stores.store import Transcript
 from nacre.sessions.view.model_order import model_messages
 from nacre.sessions.view.pruned_view import PrunedView
 from nacre.sessions.view.transcript import TranscriptItem, newest_turns
@@ -17,7 +17,7 @@ class ModelView:
     All of them cost what is new since the last look, a limited number what they are.
     """
 
-    def __init__(self, journal: Journal, *, history_turns: int | None) -> None:
+    def __init__(self, journal: Transcript, *, history_turns: int | None) -> None:
         self.history_turns = history_turns
         self._journal = journal
         self._pruned = PrunedView()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -15,11 +16,12 @@ from nacre.runtime.lanes.flush_records import FlushRecords
 from nacre.runtime.lanes.index_line import IndexLine
 from nacre.runtime.lanes.model_view import ModelView
 from nacre.runtime.lanes.routing import Route
+from nacre.runtime.tools.function import ToolChat
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.messages import Message, UserMessage
 from nacre.sessions.entries.entries import Compaction, Entry
-from nacre.sessions.index.index import SessionIndex, SessionRecord
-from nacre.sessions.journal.journal import Journal
+from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.stores.store import SessionLines, Transcript
 
 
 class OpenSession:
@@ -33,10 +35,10 @@ class OpenSession:
     def __init__(
         self,
         route: Route,
-        journal: Journal,
+        journal: Transcript,
         record: SessionRecord,
         *,
-        index: SessionIndex,
+        index: SessionLines,
         now: Clock,
         history_turns: int | None = None,
         is_read_by_others: bool = False,
@@ -67,6 +69,16 @@ class OpenSession:
     def notices(self) -> tuple[str, ...]:
         """Sentences for the owner about what was lost, repaired or set aside of the transcript."""
         return (*self._notices, *self.journal.notices)
+
+    def chat(self, place: str) -> ToolChat:
+        """What tools and hooks are told of this chat; `place` is where the notes are."""
+        return ToolChat(
+            session_key=self.key,
+            session_id=self.session_id,
+            channel=self.route.origin.channel,
+            policy=self.policy,
+            workspace=Path(place),
+        )
 
     @property
     def branch(self) -> Sequence[Entry]:

@@ -10,11 +10,11 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.lanes.routing import Route
-from nacre.sessions.disk.endings import EndedSession
+from nacre.sessions.contracts.endings import EndedSession
 from nacre.sessions.entries.owner import SessionOwner, begun_private
 from nacre.sessions.index.changes import Origin, next_session, with_origin
-from nacre.sessions.index.index import SessionIndex, SessionRecord
-from nacre.sessions.journal.journal import Journal
+from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.stores.store import SessionStore, Transcript
 
 
 class SessionOpener:
@@ -25,15 +25,15 @@ class SessionOpener:
 
     def __init__(
         self,
-        index: SessionIndex,
-        journals: Journals,
+        store: SessionStore,
         *,
         now: Clock,
         new_id: NewId,
         history_turns: Callable[[Route], int | None] = lambda _route: None,
     ) -> None:
-        self.index = index
-        self.journals = journals
+        self.store = store
+        self.index = store.index
+        self.journals = Journals(store)
         self._now = now
         self._new_id = new_id
         self._history_turns = history_turns
@@ -54,7 +54,7 @@ class SessionOpener:
         notices: tuple[str, ...] = ()
         if record.system_sent and not journal.tree.entries:
             notices = (
-                f"The transcript {journal.path.name} of this session is gone, so it begins anew; "
+                f"The transcript {journal.name} of this session is gone, so it begins anew; "
                 "of what was said before, only the notes are left.",
             )
         policy = route.policy
@@ -85,10 +85,9 @@ class SessionOpener:
         record = SessionRecord(
             session_id=ended.session_id, updated_at_ms=ended.ended_at_ms, session_file=ended.transcript
         )
-        path = self.index.transcript_path(record)
-        if not path.is_file():
+        if not await self.store.has_transcript(record):
             return None
-        journal = await self.journals.open(path, session_id=ended.session_id)
+        journal = await self.journals.open(record)
         private = begun_private(journal.tree) is True
         chat_kind = "direct" if private else "group"
         policy = ChatPolicy(chat_kind=chat_kind, is_owner=private, session_key_is_private=private)
@@ -96,15 +95,14 @@ class SessionOpener:
         route = Route(key=ended.key, policy=policy, origin=origin)
         return OpenSession(route, journal, record, index=self.index, now=self._now)
 
-    async def _journal(self, route: Route, *, fresh: bool) -> tuple[SessionRecord, Journal]:
+    async def _journal(self, route: Route, *, fresh: bool) -> tuple[SessionRecord, Transcript]:
         record = await self._record(route, fresh=fresh)
-        path = self.index.transcript_path(record)
-        return record, await self.journals.open(path, session_id=record.session_id)
+        return record, await self.journals.open(record)
 
     async def _record(self, route: Route, *, fresh: bool) -> SessionRecord:
         """The key's line in the index, a new one where there is none or a fresh session is wanted."""
         there = await self.index.get(route.key)
-        if there is None or not self.index.transcript_path(there).is_file():
+        if there is None or not await self.store.has_transcript(there):
             there = await self.index.found_again(route.key)
         if not fresh and there is not None and there == with_origin(there, route.origin):
             return there

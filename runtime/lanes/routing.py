@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
-from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.settings.session import SessionSettings
 from nacre.sessions.contracts.keys import (
     GLOBAL_KEY,
@@ -43,6 +43,7 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
         chat_kind=inbound.chat_kind if inbound.chat_kind in CHAT_KINDS else "group",
         is_owner=_is_owner(inbound),
         session_key_is_private=private_key,
+        notes_folder=notes_folder_of(key),
     )
     # The one session of all that the owner says is nobody else's either.
     owners_alone = private_key or key == GLOBAL_KEY

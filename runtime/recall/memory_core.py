@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 class MemoryCore(MemoryPlugin):
     """Notes searched by words and by meaning. Where its index cannot be opened, files are still read."""
 
+    serves_other_chats = True
+
     def __init__(self, config: Config, open_index: Callable[[], Awaitable[MemoryEngine]], *, watch: bool):
         self._config = config
         self._open_index = open_index
@@ -63,10 +65,15 @@ class MemoryCore(MemoryPlugin):
     def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:
         """`memory_search` and `memory_get`: both, or none where there is nothing to ask."""
         notes = self.engine or self.unindexed
-        return () if notes is None else memory_tools(notes, cites=self._cites(chat.policy))
+        if notes is None:
+            return ()
+        below = "" if chat.policy.is_private else chat.policy.notes_folder
+        return memory_tools(notes, cites=self._cites(chat.policy), below=below)
 
     def instructions(self, chat: ToolChat) -> str:
         """When to look into memory, and how to name what was found there."""
+        if not chat.policy.is_private:
+            return render("system/memory_chat", folder=chat.policy.notes_folder)
         return _section(self._cites(chat.policy))
 
     def session_started(self) -> None:

@@ -6,7 +6,8 @@ runtime holds one and calls it through `MemorySlot` alone, which keeps these pro
 - `start` comes before everything else, `close` last. An engine that fails to start is closed and left out:
   the owner is told why, and the agent runs without it.
 - `tools`, `instructions`, `recall` and `capture` are called for private chats of the owner and for no
-  others, so what an engine knows cannot reach a group.
+  others, so what an engine knows cannot reach a group. An engine with `serves_other_chats` is asked for tools
+  and instructions in other chats too, and gives them what lies in `chat.policy.notes_folder` alone.
 - Nothing that it raises ends a turn. `recall` is waited for, and stopped after `RECALL_SECONDS`; `capture`
   runs behind the reply.
 - What `recall` gives is shown to the model as data, for this turn alone, and is never written into the
@@ -49,6 +50,9 @@ class MemoryHome:
 
 class MemoryPlugin:
     """A memory engine, as the runtime knows it; as it stands here, one that remembers nothing."""
+
+    serves_other_chats: bool = False
+    """Whether its tools keep to the folder of a chat that is not private, and may be offered there."""
 
     @property
     def problem(self) -> str:

@@ -77,7 +77,7 @@ class MemorySlot:
 
     def tools(self, chat: ToolChat) -> tuple[Tool, ...]:
         """The engine's tools in this chat; none where private memory does not belong."""
-        if not chat.policy.offers_memory_tools:
+        if not self._serves(chat):
             return ()
         tools: Sequence[Tool] = ()
         with self._kept_going("naming its tools"):
@@ -89,7 +89,7 @@ class MemorySlot:
 
     def instructions(self, chat: ToolChat) -> str:
         """The engine's section of the system prompt, where its tools are offered."""
-        if not chat.policy.offers_memory_tools:
+        if not self._serves(chat):
             return ""
         try:
             return self._plugin.instructions(chat).strip()
@@ -99,7 +99,7 @@ class MemorySlot:
 
     async def recall(self, chat: ToolChat, asked: str, tell: Callable[[Sequence[str]], None]) -> str:
         """What the engine recalls for a message, quoted as data; `tell` hears when it cannot."""
-        if not chat.policy.offers_memory_tools or not asked.strip():
+        if not chat.policy.is_private or not asked.strip():
             return ""
         try:
             async with asyncio.timeout(RECALL_SECONDS):
@@ -115,7 +115,7 @@ class MemorySlot:
 
     def capture(self, chat: ToolChat, asked: str, answered: str) -> None:
         """Hands a turn to the engine, which works on it in the background."""
-        if not chat.policy.offers_memory_tools or type(self._plugin).capture is MemoryPlugin.capture:
+        if not chat.policy.is_private or type(self._plugin).capture is MemoryPlugin.capture:
             return
         task = asyncio.create_task(self._capture(chat, asked, answered), name="memory-capture")
         self._captures.add(task)
@@ -150,6 +150,11 @@ class MemorySlot:
         except Exception as error:
             log.exception("the memory engine %s failed at its status", self._name)
             return f"{NO_MEMORY} · {_words_of(error)}"
+
+    def _serves(self, chat: ToolChat) -> bool:
+        if chat.policy.is_private:
+            return True
+        return self._plugin.serves_other_chats and bool(chat.policy.notes_folder)
 
     async def _capture(self, chat: ToolChat, asked: str, answered: str) -> None:
         with self._kept_going("keeping what was said"):

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import SearchHit, SearchReport
+from nacre.runtime.contracts.policy import CHATS_FOLDER
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 if TYPE_CHECKING:
@@ -65,28 +66,34 @@ Notes: TypeAlias = "MemoryEngine | UnindexedNotes"
 """What the tools ask: memory, or what is left without its index. Both raise `MemoryIndexError`."""
 
 
-def memory_tools(notes: Notes, *, cites: bool) -> tuple[Tool, ...]:
-    """The two tools over the notes; `cites` adds a `Source:` line to each snippet."""
+def memory_tools(notes: Notes, *, cites: bool, below: str = "") -> tuple[Tool, ...]:
+    """The two tools over the notes; `cites` adds a `Source:` line to each snippet.
+
+    With `below`, a folder of the workspace, they reach what lies there and nothing else.
+    """
     return (
         Tool(
             name="memory_search",
             description=(
-                "Search MEMORY.md and memory/*.md. Use it before answering about past work, decisions, "
+                f"Search what was noted of this chat, in {below}/. Use it before answering about what was "
+                "said or agreed here earlier."
+                if below
+                else "Search MEMORY.md and memory/*.md. Use it before answering about past work, decisions, "
                 "dates, people, preferences or todos."
             ),
             arguments=SearchArguments,
-            run=lambda arguments, _scope: _search(notes, arguments, cites=cites),
+            run=lambda arguments, _scope: _search(notes, arguments, cites=cites, below=below),
         ),
         Tool(
             name="memory_get",
             description="Read lines of a memory file that a search found. Missing files give empty text.",
             arguments=GetArguments,
-            run=lambda arguments, _scope: _get(notes, arguments),
+            run=lambda arguments, _scope: _get(notes, arguments, below=below),
         ),
     )
 
 
-async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool) -> ToolOutput:
+async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool, below: str) -> ToolOutput:
     if not arguments.query.strip():
         raise ToolFailed("query required: say in a few words what to look for.")
     try:
@@ -96,7 +103,8 @@ async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool) -> T
             min_score=arguments.min_score,
             after=arguments.after,
             before=arguments.before,
-            sources=None if arguments.source is None else (arguments.source,),
+            sources=("memory",) if below else None if arguments.source is None else (arguments.source,),
+            below=below,
         )
     except MemoryIndexError as error:
         return _disabled({"results": []}, error)
@@ -107,11 +115,13 @@ async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool) -> T
     )
 
 
-async def _get(notes: Notes, arguments: GetArguments) -> ToolOutput:
+async def _get(notes: Notes, arguments: GetArguments, *, below: str) -> ToolOutput:
     if not arguments.path.strip():
         raise ToolFailed("path required: name a file from a search result.")
     try:
-        excerpt = await notes.read(arguments.path, from_line=arguments.from_line, lines=arguments.lines)
+        excerpt = await notes.read(
+            arguments.path, from_line=arguments.from_line, lines=arguments.lines, below=below
+        )
     except MemoryIndexError as error:
         return _disabled({"path": arguments.path, "text": ""}, error)
     result: dict[str, Any] = {"path": excerpt.path, "text": excerpt.text}
@@ -146,7 +156,11 @@ def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
 
 
 def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
-    """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source."""
+    """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source.
+
+    What stands among the notes of a chat says whose words it is.
+    """
+    others = {"saidBy": f"others, in the chat of {hit.path.rpartition('/')[0]}"}
     return {
         "path": hit.path,
         "startLine": hit.start_line,
@@ -155,6 +169,7 @@ def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
         "snippet": f"{hit.snippet.strip()}\n\nSource: {hit.citation}" if cites else hit.snippet,
         "source": hit.source,
         **({"citation": hit.citation} if cites else {}),
+        **(others if hit.path.startswith(f"{CHATS_FOLDER}/") else {}),
     }
 
 

@@ -118,12 +118,12 @@ def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:
 
 def _transcripts(config: Config, now: Clock) -> TranscriptSource:
     # past conversations are opt-in; a search in the notes alone does not wait for these imports
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.lanes.open_store import open_store
     from nacre.runtime.recall.transcript_source import SessionTranscripts
-    from nacre.sessions.index.index import SessionIndex
 
     return SessionTranscripts(
-        config.sessions_file.parent,
-        SessionIndex(config.sessions_file.parent, name=config.sessions_file.name, now=now),
+        open_store(config, now=now, new_id=random_id),
         agent_id=config.agent_id,
         main_key=config.settings.session.main_key,
         now=now,

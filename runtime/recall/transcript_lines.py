@@ -42,7 +42,7 @@ _ASSIGNED = re.compile(
 
 
 def transcript_text(data: bytes, *, key: str, agent_id: str, main_key: str, zone: tzinfo) -> TranscriptText:
-    """The lines of a transcript file, one message each, with their places in the file and days in `zone`.
+    """What JSON lines of a transcript say, one message each, with its line in `data` and its day in `zone`.
 
     `key` is the session's key, empty when it is not known; what the file says of itself goes first.
     """

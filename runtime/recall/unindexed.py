@@ -26,8 +26,16 @@ class UnindexedNotes:
         """Finds nothing: raises `IndexUnusable` with the problem."""
         raise IndexUnusable(self.problem)
 
-    async def read(self, path: str, *, from_line: int | None = None, lines: int | None = None) -> Excerpt:
+    async def read(
+        self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
+    ) -> Excerpt:
         """Lines of a memory file, as `MemoryEngine.read`."""
         return await asyncio.to_thread(
-            read_excerpt, self._workspace, self._extra_paths, path, from_line=from_line, lines=lines
+            read_excerpt,
+            self._workspace,
+            self._extra_paths,
+            path,
+            from_line=from_line,
+            lines=lines,
+            below=below,
         )

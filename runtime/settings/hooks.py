@@ -1,8 +1,12 @@
-"""`hooks`: what Nacre itself does when something happens. Values only; OpenClaw's keys."""
+"""`hooks`: what is done when something happens; `tools`: where they may be called, and which wait.
+
+Values only; OpenClaw's keys where it has them.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -37,4 +41,32 @@ class InternalHooks(SettingsSection):
 class HooksSettings(SettingsSection):
     """`hooks`."""
 
+    timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
+    """Longest that one handler of a hook may take."""
     internal: InternalHooks = Field(default_factory=InternalHooks.model_construct)
+
+
+class ToolRule(SettingsSection):
+    """`tools.rules.<name>`."""
+
+    chats: tuple[Literal["private", "direct", "group"], ...] | None = None
+    """Where the tool is offered, in place of what its author says; Nacre's own can only be taken away."""
+    confirm: bool | None = None
+    """Whether the owner approves each call, in place of what the tool's author says."""
+
+
+class ApprovalSettings(SettingsSection):
+    """`tools.approvals`."""
+
+    wait_seconds: Annotated[float, Field(ge=0)] = 300.0
+    """How long a turn waits for the owner's answer; the call may be approved later, too."""
+    expire_hours: Annotated[float, Field(gt=0)] = 72.0
+    """How long a call may be approved."""
+
+
+class ToolsSettings(SettingsSection):
+    """`tools`."""
+
+    rules: Mapping[str, ToolRule] = Field(default_factory=dict)
+    """What holds for single tools."""
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings.model_construct)

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
 from nacre.runtime.settings.channels import ChannelSettings
-from nacre.runtime.settings.hooks import HooksSettings
+from nacre.runtime.settings.hooks import HooksSettings, ToolsSettings
 from nacre.runtime.settings.models import ModelsSettings
 from nacre.runtime.settings.plugins import PluginsSettings
 from nacre.runtime.settings.section import SettingsSection
@@ -35,6 +35,7 @@ class Settings(SettingsSection):
     agents: AgentsSettings = Field(default_factory=AgentsSettings.model_construct)
     session: SessionSettings = Field(default_factory=SessionSettings.model_construct)
     memory: MemorySettings = Field(default_factory=MemorySettings.model_construct)
+    tools: ToolsSettings = Field(default_factory=ToolsSettings.model_construct)
     hooks: HooksSettings = Field(default_factory=HooksSettings.model_construct)
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
     plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)

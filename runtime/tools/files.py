@@ -21,7 +21,7 @@ from nacre.runtime.tools.file_text import encoded, is_binary, page, replaced_onc
 from nacre.runtime.tools.results import RESULT_PREFIX
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.whole_results import WholeResults
+from nacre.sessions.contracts.whole_results import WholeResults
 
 FILE_TOOL_NAMES = ("read", "write", "edit", "append", "list")
 MAX_LISTED = 500
@@ -88,7 +88,7 @@ def file_tools(
     """
     files = _Files(workspace, policy, on_changed, now)
     reader = _Reader(files, whole_results, page_chars)
-    write_hint = "" if policy.is_private else f" Only files in {SHARED_FOLDER}/ can be changed in this chat."
+    write_hint = "" if policy.is_private else f" Only {_folders(policy)} can be changed in this chat."
     return (
         _tool("read", "Read a text file.", ReadArguments, reader.read),
         _tool(
@@ -149,7 +149,7 @@ class _Files:
         moved = content.relative != relative
         # A hard link is a second name of a file that may be private under its first.
         if moved or (content.has_other_names and not self._policy.is_private):
-            raise ToolFailed(_not_here(relative))
+            raise ToolFailed(_not_here(relative, self._policy))
         if is_binary(content.data):
             raise ToolFailed(
                 f"{relative} is a binary file of {content.size_bytes} bytes; only text can be read."
@@ -209,7 +209,7 @@ class _Files:
         relative = await self._relative(arguments.path)
         is_root = relative == PurePosixPath()
         if not is_root and not self._policy.may_read(relative):
-            raise ToolFailed(_not_here(relative))
+            raise ToolFailed(_not_here(relative, self._policy))
         # Entry by entry: the root of the workspace shows a group only what it may open.
         entries = [
             entry
@@ -229,7 +229,7 @@ class _Files:
     async def _readable(self, path: str) -> PurePosixPath:
         relative = await self._relative(path)
         if not self._policy.may_read(relative):
-            raise ToolFailed(_not_here(relative))
+            raise ToolFailed(_not_here(relative, self._policy))
         return relative
 
     async def _writable(self, path: str) -> PurePosixPath:
@@ -238,7 +238,7 @@ class _Files:
             return relative
         if self._policy.is_private:
             raise ToolFailed(f"{relative} belongs to a program and is not written by tools.")
-        raise ToolFailed(f"{relative} cannot be changed in this chat; only files in {SHARED_FOLDER}/ can.")
+        raise ToolFailed(f"{relative} cannot be changed in this chat; only {_folders(self._policy)} can.")
 
     async def _relative(self, path: str) -> PurePosixPath:
         dated = path.replace(DATE_PLACEHOLDER, f"{self._now():%Y-%m-%d}")
@@ -275,5 +275,11 @@ class _Reader:
         return path, text, ""
 
 
-def _not_here(relative: PurePosixPath) -> str:
-    return f"{relative} is not available in this chat; only files in {SHARED_FOLDER}/ are."
+def _not_here(relative: PurePosixPath, policy: ChatPolicy) -> str:
+    readable = " and ".join(f"{folder}/" for folder in (SHARED_FOLDER, policy.notes_folder) if folder)
+    return f"{relative} is not available in this chat; only files in {readable} are."
+
+
+def _folders(policy: ChatPolicy) -> str:
+    folders = policy.writable_folders
+    return f"files in {' and '.join(f'{folder}/' for folder in folders)}" if folders else "nothing"

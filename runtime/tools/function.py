@@ -81,6 +81,7 @@ class FunctionTool(Generic[P, R]):
     chats: frozenset[ToolChats]
     timeout_seconds: float | None
     context_name: str
+    needs_approval: bool | Callable[..., bool | str]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """What the function gives."""
@@ -94,7 +95,7 @@ class FunctionTool(Generic[P, R]):
         """The tool in one chat."""
 
         async def run(arguments: BaseModel, scope: CallScope) -> ToolOutput:
-            values = {name: getattr(arguments, name) for name in type(arguments).model_fields}
+            values = _values(arguments)
             if self.context_name:
                 values[self.context_name] = ToolContext(chat=chat, scope=scope)
             call: Callable[..., Any] = self.function
@@ -103,13 +104,19 @@ class FunctionTool(Generic[P, R]):
             # A plain function may hand on what a coroutine function gave it, as decorators do.
             return ToolOutput(text=_text(await result if inspect.isawaitable(result) else result))
 
+        needs = self.needs_approval
         return Tool(
             name=self.name,
             description=self.description,
             arguments=self.arguments,
             run=run,
             timeout_seconds=self.timeout_seconds,
+            needs_approval=(lambda arguments: needs(**_values(arguments))) if callable(needs) else needs,
         )
+
+
+def _values(arguments: BaseModel) -> dict[str, Any]:
+    return {name: getattr(arguments, name) for name in type(arguments).model_fields}
 
 
 @overload
@@ -123,6 +130,7 @@ def tool(
     description: str = "",
     chats: Sequence[ToolChats] = ("private",),
     timeout_seconds: float | None = None,
+    needs_approval: bool | Callable[..., bool | str] = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -134,6 +142,7 @@ def tool(
     description: str = "",
     chats: Sequence[ToolChats] = ("private",),
     timeout_seconds: float | None = None,
+    needs_approval: bool | Callable[..., bool | str] = False,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Makes a tool of a function, as `@tool` or `@tool(...)`.
 
@@ -144,7 +153,8 @@ def tool(
     when it cannot do what was asked; any other exception is logged and told to the model.
 
     `chats` says where it is offered: only to the owner in private unless told otherwise. `timeout_seconds` is
-    how long a call may take, `agents.defaults.toolTimeoutSeconds` unless given.
+    how long a call may take, `agents.defaults.toolTimeoutSeconds` unless given. `needs_approval` asks
+    the owner before each call; a plain function gets the arguments by name and says whether, or why.
 
     Raises:
         TypeError: the function cannot be a tool; the text says why.
@@ -168,6 +178,7 @@ def tool(
             chats=frozenset(chats),
             timeout_seconds=timeout_seconds,
             context_name=context_name,
+            needs_approval=needs_approval,
         )
 
     return made if function is None else made(function)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -55,6 +55,8 @@ class Tool:
 
     `run` gets a validated instance of `arguments` and raises `ToolFailed` with a sentence when it
     cannot do the work. `timeout_seconds` is how long a call may take, `None` as long as the toolbox allows.
+    `needs_approval` says whether the owner approves a call first; a function says it of the
+    arguments, and why if it gives a text.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Tool:
     arguments: type[ToolArguments]
     run: Callable[[Any, CallScope], Awaitable[ToolOutput]]
     timeout_seconds: float | None = None
+    needs_approval: bool | Callable[[Any], bool | str] = False
 
     def spec(self) -> ToolSpec:
         """The tool as the model sees it."""
@@ -76,17 +79,40 @@ class ToolOutcome:
     summary: str
 
 
+class ToolGuard(Protocol):
+    """What stands before and behind each call of a toolbox."""
+
+    async def before(self, call: ToolCall, tool: Tool, arguments: BaseModel, /) -> None:
+        """Returns when the call may run; its arguments fit, and its time does not run yet.
+
+        Raises:
+            ToolFailed: it is not run; the text tells the model why.
+        """
+
+    async def after(self, call: ToolCall, outcome: ToolOutcome, /) -> None:
+        """Hears how a call ended, also one that was not run."""
+
+
 class Toolbox:
-    """A fixed set of tools with unique names; a call that takes longer than `timeout_seconds` is stopped."""
+    """A fixed set of tools with unique names; a call that takes longer than `timeout_seconds` is stopped.
+
+    `guard` is asked before each call and told behind it.
+    """
 
     def __init__(
-        self, tools: Sequence[Tool], *, now_ms: Callable[[], int], timeout_seconds: float | None = None
+        self,
+        tools: Sequence[Tool],
+        *,
+        now_ms: Callable[[], int],
+        timeout_seconds: float | None = None,
+        guard: ToolGuard | None = None,
     ) -> None:
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"tool names must differ, got {[tool.name for tool in tools]}")
         self._now_ms = now_ms
         self._timeout_seconds = timeout_seconds
+        self._guard = guard
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them, in the order they were given."""
@@ -116,7 +142,10 @@ class Toolbox:
             summary, is_error = _first_line(text), True
         finally:
             scope.cancelled.set()
-        return ToolOutcome(message=self._message(call, text, is_error=is_error), summary=summary)
+        outcome = ToolOutcome(message=self._message(call, text, is_error=is_error), summary=summary)
+        if self._guard is not None:
+            await self._guard.after(call, outcome)
+        return outcome
 
     async def _output(self, call: ToolCall, scope: CallScope) -> ToolOutput:
         tool = self._tools.get(call.name)
@@ -132,6 +161,8 @@ class Toolbox:
             arguments = tool.arguments.model_validate(dict(call.arguments))
         except ValidationError as error:
             raise ToolFailed(_argument_problems(call.name, error)) from error
+        if self._guard is not None:
+            await self._guard.before(call, tool, arguments)
         seconds = self._timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
         deadline = asyncio.timeout(seconds)
         try:

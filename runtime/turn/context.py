@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from pathlib import Path
 
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.runtime.contracts.events import Emit, Warned
@@ -16,9 +16,10 @@ from nacre.runtime.tools.files import file_tools
 from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.toolbox import Tool, Toolbox
+from nacre.runtime.turn.guard import TurnGuard
+from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.system_prompt import changing_part, joined
-from nacre.sessions.disk.whole_results import WholeResults
 
 log = logging.getLogger(__name__)
 
@@ -28,30 +29,45 @@ class TurnContext:
 
     Each piece is made when it is first asked for, so that a `/status` reads no file, and then stays the same
     for the turn. `asked` is the model that is asked first, with its window; `words` are what the person said.
+    `pause` stops the turn's deadline.
     """
 
     def __init__(
-        self, session: OpenSession, parts: TurnParts, asked: Candidate, emit: Emit, *, words: str = ""
+        self,
+        session: OpenSession,
+        parts: TurnParts,
+        asked: Candidate,
+        emit: Emit,
+        *,
+        words: str = "",
+        pause: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._session = session
         self._words = words
         self._parts = parts
         self._asked = asked
         self._emit = emit
-        self._whole = WholeResults(session.journal.path)
+        self._pause = pause
+        self._whole = session.journal.results
         self._limits = result_limits(asked.budget)
         self._system: SystemPrompt | None = None
 
     @cached_property
     def chat(self) -> ToolChat:
-        """The chat of this turn, as tools, prompt parts and the memory engine see it."""
-        session = self._session
-        return ToolChat(
-            session_key=session.key,
-            session_id=session.session_id,
-            channel=session.route.origin.channel,
-            policy=session.policy,
-            workspace=Path(self._parts.workspace.place),
+        """The chat of this turn, as tools, prompt parts, hooks and the memory engine see it."""
+        return self._session.chat(self._parts.workspace.place)
+
+    @cached_property
+    def guard(self) -> TurnGuard:
+        """What stands between the model's calls and the tools."""
+        parts = self._parts
+        return TurnGuard(
+            self._session,
+            self.chat,
+            hooks=parts.hooks,
+            approvals=parts.approvals,
+            emit=self._emit,
+            pause=self._pause,
         )
 
     @cached_property
@@ -62,6 +78,7 @@ class TurnContext:
             [tool for tool in self._tools() if agent.tools.admits(tool.name)],
             now_ms=self._session.now_ms,
             timeout_seconds=agent.tool_timeout_seconds,
+            guard=self.guard,
         )
 
     @cached_property
@@ -103,14 +120,13 @@ class TurnContext:
         return await self._parts.prompts.overhead_tokens(await self.system(), self.specs)
 
     def _tools(self) -> tuple[Tool, ...]:
-        parts, chat = self._parts, self.chat
-        own = tuple(tool.bound(chat) for tool in parts.tools if tool.is_offered(chat.policy))
+        parts, chat, rules = self._parts, self.chat, self._parts.settings.tools
         if not parts.workspace.is_there:
             # A mount that is not there must not be grown anew: the notes on it would seem lost.
             log.warning("the workspace %s is gone", parts.workspace.place)
             gone = workspace_gone(parts.workspace)
             self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
-            return own
+            return offered_tools((), parts.tools, chat, rules)
         tools = file_tools(
             parts.workspace,
             chat.policy,
@@ -119,7 +135,7 @@ class TurnContext:
             whole_results=self._whole,
             page_chars=self._limits.page_chars,
         )
-        return self._distinct((*tools, *parts.memory.tools(chat), *own))
+        return self._distinct(offered_tools((*tools, *parts.memory.tools(chat)), parts.tools, chat, rules))
 
     def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """The tools without those whose name is taken: an engine may name one as somebody else's."""

@@ -11,11 +11,13 @@ from nacre.memory.contracts.workspace import Workspace
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
+from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.function import FunctionTool
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.system_prompt import SystemPrompts
@@ -40,6 +42,7 @@ class TurnParts:
     sessions: SessionOpener
     memory: MemorySlot
     tools: tuple[FunctionTool[..., Any], ...]
+    approvals: Approvals
     prompt_parts: PromptParts
     prompts: SystemPrompts
     now: Clock
@@ -60,6 +63,11 @@ class TurnParts:
     def told(self) -> Told:
         """What the owner was told already."""
         return self.window.told
+
+    @property
+    def hooks(self) -> Hooks:
+        """What others do when something happens."""
+        return self.window.hooks
 
     def on_said(self) -> None:
         """A turn ended: where conversations are searched, the next search looks how far they have grown."""

@@ -26,7 +26,10 @@ OPTIONAL_FILES = ("MEMORY.md",)
 MOST_COUNTED = 64
 """So many system prompts' tokens are remembered: one for each day, kind of chat, channel and model."""
 
-_Kind: TypeAlias = tuple[bool, str, tuple[str, ...]]
+MOST_KINDS = 256
+"""So many kinds of chats have their prompts remembered; a chat that is not private is one of its own."""
+
+_Kind: TypeAlias = tuple[bool, tuple[str, ...], str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +82,11 @@ class SystemPrompts:
             per_file_chars=self._settings.bootstrap_max_chars,
             total_chars=self._settings.bootstrap_total_max_chars,
         )
-        kind = (policy.is_private, memory, tuple(tool.name for tool in tools))
+        kind = (policy.is_private, policy.writable_folders, memory, tuple(tool.name for tool in tools))
         made = self._made.get(kind)
         if made is None or (made.files, made.tools) != (files, tools):
+            if made is None and len(self._made) >= MOST_KINDS:
+                self._made.clear()
             made = self._made[kind] = _Made(files=files, tools=tools, parts={})
         part = made.parts.get(sections)
         if part is None:
@@ -122,10 +127,11 @@ def joined(*sections: str) -> str:
 
 def _head(workspace: Workspace, policy: ChatPolicy, *, tools: Sequence[ToolSpec], memory: str) -> str:
     tool_lines = "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
+    memory = f"{memory}\n\n" if memory else ""
     if policy.is_private:
-        memory = f"{memory}\n\n" if memory else ""
         return render("system/private", tools=tool_lines, memory=memory, workspace=workspace.place)
-    return render("system/group", tools=tool_lines)
+    folders = " and ".join(f"`{folder}/`" for folder in policy.writable_folders) or "no folder"
+    return render("system/group", tools=tool_lines, memory=memory, folders=folders)
 
 
 def _with_files(head: str, files: Sequence[ContextFile]) -> str:

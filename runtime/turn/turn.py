@@ -17,8 +17,9 @@ from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Reply
-from nacre.runtime.contracts.model import ModelRequest
+from nacre.runtime.contracts.model import Ask, ModelRequest
 from nacre.runtime.contracts.silence import is_silent, without_token
+from nacre.runtime.hooks.around import around_turn, asking
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.recall.recent_notes import recall_is_due, recalled_notes
@@ -86,14 +87,20 @@ class Turn:
             TurnTimedOut: the answer took too long; the same holds.
             UsageLimitReached, TurnCancelled: the turn ended before its answer; the same holds.
         """
+        heard, chat = self.parts.hooks, self.session.chat(self.parts.workspace.place)
+        return await around_turn(
+            heard, chat, self._answer, model_name=self.parts.model.name, usage=lambda: self.usage
+        )
+
+    async def _answer(self) -> Reply | None:
         session, agent = self.session, self.parts.settings.agent
-        context = await self._frame()
+        context = await self.context()
         self._deadline = asyncio.timeout(agent.timeout_seconds)
         try:
             async with self._deadline:
                 answer = await run_loop(
                     self,
-                    ask=self.parts.models.ask(self.emit),
+                    ask=self._ask(),
                     toolbox=context.toolbox,
                     emit=self.emit,
                     max_steps=agent.max_steps,
@@ -145,7 +152,7 @@ class Turn:
         """The whole context, after the window has made room."""
         with paused(self._deadline):
             await (await self.window()).keep()
-        session, context = self.session, await self._frame()
+        session, context = self.session, await self.context()
         if recall_is_due(session.branch):
             await self.recall()
         return ModelRequest(
@@ -176,10 +183,12 @@ class Turn:
 
     async def record(self, message: Message) -> None:
         """Puts the message on disk, a tool's result no longer than fits."""
-        results = (await self._frame()).results
+        results = (await self.context()).results
         if isinstance(message, ToolResultMessage):
             message = await results.fitted(message)
         await self.session.write(message)
+        if isinstance(message, ToolResultMessage):
+            await (await self.context()).guard.recorded(message.tool_call_id)
         if isinstance(message, AssistantMessage):
             results.begin_step(len(message.tool_calls))
             if message.usage is not None:
@@ -217,6 +226,11 @@ class Turn:
         if notes:
             await self.session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
 
+    def _ask(self) -> Ask:
+        parts = self.parts
+        chat = self.session.chat(parts.workspace.place)
+        return asking(parts.models.ask(self.emit), parts.hooks, chat, model_name=parts.model.name)
+
     async def _settle(self) -> None:
         """Notes in the index that something was said; why there is no answer matters more than that."""
         try:
@@ -229,14 +243,21 @@ class Turn:
             self._asked = await self.parts.models.current()
         return self._asked
 
-    async def _frame(self) -> TurnContext:
+    async def context(self) -> TurnContext:
+        """What every request of the turn carries besides the transcript."""
         if self._context is None:
-            asked = await self._asked_first()
-            self._context = TurnContext(self.session, self.parts, asked, self.emit, words=self._words)
+            self._context = TurnContext(
+                self.session,
+                self.parts,
+                await self._asked_first(),
+                self.emit,
+                words=self._words,
+                pause=lambda: paused(self._deadline),
+            )
         return self._context
 
     async def _window_in(self, budget: ContextBudget) -> Window:
-        parts, context = self.parts, await self._frame()
+        parts, context = self.parts, await self.context()
         return Window(self.session, parts.window, parts.models, budget, context, self.emit)
 
     def ending(self, reply: Reply | None) -> ReplyReady | Silence:

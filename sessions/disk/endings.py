@@ -10,43 +10,15 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
+from nacre.sessions.contracts.endings import END_REASONS, EndedSession
 from nacre.sessions.disk.durable import make_folder, read_plain, replace_file, reported, set_aside
 from nacre.sessions.disk.worker import OrderedWorker
 
 log = logging.getLogger(__name__)
-
-EndReason: TypeAlias = Literal["new", "reset", "daily", "idle"]
-"""`new` and `reset` are the owner's commands, `daily` and `idle` the settings."""
-
-END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EndedSession:
-    """A session that is over.
-
-    `transcript` is the name of its file in the folder of sessions, `channel` where the message came
-    from that ended it. `attempts` counts how often its hooks have failed.
-    """
-
-    key: str
-    session_id: str
-    transcript: str
-    reason: EndReason
-    ended_at_ms: int
-    channel: str = ""
-    attempts: int = 0
-
-    @property
-    def name(self) -> str:
-        """The name of its file here: the same for the same ending, another for each."""
-        safe = re.sub(r"[^\w-]", "_", self.session_id)[:100]
-        return f"{self.ended_at_ms:013d}-{safe}.json"
 
 
 class EndingFolder:
@@ -63,11 +35,11 @@ class EndingFolder:
 
     async def remove(self, ended: EndedSession) -> None:
         """Strikes an ending off; it may be gone already. Raises `SessionWriteFailed` as `put` does."""
-        await self._worker.run(lambda: self._remove(self._directory / ended.name))
+        await self._worker.run(lambda: self._remove(self._directory / file_name(ended)))
 
     async def has(self, ended: EndedSession) -> bool:
         """Whether an ending is still due: another process may have finished it."""
-        return await self._worker.run((self._directory / ended.name).is_file)
+        return await self._worker.run((self._directory / file_name(ended)).is_file)
 
     async def all(self) -> tuple[EndedSession, ...]:
         """The endings that are due, the oldest first. A file that cannot be read is set aside.
@@ -79,7 +51,7 @@ class EndingFolder:
 
     def _put(self, ended: EndedSession) -> None:
         make_folder(self._directory)
-        replace_file(self._directory / ended.name, json.dumps(_to_json(ended), indent=2).encode())
+        replace_file(self._directory / file_name(ended), json.dumps(_to_json(ended), indent=2).encode())
 
     def _remove(self, path: Path) -> None:
         with reported("remove", path):
@@ -102,6 +74,12 @@ class EndingFolder:
             self._remove(path)
             log.warning("%s tells no session's ending and was set aside as %s", path.name, aside.name)
         return ended
+
+
+def file_name(ended: EndedSession) -> str:
+    """The name of an ending's file: the same for the same ending, another for each."""
+    safe = re.sub(r"[^\w-]", "_", ended.session_id)[:100]
+    return f"{ended.ended_at_ms:013d}-{safe}.json"
 
 
 _STORED: Mapping[str, tuple[str, type]] = {

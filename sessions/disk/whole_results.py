@@ -7,16 +7,12 @@ goes, and nothing but the session's own tools reads it.
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 
+from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS, is_result_name
 from nacre.sessions.disk.durable import make_folder, read_plain, replace_file
 
 FOLDER_SUFFIX = ".results"
-MAX_KEPT_CHARS = 5_000_000
-"""Of a longer result only so much is kept: a disk is not filled by one command."""
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def results_folder(transcript: Path) -> Path:
@@ -24,8 +20,8 @@ def results_folder(transcript: Path) -> Path:
     return transcript.with_suffix(FOLDER_SUFFIX)
 
 
-class WholeResults:
-    """The whole results of one session."""
+class ResultFiles:
+    """The `WholeResults` of the session with this transcript."""
 
     def __init__(self, transcript: Path) -> None:
         self._folder = results_folder(transcript)
@@ -79,4 +75,4 @@ class WholeResults:
         await asyncio.to_thread(copy)
 
     def _path(self, name: str) -> Path | None:
-        return self._folder / f"{name}.txt" if _NAME.fullmatch(name) else None
+        return self._folder / f"{name}.txt" if is_result_name(name) else None

@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from nacre.sessions.disk.durable import Sync
 from nacre.sessions.disk.lines import timestamp_text
+from nacre.sessions.disk.whole_results import ResultFiles
 from nacre.sessions.disk.worker import OrderedWorker
 from nacre.sessions.entries.entries import (
     BranchSummary,
@@ -26,9 +27,9 @@ from nacre.sessions.entries.entries import (
 )
 from nacre.sessions.entries.tree import EntryTree
 from nacre.sessions.journal.journal_file import JournalFile
+from nacre.sessions.view.branch_views import BranchViews
 from nacre.sessions.view.sent_view import SentView
 from nacre.sessions.view.transcript import TranscriptItem
-from nacre.sessions.view.transcript_view import TranscriptView
 
 T = TypeVar("T")
 
@@ -46,9 +47,7 @@ class Journal:
     def __init__(self, file: JournalFile) -> None:
         self._file = file
         self._worker = OrderedWorker()
-        self._view = TranscriptView()
-        self._sent = SentView()
-        self._kept: dict[Callable[[], object], object] = {}
+        self._views = BranchViews()
 
     @classmethod
     async def open(
@@ -89,6 +88,21 @@ class Journal:
         return self._file.path
 
     @property
+    def name(self) -> str:
+        """What its folder, the index and endings call it."""
+        return self.path.name
+
+    @property
+    def place(self) -> str:
+        """Where it lies, for people."""
+        return str(self.path)
+
+    @property
+    def results(self) -> ResultFiles:
+        """Its tool results that are kept whole."""
+        return ResultFiles(self.path)
+
+    @property
     def header(self) -> SessionHeader:
         """The file's first line."""
         return self._file.header
@@ -123,23 +137,18 @@ class Journal:
 
         See `transcript_view.py` for what it holds. Call it from one thread at a time.
         """
-        return self._view.follow(self.tree.branch())
+        return self._views.transcript(self.tree)
 
     def sent(self) -> SentView:
         """What models are sent of that; brought up to the branch by this call, in one thread at a time."""
-        tree = self.tree
-        branch = tree.branch()
-        self._sent.follow(self._view.followed(branch), branch, is_compacted=tree.compaction_count > 0)
-        return self._sent
+        return self._views.sent(self.tree)
 
     def kept(self, make: Callable[[], T]) -> T:
         """What `make` made for this journal when it was first asked for; kept as long as the journal is.
 
         For what somebody follows of the entries, and would make anew from all of them otherwise.
         """
-        if make not in self._kept:
-            self._kept[make] = make()
-        return cast(T, self._kept[make])
+        return self._views.kept(make)
 
     async def refresh(self) -> bool:
         """Reads what others appended since the last look; whether there was anything."""
@@ -178,15 +187,19 @@ class Journal:
             body = BranchSummary(from_id=leaf_id or "root", summary=summary, details=left)
         return await self._worker.run(lambda: self._file.append(body, parent_id=leaf_id))
 
-    async def fork(self, path: Path, *, session_id: str, leaf_id: str | None) -> None:
-        """Writes a new transcript with the branch to `leaf_id`, and names this one as its parent.
+    async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
+        """Writes a new transcript beside this one, with the branch to `leaf_id` and this one as its parent.
+
+        It gets the whole tool results that there are so far.
 
         Raises:
             ValueError: there is no entry of that id.
-            SessionCorrupt: there is a file at `path` already.
-            SessionWriteFailed: the system refused; no file was left.
+            SessionCorrupt: there is a file of that name already.
+            SessionWriteFailed: the system refused; what may be left of it is named by no key.
         """
+        path = self.path.with_name(name)
         await self._worker.run(lambda: self._file.fork(path, session_id=session_id, leaf_id=leaf_id))
+        await self.results.copy_to(path)
 
 
 def _check_compaction(compaction: Compaction, branch: Sequence[Entry]) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -18,17 +17,8 @@ import aiofiles
 
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.disk.durable import copy_plain, open_plain, reported
-from nacre.sessions.entries.entries import Entry, SessionHeader
+from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.journal.journal import Journal
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredTranscript:
-    """A transcript as it was when it was read: all entries, and the present branch."""
-
-    header: SessionHeader
-    entries: tuple[Entry, ...]
-    branch: tuple[Entry, ...]
 
 
 async def read_transcript(path: Path, *, session_id: str, now: Callable[[], datetime]) -> StoredTranscript:

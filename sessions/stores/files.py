@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
-from nacre.sessions.contracts.errors import SessionCorrupt
-from nacre.sessions.disk.durable import make_folder, reported
+from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.disk.endings import EndingFolder
-from nacre.sessions.disk.kernel_lock import try_lock
+from nacre.sessions.disk.lane_files import LaneFiles
+from nacre.sessions.disk.worker import OrderedWorker
+from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal
+from nacre.sessions.journal.reading import read_transcript, transcript_bytes
+from nacre.sessions.stores.store import LastWords
+from nacre.sessions.upkeep.catalogue import last_words, stored_sessions
+from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
+from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
+from nacre.sessions.upkeep.transcript_listing import TranscriptListing
+from nacre.sessions.upkeep.upkeep import delete_session, keep_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +51,20 @@ class FileSessionStore:
         self.endings = EndingFolder(places.endings, now=now)
         """What is due for sessions that are over."""
         self._places = places
+        self._lanes = LaneFiles(places.lanes)
+        self._listing = TranscriptListing(places.index.parent)
+        self._worker = OrderedWorker()
         self._now = now
         self._new_id = new_id
+
+    @property
+    def place(self) -> str:
+        """The path of `sessions.json`."""
+        return str(self.index.path)
+
+    def transcript_name(self, record: SessionRecord) -> str:
+        """The name of the session's file. Raises `SessionCorrupt` when it cannot be here."""
+        return self.index.transcript_path(record).name
 
     async def has_transcript(self, record: SessionRecord) -> bool:
         """Whether the session's file is there."""
@@ -52,7 +72,7 @@ class FileSessionStore:
             path = self.index.transcript_path(record)
         except SessionCorrupt:
             return False
-        return await asyncio.to_thread(path.is_file)
+        return path.is_file()  # asked in each turn: one look costs less than a hop to a thread
 
     async def transcript(self, record: SessionRecord) -> Journal:
         """The session's file, read, or begun when there is none. Raises as `Journal.open`."""
@@ -64,19 +84,65 @@ class FileSessionStore:
             new_id=self._new_id,
         )
 
-    @asynccontextmanager
-    async def lane(self, key: str) -> AsyncIterator[bool]:
+    async def sessions(self, *, with_earlier: bool) -> list[StoredSession]:
+        """The sessions of the index, and `with_earlier` those that only their files tell of."""
+        return await stored_sessions(self.index, with_earlier=with_earlier)
+
+    async def last_words(self, sessions: Iterable[StoredSession], *, most: int) -> list[LastWords]:
+        """What a person said last, from the ends of the files, until `most` of them are found."""
+
+        def spoken() -> Iterator[LastWords]:
+            for session in sessions:
+                if session.transcript and (words := last_words(self._path(session.transcript))):
+                    yield session, words
+
+        return await asyncio.to_thread(lambda: list(islice(spoken(), most)))
+
+    async def transcripts(self) -> Sequence[TranscriptFacts]:
+        """The transcripts of the folder. Raises `SessionWriteFailed` when it cannot be read."""
+        return await self._worker.run(self._listing.listed)
+
+    async def exported(self, name: str) -> bytes:
+        """A file as it is, also of a newer format, with whatever is torn. Raises as `transcript_bytes`."""
+        return await transcript_bytes(self._path(name), session_id=Path(name).stem)
+
+    async def stored(self, session: StoredSession) -> StoredTranscript:
+        """A session's file, read from a copy. Raises as `read_transcript`."""
+        path = self._path(session.transcript)
+        return await read_transcript(path, session_id=session.session_id, now=self._now)
+
+    async def delete(self, session: StoredSession) -> str:
+        """Moves the session's file aside; its new path. Raises as `delete_session`."""
+        aside = await delete_session(self.index, session, now=self._now)
+        return str(aside or "")
+
+    async def keep_up(
+        self, limits: MaintenanceLimits, *, main_key: str, active_keys: Collection[str], dry_run: bool
+    ) -> UpkeepReport:
+        """Keeps index and folder within limits. Raises as `upkeep.keep_up`."""
+        return await keep_up(
+            self.index,
+            limits,
+            now=self._now,
+            main_key=main_key,
+            active_keys=active_keys,
+            dry_run=dry_run,
+        )
+
+    def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Whether this caller alone may have a turn of the key until the block ends; never waits."""
-        path = self._places.lanes / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.lane"
-        with reported("lock", path):
-            make_folder(path.parent)
-            release = try_lock(path)
-        try:
-            yield release is not None
-        finally:
-            if release is not None:
-                release()
+        return self._lanes.lane(key)
 
     async def close(self) -> None:
         """Brings `sessions.json` up to its changes."""
         await self.index.close()
+
+    def _path(self, name: str) -> Path:
+        if not name:
+            raise SessionNotFound(
+                f"The session's line names a file outside of {self.index.directory}. "
+                f"Move it there, or remove the session from {self.index.path.name}."
+            )
+        if Path(name).name != name or not name.endswith(".jsonl"):
+            raise SessionNotFound(f"There is no transcript {name!r} in {self.index.directory}.")
+        return self.index.directory / name

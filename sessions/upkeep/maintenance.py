@@ -50,6 +50,21 @@ class StoredFile:
     modified_ms: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class UpkeepReport:
+    """What was done, or would be: keys pruned, files moved aside and removed, by name."""
+
+    pruned_keys: tuple[str, ...] = ()
+    moved_aside: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    removed_bytes: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to do."""
+        return not (self.pruned_keys or self.moved_aside or self.removed)
+
+
 def lines_to_prune(
     records: Mapping[str, SessionRecord],
     limits: MaintenanceLimits,

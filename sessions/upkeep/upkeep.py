@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,31 +20,18 @@ from nacre.sessions.disk.durable import reported, sync_folder
 from nacre.sessions.disk.whole_results import FOLDER_SUFFIX, results_folder
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.upkeep.catalogue import StoredSession, stored_sessions
+from nacre.sessions.upkeep.catalogue import stored_sessions
 from nacre.sessions.upkeep.maintenance import (
     FileKind,
     MaintenanceLimits,
     StoredFile,
+    UpkeepReport,
     files_to_remove,
     lines_to_prune,
 )
+from nacre.sessions.upkeep.stored_session import StoredSession
 
 ARCHIVE_MARKS = (".jsonl.deleted.", ".jsonl.reset.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpkeepReport:
-    """What was done, or would be: keys pruned, files moved aside and removed, by name."""
-
-    pruned_keys: tuple[str, ...] = ()
-    moved_aside: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    removed_bytes: int = 0
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there was nothing to do."""
-        return not (self.pruned_keys or self.moved_aside or self.removed)
 
 
 async def keep_up(
@@ -115,7 +102,7 @@ async def delete_session(
         return changed
 
     await index.edit(without)
-    return move_aside(session.path, now=now) if session.path is not None else None
+    return move_aside(index.directory / session.transcript, now=now) if session.transcript else None
 
 
 def move_aside(path: Path, *, now: Callable[[], datetime]) -> Path | None:
@@ -151,9 +138,9 @@ async def _removable(index: SessionIndex, limits: MaintenanceLimits, *, now_ms: 
     if limits.most_bytes is None and limits.archive_retention_ms is None:
         return []
     ended = {
-        session.path.name: session
+        session.transcript: session
         for session in await stored_sessions(index)
-        if session.path is not None and not session.is_current
+        if session.transcript and not session.is_current
     }
     files = await asyncio.to_thread(_files, index.directory, ended)
     return files_to_remove(files, limits, now_ms=now_ms)

@@ -75,6 +75,7 @@ LIBRARIES = {
     "msgspec": ("sessions/disk/json_text.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
+    "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
     "pydantic": (
         "memory/contracts/settings.py",
@@ -92,6 +93,7 @@ LIBRARIES = {
         "runtime/settings/settings.py",
         "runtime/tools/function.py",
         "runtime/tools/toolbox.py",
+        "runtime/turn/guard.py",
     ),
     "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/json_file.py"),
     "referencing": ("runtime/extensions/settings_schema.py",),

@@ -17,7 +17,7 @@ from tests.house.rules.files import foreign_libraries
 from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
-EXTRAS = {"llama_cpp": "gguf", "sentence_transformers": "sentence-transformers"}
+EXTRAS = {"llama_cpp": "gguf", "opentelemetry": "otel", "sentence_transformers": "sentence-transformers"}
 """Libraries that come only when asked for, and the extra that brings them."""
 
 
@@ -114,7 +114,7 @@ def test_dependencies_are_what_is_imported() -> None:
     asked = {need.name.replace("-", "_") for group in groups for need in _direct(group)}
 
     imported = {
-        library.replace("llama_cpp", "llama_cpp_python")
+        library.replace("llama_cpp", "llama_cpp_python").replace("opentelemetry", "opentelemetry_api")
         for source in HOUSE
         for library in foreign_libraries(source)
     }

@@ -12,6 +12,7 @@ GOLDEN = Path(__file__).parent / "golden"
 ROOM = Path(__file__).parents[2] / "prompts"
 NAMES = sorted(f"{path.parent.name}/{path.stem}" for path in ROOM.glob("*/*.md") if path.name != "README.md")
 SAMPLES = {
+    "arguments": '> {"path": "SOUL.md"}',
     "channel": "terminal",
     "chat_kind": "direct",
     "citations": "- (citation rule)",
@@ -19,11 +20,14 @@ SAMPLES = {
     "date": "2026-11-20",
     "files": "(files)",
     "focus": "the ports",
+    "folder": "chats/telegram-group-7",
+    "folders": "`shared/` and `chats/telegram-group-7/`",
     "history": "(summary of the history)",
     "max_words": "900",
     "memory": "(memory section)\n\n",
     "model": "offline/extractive",
     "name": "SOUL.md",
+    "outcome": "The owner approved it. It ran.",
     "path": "memory/2026-11-20.md",
     "paths": "memory/2026-11-19-plans.md, memory/2026-11-19-trip.md",
     "previous_summary": "(previous summary)",
@@ -126,7 +130,7 @@ def test_summary_requests_carry_the_required_headings_in_order(name: str) -> Non
 
 def test_group_prompt_names_no_memory_tool() -> None:
     """A group is never told to use tools that it does not have."""
-    rendered = render("system/group", tools="")
+    rendered = render("system/group", tools="", memory="", folders="`shared/`")
 
     assert "memory_search" not in rendered
     assert "memory_get" not in rendered

@@ -40,6 +40,11 @@ def narrowed(connection: Connection, scope: Scope) -> Narrowed | None:
         tables = "chunks JOIN files ON files.id = chunks.file_id"
         conditions.append(f"source IN ({', '.join('?' * len(scope.sources))})")
         arguments += scope.sources
+    if scope.below:
+        tables = "chunks JOIN files ON files.id = chunks.file_id"
+        # `0` follows `/`: all that begins with the folder's name and a slash.
+        conditions.append("files.path >= ? AND files.path < ?")
+        arguments += (f"{scope.below}/", f"{scope.below}0")
     if not conditions:
         return None
     members = f"SELECT chunks.id FROM {tables} WHERE {' AND '.join(conditions)}"

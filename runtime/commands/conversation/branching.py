@@ -21,7 +21,6 @@ from nacre.runtime.turn.turn import Turn
 from nacre.sessions.compaction.facts import file_operations
 from nacre.sessions.contracts.errors import SessionKeyInvalid
 from nacre.sessions.contracts.keys import canonical_key, is_private_key
-from nacre.sessions.disk.whole_results import WholeResults
 from nacre.sessions.entries.entries import Entry, Label
 from nacre.sessions.entries.owner import SessionOwner, begun_private
 from nacre.sessions.index.changes import (
@@ -30,8 +29,8 @@ from nacre.sessions.index.changes import (
     with_model_override,
     without_usage,
 )
-from nacre.sessions.index.index import SessionRecord
-from nacre.sessions.journal.journal import Journal
+from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.stores.store import Transcript
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +127,11 @@ async def fork(turn: Turn, place: str | SessionTurn | None = None, *, key: str =
             named = next_session(record or line, session_id=new_session_id, at_ms=at_ms)
         return replace(named, last_interaction_at_ms=at_ms, system_sent=target_id is not None)
 
-    path = index.transcript_path(forked(None))
-    # The files first: should the index refuse, the session that is there goes on.
-    await session.journal.fork(path, session_id=new_session_id, leaf_id=target_id)
-    await WholeResults(session.journal.path).copy_to(path)
-    forked_journal = await parts.sessions.journals.open(path, session_id=new_session_id)
+    copy = forked(None)
+    # The transcript first: should the index refuse, the session that is there goes on.
+    name = parts.sessions.store.transcript_name(copy)
+    await session.journal.fork(name, session_id=new_session_id, leaf_id=target_id)
+    forked_journal = await parts.sessions.journals.open(copy)
     await _tell_whose_it_is(forked_journal, session)
     await _tell_what_was_saved(forked_journal, flush)
     await index.update(new_key, forked)
@@ -209,13 +208,13 @@ def _flush_of(session: OpenSession, going: Leaving) -> Entry | None:
     return None if session.flushes.has_unflushed_messages or going.regained else session.flushes.last
 
 
-async def _tell_what_was_saved(journal: Journal, flush: Entry | None) -> None:
+async def _tell_what_was_saved(journal: Transcript, flush: Entry | None) -> None:
     """What is in view now was saved on the branch that was left, so it is not saved again."""
     if flush is not None and has_unflushed_messages(journal.branch()):
         await journal.append_custom(FLUSH_ENTRY, flush.custom_data(FLUSH_ENTRY))
 
 
-async def _tell_whose_it_is(forked: Journal, session: OpenSession) -> None:
+async def _tell_whose_it_is(forked: Transcript, session: OpenSession) -> None:
     """A fork from before the entry that tells whose the session is must not become somebody else's."""
     if begun_private(forked.tree) is None:
         is_private = begun_private(session.journal.tree) is True

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.parts import TurnParts
@@ -13,7 +11,7 @@ from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import RECOVERED, canonical_key
 from nacre.sessions.index.changes import resumed_session
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.upkeep.catalogue import StoredSession, find_session, last_words, stored_sessions
+from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 
 LISTED = 10
 """How many earlier sessions are listed; older ones are named by their ids."""
@@ -38,23 +36,12 @@ async def earlier_sessions(session: OpenSession, parts: TurnParts) -> list[Store
             return False
         return key == session.key and (not item.is_current or item.key != session.key)
 
-    return [item for item in await stored_sessions(parts.sessions.index) if is_offered(item)]
+    return [item for item in await parts.sessions.store.sessions(with_earlier=True) if is_offered(item)]
 
 
-async def with_words(sessions: Sequence[StoredSession]) -> list[tuple[StoredSession, str]]:
+async def with_words(sessions: Sequence[StoredSession], parts: TurnParts) -> list[tuple[StoredSession, str]]:
     """The latest `LISTED` sessions in which somebody said something, each with what was said last."""
-
-    def listed() -> list[tuple[StoredSession, str]]:
-        found: list[tuple[StoredSession, str]] = []
-        for item in sessions:
-            words = _words(item.path)
-            if words:
-                found.append((item, words))
-            if len(found) == LISTED:
-                break
-        return found
-
-    return await asyncio.to_thread(listed)
+    return await parts.sessions.store.last_words(sessions, most=LISTED)
 
 
 def earlier_named(name: str, earlier: Sequence[StoredSession], turn: Turn) -> StoredSession:
@@ -89,7 +76,3 @@ async def resume(turn: Turn, earlier: StoredSession) -> OpenSession:
 
     await turn.parts.sessions.index.edit(switched)
     return await turn.parts.sessions.open(session.route)
-
-
-def _words(path: Path | None) -> str:
-    return last_words(path) if path is not None else ""

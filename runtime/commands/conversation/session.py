@@ -195,7 +195,7 @@ class Session:
         """The latest sessions that this key named before and in which somebody spoke, ten at most."""
 
         async def listed(turn: Turn) -> tuple[EarlierSession, ...]:
-            found = await with_words(await earlier_sessions(turn.session, turn.parts))
+            found = await with_words(await earlier_sessions(turn.session, turn.parts), turn.parts)
             return tuple(
                 EarlierSession(
                     session_id=item.session_id,

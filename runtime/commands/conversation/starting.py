@@ -7,7 +7,7 @@ from nacre.runtime.commands.conversation.model_words import NamedModel
 from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.turn.turn import Turn
-from nacre.sessions.disk.endings import EndReason
+from nacre.sessions.contracts.endings import EndReason
 
 
 async def begin_fresh(

@@ -11,7 +11,7 @@ from nacre.runtime.commands.conversation.resuming import earlier_named, earlier_
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionNotFound
-from nacre.sessions.upkeep.catalogue import LEAST_ID_CHARS, StoredSession
+from nacre.sessions.upkeep.stored_session import LEAST_ID_CHARS, StoredSession
 
 SHOWN_CHARS = 60
 SHORT_ID_CHARS = 8
@@ -20,7 +20,7 @@ SHORT_ID_CHARS = 8
 async def _resume(run: CommandRun) -> Outcome:
     name, turn, session = run.rest, run.turn, run.turn.session
     earlier = await earlier_sessions(session, turn.parts)
-    listed = await with_words(earlier)
+    listed = await with_words(earlier, turn.parts)
     if not name:
         return run.said(_list_text(listed, session, turn.parts.now()))
     if name == session.session_id:

@@ -54,7 +54,7 @@ _PLACES = {
 """Where notes of a kind stand: in a summary, and in the notes of a flush."""
 
 FLUSH_HEADING = "Notes before compaction"
-MOST_NOTES_PER_GROUP, MOST_GOALS, MOST_ITEMS_PER_SECTION, MOST_SLUG_WORDS = 12, 8, 40, 2
+MOST_NOTES_PER_GROUP, MOST_GOALS, MOST_ITEMS_PER_SECTION, MOST_SLUG_WORDS = 40, 8, 40, 2
 MAX_LAST_ASK_CHARS, MAX_ASK_CHARS, MAX_STEP_CHARS = 600, 200, 240
 
 _CONVERSATION = re.compile(r"<conversation>(.*)</conversation>", re.DOTALL)

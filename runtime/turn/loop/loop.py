@@ -183,7 +183,7 @@ async def _run_tools(
     """Runs the calls at the same time; their results are recorded in the order of the calls."""
     for call in calls:
         emit(ToolStarted(call_id=call.id, tool_name=call.name, arguments=call.arguments))
-    running = [asyncio.create_task(_run_tool(toolbox, call, emit)) for call in calls]
+    running = [asyncio.create_task(run_tool(toolbox, call, emit)) for call in calls]
     try:
         for task in running:
             await conversation.record((await task).message)
@@ -193,7 +193,9 @@ async def _run_tools(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
+async def run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
+    """Runs one call and tells how far it is, and how it ended."""
+
     def progress(text: str) -> None:
         emit(ToolProgressed(call_id=call.id, tool_name=call.name, text=text))
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from nacre.memory.contracts.workspace import Workspace
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.model import ChatModel, SystemPrompt
+from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.lanes.notices import Told
 from nacre.runtime.settings.agents import CompactionSettings, ContextPruningSettings
 
@@ -31,6 +32,7 @@ class WindowParts:
     count_tokens: Callable[[str], int]
     on_notes: Callable[[str], None]
     told: Told
+    hooks: Hooks
 
 
 class RequestFrame(Protocol):

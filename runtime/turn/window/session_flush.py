@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from nacre.memory.workspace.workspace import daily_log_path
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import Emit, FlushEnded
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.turn.window.flush import FlushLimits, run_extract, run_flush
+from nacre.runtime.turn.window.heard import HeardWindow
 from nacre.runtime.turn.window.notes_file import NotesFile
 from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
 
 
 class SessionFlush:
-    """Saves notes of one session. The arguments are those of `Window`."""
+    """Saves notes of one session. The arguments are those of `Window`, and `heard` tells hooks."""
 
     def __init__(
         self,
@@ -23,6 +26,7 @@ class SessionFlush:
         budget: ContextBudget,
         frame: RequestFrame,
         emit: Emit,
+        heard: HeardWindow,
     ) -> None:
         self._session = session
         self._parts = parts
@@ -30,6 +34,7 @@ class SessionFlush:
         self._budget = budget
         self._frame = frame
         self._emit = emit
+        self._heard = heard
 
     @property
     def is_forced(self) -> bool:
@@ -43,18 +48,22 @@ class SessionFlush:
         """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's."""
         parts, budget, notes = self._parts, self._budget, self._notes_file()
         # A context that the provider refuses, or will, is not sent again: its newest half is.
+        await self._heard.flush_begins()
         is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
         ended = await run_flush(
             self._session,
             system=await self._frame.system(),
             notes=notes,
             settings=parts.settings.memory_flush,
-            ask=self._models.asking(parts.flush_model, self._emit),
+            ask=self._heard.ask(
+                self._models.asking(parts.flush_model, self._emit),
+                model_name=(parts.flush_model or self._models.first.model).name,
+            ),
             ask_offline=parts.offline.stream,
             limits=self._limits(budget.compact_at // 2 if is_too_long else None),
             is_forced=is_forced,
         )
-        self._ended(notes, ended)
+        await self._ended(notes, ended)
 
     async def cover_before(self, first_kept_entry_id: str) -> None:
         """Extracts notes of what was said after the cycle's flush, if some of it stands before that entry.
@@ -74,6 +83,7 @@ class SessionFlush:
         if not self._budget.flush_enabled:
             return
         parts, notes = self._parts, self._notes_file()
+        await self._heard.flush_begins()
         ended = await run_extract(
             self._session,
             system=await self._frame.system(),
@@ -82,14 +92,15 @@ class SessionFlush:
             ask_offline=parts.offline.stream,
             limits=self._limits(None),
         )
-        self._ended(notes, ended)
+        await self._ended(notes, ended)
 
     def _notes_file(self) -> NotesFile:
-        parts = self._parts
+        parts, policy = self._parts, self._session.policy
+        log = daily_log_path(parts.now().date())
         return NotesFile(
             parts.workspace,
-            daily_log_path(parts.now().date()),
-            origin="" if self._session.policy.is_private else self._session.key,
+            log if policy.is_private else f"{policy.notes_folder}/{PurePosixPath(log).name}",
+            origin="" if policy.is_private else self._session.key,
         )
 
     def _limits(self, fitting_tokens: int | None) -> FlushLimits:
@@ -99,7 +110,8 @@ class SessionFlush:
             count_tokens=self._parts.count_tokens,
         )
 
-    def _ended(self, notes: NotesFile, ended: FlushEnded) -> None:
+    async def _ended(self, notes: NotesFile, ended: FlushEnded) -> None:
         if notes.wrote:
             self._parts.on_notes(notes.path)
         self._emit(ended)
+        await self._heard.flush_ended(ended)

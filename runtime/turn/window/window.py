@@ -15,6 +15,7 @@ from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
+from nacre.runtime.turn.window.heard import HeardWindow
 from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
 from nacre.runtime.turn.window.session_flush import SessionFlush
 from nacre.runtime.turn.window.session_pruning import prune
@@ -61,7 +62,8 @@ class Window:
         self._frame = frame
         self._emit = emit
         self._gave_up = False
-        self._flush = SessionFlush(session, parts, models, budget, frame, emit)
+        self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace.place))
+        self._flush = SessionFlush(session, parts, models, budget, frame, emit, self._heard)
 
     async def measure(self) -> ContextMeasure:
         """How full the window is: the provider's last usage, and an estimate for what followed.
@@ -131,6 +133,7 @@ class Window:
         """Replaces old history by a summary; on any failure the history stays whole."""
         session, parts = self._session, self._parts
         tokens_before = (await self.measure()).tokens
+        await self._heard.compaction_begins(reason, tokens_before)
         if self.budget.flush_enabled and not session.flushes.is_spent:
             await self._flush.run(tokens_before, has_overflowed=reason == "overflow")
         overhead_tokens = await self._frame.overhead_tokens()
@@ -141,9 +144,12 @@ class Window:
         try:
             summary = await summary_of(
                 plan,
-                models=summary_models(
-                    self._models, parts.summary_model, self.budget, parts.settings, self._emit
-                ),
+                models=[
+                    replace(model, ask=self._heard.ask(model.ask, model_name=model.name))
+                    for model in summary_models(
+                        self._models, parts.summary_model, self.budget, parts.settings, self._emit
+                    )
+                ],
                 extractor=extractor(parts.offline, self.budget, parts.settings)
                 if reason == "overflow"
                 else None,
@@ -223,7 +229,7 @@ class Window:
             reason=reason,
             tokens_before=tokens_before,
             tokens_after=(await self.measure()).tokens,
-            transcript=self._session.journal.path.name,
+            transcript=self._session.journal.name,
             problem=problem,
             has_failed=has_failed,
         )
@@ -237,6 +243,7 @@ class Window:
             problem,
         )
         self._emit(ended)
+        await self._heard.compaction_ended(ended)
         return ended
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.sessions.disk.lane_files import LaneFiles
 from tests.cli.program import Terminal, run_here, run_nacre
 from tests.runtime.agents import opened, said, user_texts, write_settings
 
@@ -176,7 +177,7 @@ def test_a_session_with_a_turn_is_not_deleted(home: Path) -> None:
 
 
 async def _delete_in_a_turn(home: Path) -> None:
-    lanes = Lanes(home / ".nacre" / "locks" / "lanes", sleep=asyncio.sleep, wait_seconds=0.0)
+    lanes = Lanes(LaneFiles(home / ".nacre" / "locks" / "lanes"), sleep=asyncio.sleep, wait_seconds=0.0)
     async with lanes.enter("agent:main:main", on_wait=lambda _: None):
         refused = await asyncio.to_thread(run_nacre, home, "sessions", "delete", "main")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from nacre.cli.sessions.export import exported
 from nacre.cli.sessions.text import age, list_lines, show_json, show_lines
 from nacre.sessions.contracts.messages import Image, Text, Thinking, UserMessage
 from nacre.sessions.entries.entries import BranchSummary, CustomMessage, Entry, SessionHeader
+from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.index.record import SessionRecord
-from nacre.sessions.journal.reading import StoredTranscript
-from nacre.sessions.upkeep.catalogue import StoredSession
+from nacre.sessions.upkeep.stored_session import StoredSession
 from tests.sessions.talk import Branch, answer, result, user
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -28,7 +27,12 @@ def session(key: str = "agent:main:main", **record: Any) -> StoredSession:
     """A current session that was active an hour ago."""
     values = {"session_id": "3f2a91c4-aaaa", "updated_at_ms": NOW_MS - 3_600_000, **record}
     return StoredSession(
-        key=key, record=SessionRecord(**values), is_current=True, path=Path("/s/x.jsonl"), size_bytes=9
+        key=key,
+        record=SessionRecord(**values),
+        is_current=True,
+        transcript="x.jsonl",
+        place="/s/x.jsonl",
+        size_bytes=9,
     )
 
 

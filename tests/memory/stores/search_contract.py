@@ -56,6 +56,9 @@ class SearchContract:
         assert await both(Scope(sources=("memory",), after=new)) == {"plum new"}
         assert await both(Scope(sources=("memory",), before=old)) == {"plum old"}
         assert await both(Scope(sources=("sessions",), after=old, before=new)) == {"plum said"}
+        assert await both(Scope(sources=("memory",), below="memory")) == {"plum old", "plum new"}
+        assert await both(Scope(sources=("memory",), below="memory", after=new)) == {"plum new"}
+        assert await both(Scope(sources=("memory", "sessions"), below="mem")) == set()
 
     async def test_the_nearest_chunk_is_the_one_with_the_highest_cosine(self, open_store: OpenStore) -> None:
         """Length does not count, direction does; the best piece of a chunk speaks for it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.sync.syncing import FIRST_PAUSE_SECONDS, VECTORS_AFTER_SECONDS
-from tests.drivers import SteppedLoop
+from tests.faults.drivers import SteppedLoop
 from tests.memory.doubles import DeadEmbedder, open_engine, workspace
 
 

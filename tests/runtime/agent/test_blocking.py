@@ -16,10 +16,10 @@ from nacre import BlockingAgent, UsageLimits
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken, TurnCancelled, UsageLimitReached
 from nacre.runtime.contracts.events import ReplyReady, TextStreamed
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, ScriptedStep, calls, says
-from tests.drivers import ROOT
+from tests.faults.drivers import ROOT
 from tests.runtime.agents import START, said, transcript_file, user_texts
 
-DRIVER = ROOT / "tests/runtime/faults/interrupt_driver.py"
+DRIVER = ROOT / "tests/faults/interrupt_driver.py"
 
 
 def opened(state_dir: Path, *steps: ScriptedStep, **options: Any) -> BlockingAgent:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nacre.runtime.agent.open_models import connected_model, model_names, open_models
+from nacre.runtime.agent.opening.open_models import connected_model, model_names, open_models
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.scripted import Clock, ScriptedModel
 from nacre.runtime.models.tokenizer import estimate_tokens

@@ -15,15 +15,16 @@ import pytest
 
 from nacre import Agent, Runtime, tool
 from nacre.memory.embedders.minilm import MiniLmEmbedder
-from nacre.runtime.agent.assembly import Given, assemble
+from nacre.runtime.agent.opening.assembly import assemble
+from nacre.runtime.agent.opening.given import Given
+from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.runtime import AgentKeywords
-from nacre.runtime.agent.shared import Shared, World
 from nacre.runtime.contracts.errors import ConfigError, TurnBroken
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
+from tests.faults.apart.isolation import listed, opened_agent, tree_bytes
 from tests.runtime.agents import START, user_texts, write_settings
-from tests.runtime.faults.isolation import listed, opened_agent, tree_bytes
 
 ROOT = Path(__file__).parents[3]
 TURNS = 5
@@ -242,7 +243,7 @@ def test_several_processes_use_one_state_folder(tmp_path: Path) -> None:
             [
                 sys.executable,
                 "-m",
-                "tests.runtime.faults.two_agents_driver",
+                "tests.faults.apart.two_agents_driver",
                 *(str(tmp_path), agent_id, name, str(TURNS)),
             ],
             cwd=ROOT,

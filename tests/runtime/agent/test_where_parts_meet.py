@@ -272,4 +272,5 @@ async def test_no_command_of_the_owner_shows_a_group_anything_private(tmp_path: 
         assert "SECRET" not in "\n".join([request.system.joined(), *texts]), request.purpose
     assert "SECRET" not in "\n".join(told)
     assert [path.name for path in memory.iterdir()] == [Path(TODAY).name]
-    assert "Notes from agent:main:chat:group:club" in (tmp_path / "workspace" / TODAY).read_text()
+    notes = tmp_path / "workspace/chats/chat-group-club" / Path(TODAY).name
+    assert "Notes from agent:main:chat:group:club" in notes.read_text()

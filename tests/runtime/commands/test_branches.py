@@ -9,7 +9,7 @@ from pathlib import Path
 from nacre import Agent
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.disk.whole_results import WholeResults
+from nacre.sessions.disk.whole_results import ResultFiles
 from tests.runtime.agents import START, TODAY, entries, opened, said, transcript_file
 
 QUIET = says("NO_REPLY", purpose="flush")
@@ -200,11 +200,11 @@ async def test_a_fork_can_page_through_the_results_it_took_along(tmp_path: Path)
         first = await agent.respond(said("Look"))
         assert first is not None
         folder = tmp_path / "agents/main/sessions"
-        await WholeResults(folder / f"{first.session_id}.jsonl").keep("r1", "all of it")
+        await ResultFiles(folder / f"{first.session_id}.jsonl").keep("r1", "all of it")
         forked = await agent.respond(said("/fork here"))
     assert forked is not None
-    assert await WholeResults(folder / f"{forked.session_id}.jsonl").read("r1") == "all of it"
-    assert await WholeResults(folder / f"{first.session_id}.jsonl").read("r1") == "all of it"
+    assert await ResultFiles(folder / f"{forked.session_id}.jsonl").read("r1") == "all of it"
+    assert await ResultFiles(folder / f"{first.session_id}.jsonl").read("r1") == "all of it"
 
 
 async def test_a_fork_stays_whose_the_session_was(tmp_path: Path) -> None:

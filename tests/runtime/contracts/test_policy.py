@@ -37,7 +37,6 @@ def test_only_the_owner_in_a_direct_private_session_is_private(kind: str, owner:
     policy = ChatPolicy(chat_kind=kind, is_owner=owner, session_key_is_private=key)
 
     assert policy.is_private == (kind == "direct" and owner and key)
-    assert policy.offers_memory_tools == policy.is_private
     assert policy.loads_daily_logs == policy.is_private
 
 

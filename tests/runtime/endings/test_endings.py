@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
-from nacre.runtime.endings.session_end import SessionEnded
 from nacre.runtime.endings.session_note import last_quotes
+from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.sessions.contracts.endings import EndedSession
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
-from nacre.sessions.disk.endings import EndedSession, EndingFolder
+from nacre.sessions.disk.endings import EndingFolder
+from nacre.sessions.disk.lane_files import LaneFiles
 from tests.runtime.agents import START, opened, said, transcript_file, user_texts, write_settings
 
 QUIET = {
@@ -58,7 +60,7 @@ async def test_a_hook_reads_the_transcript_that_ended_where_it_lies(tmp_path: Pa
     assert (event.session_id, event.reason, event.action) == (first.session_id, "new", "new")
     assert (event.is_private, event.channel, event.session_key) == (True, "terminal", "agent:main:main")
     assert event.ended_at == START
-    assert user_texts(event.transcript) == ["hello"]
+    assert user_texts(Path(event.transcript)) == ["hello"]
     assert [quote.text for quote in last_quotes(event.entries, 15)] == ["hello", "one"]
     assert endings(tmp_path) == []
 
@@ -74,7 +76,7 @@ async def test_a_hook_gets_only_the_branch_that_goes_on(tmp_path: Path) -> None:
             await agent.respond(said(text))
 
     [event] = seen.events
-    assert "a wrong turn" in user_texts(event.transcript)
+    assert "a wrong turn" in user_texts(Path(event.transcript))
     assert "a wrong turn" not in [quote.text for quote in last_quotes(event.entries, 15)]
 
 
@@ -161,7 +163,7 @@ async def test_what_another_process_is_about_to_end_is_left_to_it(tmp_path: Path
         ended_at_ms=1_773_500_000_000,
     )
     await EndingFolder(tmp_path / "agents/main/endings", now=lambda: START).put(ended)
-    lanes = Lanes(tmp_path / "locks/lanes", sleep=asyncio.sleep, wait_seconds=0)
+    lanes = Lanes(LaneFiles(tmp_path / "locks/lanes"), sleep=asyncio.sleep, wait_seconds=0)
 
     async with lanes.enter(ended.key, on_wait=print):
         async with opened(tmp_path, ScriptedModel(), ids="b"):

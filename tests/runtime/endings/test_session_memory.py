@@ -22,7 +22,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts, write_settings
-from tests.runtime.spoken import ended, user
+from tests.runtime.endings.spoken import ended, user
 
 BERLIN = ZoneInfo("Europe/Berlin")
 GROUP = {"chat_kind": "group", "channel": "chat", "chat_id": "club"}

@@ -6,7 +6,7 @@ import pytest
 
 from nacre.runtime.endings.session_note import Quote, last_quotes, slug_of
 from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
-from tests.runtime.spoken import assistant, entry, user
+from tests.runtime.endings.spoken import assistant, entry, user
 
 
 def test_commands_and_tools_are_left_out_before_the_last_ones_are_counted() -> None:

@@ -7,22 +7,27 @@ from pathlib import Path
 from nacre.runtime.lanes.journals import MOST_KEPT_BYTES, Journals
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
 from nacre.sessions.contracts.messages import message_text, user_message
-from nacre.sessions.journal.journal import Journal
+from nacre.sessions.index.record import SessionRecord
+from nacre.sessions.stores.store import Transcript
 from tests.runtime.agents import opened, said, transcript_file
+from tests.sessions.stores.places import file_store
 
 
 def journals(tmp_path: Path, prefix: str = "") -> Journals:
-    return Journals(workspace=tmp_path, now=Clock(), new_id=CountingIds(prefix))
+    return Journals(file_store(tmp_path, now=Clock(), new_id=CountingIds(prefix)))
+
+
+def line(session_id: str) -> SessionRecord:
+    return SessionRecord(session_id=session_id, updated_at_ms=1)
 
 
 async def test_a_transcript_is_kept_between_turns_and_reads_on(tmp_path: Path) -> None:
     """The same journal comes back, with what another program appended meanwhile."""
     mine, theirs = journals(tmp_path), journals(tmp_path, "other-")
-    path = tmp_path / "a.jsonl"
-    journal = await mine.open(path, session_id="a")
-    await (await theirs.open(path, session_id="a")).append(user_message("hi", timestamp_ms=1))
+    journal = await mine.open(line("a"))
+    await (await theirs.open(line("a"))).append(user_message("hi", timestamp_ms=1))
 
-    again = await mine.open(path, session_id="a")
+    again = await mine.open(line("a"))
 
     assert again is journal
     assert len(again.branch()) == 1
@@ -31,10 +36,8 @@ async def test_a_transcript_is_kept_between_turns_and_reads_on(tmp_path: Path) -
 async def test_a_thousand_small_transcripts_are_kept(tmp_path: Path) -> None:
     """However many chats there are: what bounds them is their size."""
     kept = journals(tmp_path)
-    opened = [
-        await kept.open(tmp_path / f"{number}.jsonl", session_id=str(number)) for number in range(1_000)
-    ]
-    again = [await kept.open(tmp_path / f"{number}.jsonl", session_id=str(number)) for number in range(1_000)]
+    opened = [await kept.open(line(str(number))) for number in range(1_000)]
+    again = [await kept.open(line(str(number))) for number in range(1_000)]
     assert all(journal is first for journal, first in zip(again, opened, strict=True))
 
 
@@ -42,37 +45,37 @@ async def test_the_transcript_that_was_used_longest_ago_goes_first(tmp_path: Pat
     """Three that are too large together: the one in the middle was used again and stays."""
     kept = journals(tmp_path)
 
-    async def large(name: str) -> Journal:
-        journal = await kept.open(tmp_path / f"{name}.jsonl", session_id=name)
+    async def large(name: str) -> Transcript:
+        journal = await kept.open(line(name))
         await journal.append(user_message("x" * (MOST_KEPT_BYTES * 2 // 5), timestamp_ms=1))
-        return await kept.open(tmp_path / f"{name}.jsonl", session_id=name)
+        return await kept.open(line(name))
 
     first, second = await large("a"), await large("b")
-    assert await kept.open(tmp_path / "a.jsonl", session_id="a") is first
+    assert await kept.open(line("a")) is first
     await large("c")
-    assert await kept.open(tmp_path / "a.jsonl", session_id="a") is first
-    assert await kept.open(tmp_path / "b.jsonl", session_id="b") is not second
+    assert await kept.open(line("a")) is first
+    assert await kept.open(line("b")) is not second
 
 
 async def test_long_transcripts_make_room_for_each_other(tmp_path: Path) -> None:
     """Of transcripts that are large together only the one in use stays in memory."""
     kept = journals(tmp_path)
-    first = await kept.open(tmp_path / "0.jsonl", session_id="0")
+    first = await kept.open(line("0"))
     await first.append(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
-    assert await kept.open(tmp_path / "0.jsonl", session_id="0") is first
-    second = await kept.open(tmp_path / "1.jsonl", session_id="1")
+    assert await kept.open(line("0")) is first
+    second = await kept.open(line("1"))
     await second.append(user_message("x" * (MOST_KEPT_BYTES // 2), timestamp_ms=1))
-    assert await kept.open(tmp_path / "1.jsonl", session_id="1") is second
-    assert await kept.open(tmp_path / "0.jsonl", session_id="0") is not first
+    assert await kept.open(line("1")) is second
+    assert await kept.open(line("0")) is not first
 
 
 async def test_a_deleted_transcript_begins_anew(tmp_path: Path) -> None:
     """What is gone is not answered from memory."""
     kept = journals(tmp_path)
     path = tmp_path / "a.jsonl"
-    await (await kept.open(path, session_id="a")).append(user_message("hi", timestamp_ms=1))
+    await (await kept.open(line("a"))).append(user_message("hi", timestamp_ms=1))
     path.unlink()
-    assert (await kept.open(path, session_id="a")).branch() == ()
+    assert (await kept.open(line("a"))).branch() == ()
 
 
 async def test_two_agents_on_one_session_see_each_others_words(tmp_path: Path) -> None:

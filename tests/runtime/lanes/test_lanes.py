@@ -14,6 +14,7 @@ from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.runtime.lanes.lanes import POLL_SECONDS, Lanes
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.sessions.contracts.messages import AssistantMessage, message_text
+from nacre.sessions.disk.lane_files import LaneFiles
 from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts
 
 KEY = "agent:main:main"
@@ -45,7 +46,7 @@ def lanes(folder: Path, *, wait_seconds: float = 0.0, slept: list[float] | None 
             slept.append(seconds)
         await asyncio.sleep(0)
 
-    return Lanes(folder, sleep=sleep, wait_seconds=wait_seconds)
+    return Lanes(LaneFiles(folder), sleep=sleep, wait_seconds=wait_seconds)
 
 
 async def test_turns_of_one_session_run_in_the_order_they_came(tmp_path: Path) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import route
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.settings.session import SessionSettings
-from nacre.sessions.disk.endings import EndedSession
-from nacre.sessions.index.index import SessionIndex
+from nacre.sessions.contracts.endings import EndedSession
+from tests.sessions.stores.places import file_store
 
 
 @pytest.mark.parametrize(
@@ -32,8 +31,7 @@ async def test_a_session_that_ended_is_what_it_was(
     """The owner's own is private; every other one shows what a group may see, and keeps its channel."""
     clock, ids = Clock(), CountingIds()
     opener = SessionOpener(
-        SessionIndex(tmp_path, now=clock),
-        Journals(workspace=tmp_path, now=clock, new_id=ids),
+        file_store(tmp_path, now=clock, new_id=ids),
         now=clock,
         new_id=ids,
     )
@@ -43,7 +41,7 @@ async def test_a_session_that_ended_is_what_it_was(
     ended = EndedSession(
         key=session.key,
         session_id=session.session_id,
-        transcript=session.journal.path.name,
+        transcript=session.journal.name,
         reason="new",
         ended_at_ms=1,
         channel="chat",
@@ -53,7 +51,7 @@ async def test_a_session_that_ended_is_what_it_was(
     assert again is not None
     assert (again.policy.chat_kind, again.policy.is_private) == (kind, private)
     assert again.route.origin.channel == "chat"
-    session.journal.path.unlink()
+    Path(session.journal.place).unlink()
     assert await opener.open_ended(ended) is None
 
 
@@ -68,13 +66,11 @@ async def test_a_strange_line_of_the_index_does_not_begin_the_conversation_anew(
     )
 
     def opener() -> SessionOpener:
-        index = SessionIndex(tmp_path, now=clock)
-        journals = Journals(workspace=tmp_path, now=clock, new_id=ids)
-        return SessionOpener(index, journals, now=clock, new_id=ids)
+        return SessionOpener(file_store(tmp_path, now=clock, new_id=ids), now=clock, new_id=ids)
 
     first = opener()
     begun = await first.open(where)
-    await first.index.close()
+    await first.store.close()
     (tmp_path / "sessions.json").write_text(json.dumps({where.key: strange}))
 
     again = opener()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nacre import Agent
-from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import TODAY, opened, said, write_settings
 
@@ -30,7 +30,12 @@ def what_was_sent(model: ScriptedModel, number: int) -> str:
 
 async def test_the_owner_in_a_strangers_session_shows_it_nothing_private(tmp_path: Path) -> None:
     """The stranger reads that transcript later, so the owner's memory stays out of it."""
-    model = ScriptedModel(says("hello"), says("yes"), says("so"))
+    model = ScriptedModel(
+        says("hello"),
+        calls(("memory_search", {"query": SECRET}), ("memory_get", {"path": "MEMORY.md"})),
+        says("yes"),
+        says("so"),
+    )
     async with opened(tmp_path, model) as agent:
         keep_secrets(agent)
         first = await agent.respond(said("hi", **STRANGER))
@@ -40,8 +45,10 @@ async def test_the_owner_in_a_strangers_session_shows_it_nothing_private(tmp_pat
 
     assert second is not None
     assert second.session_id == first.session_id
-    assert all(SECRET not in what_was_sent(model, number) for number in range(3))
-    assert "memory_search" not in {tool.name for tool in model.requests[1].tools}
+    assert all(SECRET not in what_was_sent(model, number) for number in range(4))
+    found, read = (message_text(message) for message in model.requests[2].messages[-2:])
+    assert '"results": []' in found
+    assert "is not a note of this chat" in read
 
 
 async def test_a_private_session_is_not_handed_to_somebody_else(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from nacre import Agent
 from nacre.memory.engine import MemoryEngine
-from nacre.runtime.agent.assembly import Given, assemble
+from nacre.runtime.agent.opening.assembly import assemble
+from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
@@ -101,19 +102,20 @@ async def test_the_setting_decides_in_a_private_chat(tmp_path: Path, mode: str, 
     result = message_text(model.requests[1].messages[-1])
     assert "Pepper" in result
     assert ("Source: memory/2026-02-10.md#L1-L4" in result) is cited
-    prompt = model.requests[0].system.joined()
-    assert ("Source: " in prompt) is cited
+    assert ("Source: " in model.requests[0].system.joined()) is cited
 
 
 @pytest.mark.parametrize("setting", ["auto", "on"])
 async def test_a_group_has_no_memory_to_cite(tmp_path: Path, setting: str) -> None:
-    """TOOL-6: in a group the tools do not exist, whatever the setting says."""
+    """TOOL-6: in a group the tools find nothing of the owner's memory, whatever the setting says."""
     write_settings(tmp_path, {"memory": {"citations": setting}})
-    model = ScriptedModel(says("hello"))
+    model = ScriptedModel(calls(("memory_search", {"query": "Pepper"})), says("hello"))
     async with opened(tmp_path, model) as agent:
+        (agent.workspace / "MEMORY.md").write_text("The cat is called Pepper.", encoding="utf-8")
+        await agent.index_notes(wait_seconds=20)
         await agent.respond(said("hi", chat_kind="group", chat_id="g"))
 
-    assert {"memory_search", "memory_get"}.isdisjoint(tool.name for tool in model.requests[0].tools)
+    assert json.loads(message_text(model.requests[1].messages[-1]))["results"] == []
 
 
 async def test_a_search_that_cannot_be_made_is_a_result(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
-from nacre.runtime.models.scripted import Clock
+from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.runtime.recall.transcript_lines import without_secrets
 from nacre.runtime.recall.transcript_source import SessionTranscripts
-from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
+from tests.sessions.stores.places import file_store
 
 NOON = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -44,11 +44,10 @@ class Folder:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.index = SessionIndex(directory, now=lambda: NOON)
+        store = file_store(directory, now=lambda: NOON, new_id=CountingIds())
+        self.index = store.index
         self.clock = Clock(datetime.now(BERLIN))
-        self.source = SessionTranscripts(
-            directory, self.index, agent_id="main", main_key="main", now=self.clock
-        )
+        self.source = SessionTranscripts(store, agent_id="main", main_key="main", now=self.clock)
 
     async def names(self, key: str, session_id: str, *earlier: str) -> None:
         """Makes a session the current one of its key."""

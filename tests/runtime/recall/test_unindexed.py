@@ -52,13 +52,14 @@ async def test_an_index_that_cannot_be_opened_does_not_take_the_conversation_awa
 async def test_a_group_is_not_offered_what_is_left_of_memory(tmp_path: Path) -> None:
     """Without its index, private memory is as closed to a group as with it."""
     _in_the_way(tmp_path)
-    model = ScriptedModel(says("Hello."))
+    model = ScriptedModel(calls(("memory_get", {"path": "memory/boat.md"})), says("Hello."))
 
     async with opened(tmp_path, model) as agent:
         await agent.respond(said("Hello?", chat_kind="group", chat_id="7", is_owner=False))
 
-    offered = {tool.name for tool in model.requests[0].tools}
-    assert offered.isdisjoint({"memory_search", "memory_get"})
+    got = message_text(model.requests[1].messages[-1])
+    assert "Halcyon" not in got
+    assert "is not a note of this chat" in got
 
 
 def test_a_file_is_printed_without_the_index(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from nacre.runtime.tools.files import file_tools
 from nacre.runtime.tools.results import MAX_PAGE_CHARS
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.sessions.contracts.messages import ToolCall, message_text
-from nacre.sessions.disk.whole_results import WholeResults
+from nacre.sessions.disk.whole_results import ResultFiles
 
 Call: TypeAlias = Callable[..., Awaitable[str]]
 PRIVATE = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
@@ -58,7 +58,7 @@ def _caller(root: Path, policy: ChatPolicy, changed: list[str]) -> Call:
         policy,
         on_changed=changed.append,
         now=lambda: datetime(2026, 11, 20, 9, 30, tzinfo=UTC),
-        whole_results=WholeResults(root.parent / "session.jsonl"),
+        whole_results=ResultFiles(root.parent / "session.jsonl"),
         page_chars=MAX_PAGE_CHARS,
     )
     toolbox = Toolbox(tools, now_ms=lambda: 0)

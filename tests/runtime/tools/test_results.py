@@ -23,7 +23,7 @@ from nacre.runtime.tools.results import (
     result_limits,
 )
 from nacre.sessions.contracts.messages import Image, Text, ToolResultMessage, message_text
-from nacre.sessions.disk.whole_results import WholeResults
+from nacre.sessions.disk.whole_results import ResultFiles
 from tests.runtime.agents import entries, opened, said, transcript_file
 
 WIDE = ResultLimits(result_chars=16_000, result_tokens=60_000, step_tokens=90_000, page_chars=14_000)
@@ -38,7 +38,7 @@ def result(text: str, call_id: str = "1") -> ToolResultMessage:
 def results(folder: Path, limits: ResultLimits = WIDE) -> ToolResults:
     """What cuts the results of the session `s.jsonl` in a folder."""
     return ToolResults(
-        WholeResults(folder / "s.jsonl"), limits, count_tokens=estimate_tokens, new_id=CountingIds("r")
+        ResultFiles(folder / "s.jsonl"), limits, count_tokens=estimate_tokens, new_id=CountingIds("r")
     )
 
 
@@ -58,7 +58,7 @@ async def test_a_long_result_keeps_its_head_and_the_whole_is_on_disk(tmp_path: P
     assert shown.startswith("row 0\nrow 1\n")
     assert len(shown) < MAX_RESULT_CHARS + 300
     [go_on] = re.findall(r'path="result:(\w+)", from=(\d+)\.', shown)
-    assert await WholeResults(tmp_path / "s.jsonl").read(go_on[0]) == text
+    assert await ResultFiles(tmp_path / "s.jsonl").read(go_on[0]) == text
     last_row = re.findall(r"row (\d+)", shown)[-1]
     assert int(go_on[1]) == int(last_row) + 2
     assert message.details == {"wholeChars": len(text), "whole": f"result:{go_on[0]}"}
@@ -161,9 +161,9 @@ async def test_a_disk_that_refuses_the_whole_costs_no_result(tmp_path: Path) -> 
 async def test_a_name_cannot_leave_the_folder(tmp_path: Path, name: str) -> None:
     """Only names that were given here lead to a file."""
     (tmp_path / "s.txt").write_text("secret")
-    assert await WholeResults(tmp_path / "s.jsonl").read(name) is None
+    assert await ResultFiles(tmp_path / "s.jsonl").read(name) is None
     with pytest.raises(ValueError, match="no name"):
-        await WholeResults(tmp_path / "s.jsonl").keep(name, "x")
+        await ResultFiles(tmp_path / "s.jsonl").keep(name, "x")
 
 
 async def test_the_model_pages_through_a_long_result_and_no_other_session_does(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ async def prompt_of(
         count_tokens=estimate_tokens,
     )
     memory = render("system/memory_core", citations=render("system/citations_off"))
+    if not policy.is_private:
+        memory = render("system/memory_chat", folder="chats/chat-group-club")
     return await prompts.stable(policy, tools=TOOLS, memory=memory)
 
 

@@ -11,7 +11,7 @@ from nacre.runtime.contracts.events import CompactionEnded, TextStreamed
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, fails, says
 from nacre.sessions.contracts.messages import Usage
-from tests.drivers import SteppedLoop
+from tests.faults.drivers import SteppedLoop
 from tests.runtime.agents import events_of, index_lines, opened, said, window_settings, write_settings
 
 LONG = "The hive needs sugar before the frost comes. " * 300

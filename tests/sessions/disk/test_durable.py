@@ -97,6 +97,6 @@ async def test_a_fork_is_on_the_disk_with_its_name(tmp_path: Path) -> None:
     journal = await opened(tmp_path / "s.jsonl", sync=disk.sync)
     entry = await journal.append(user("hi"))
     disk.synced.clear()
-    await journal.fork(fork, session_id="fork", leaf_id=entry.id)
+    await journal.fork(fork.name, session_id="fork", leaf_id=entry.id)
     copied = fork.read_bytes()
     assert disk.synced == [(f"{len(copied)} bytes", b""), ("folder", copied)]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nacre.sessions.contracts.endings import EndedSession
 from nacre.sessions.contracts.errors import SessionWriteFailed
-from nacre.sessions.disk.endings import EndedSession, EndingFolder
+from nacre.sessions.disk.endings import EndingFolder, file_name
 
 ENDED = EndedSession(
     key="agent:main:main",
@@ -56,11 +57,11 @@ async def test_an_ending_is_kept_until_it_is_struck_off(tmp_path: Path) -> None:
 
 async def test_the_bytes_of_version_1_are_read(tmp_path: Path) -> None:
     """A file that an earlier release left behind is finished by a later one."""
-    (tmp_path / ENDED.name).write_bytes(OLD_BYTES)
+    (tmp_path / file_name(ENDED)).write_bytes(OLD_BYTES)
 
     assert await folder(tmp_path).all() == (ENDED,)
     await folder(tmp_path).put(ENDED)
-    assert (tmp_path / ENDED.name).read_bytes() == OLD_BYTES
+    assert (tmp_path / file_name(ENDED)).read_bytes() == OLD_BYTES
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ async def test_an_unknown_place_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
         await journal.rewind("nowhere")
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
-        await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id="nowhere")
+        await journal.fork("f.jsonl", session_id="f", leaf_id="nowhere")
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
         await journal.append(Label(target_id="nowhere", label="x"))
     with pytest.raises(ValueError, match="no entry 'nowhere'"):
@@ -102,7 +102,7 @@ async def test_a_fork_has_the_branch_and_names_its_parent(tmp_path: Path) -> Non
     await journal.append(user("other"))
     source = journal.path.read_bytes()
 
-    await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=ids[3])
+    await journal.fork("f.jsonl", session_id="f", leaf_id=ids[3])
 
     fork = await opened(tmp_path / "f.jsonl")
     assert (fork.header.id, fork.header.parent_session) == ("f", str(journal.path))
@@ -118,7 +118,7 @@ async def test_a_fork_keeps_what_it_does_not_understand(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_bytes((FIXTURES / "v3-pi.jsonl").read_bytes())
     journal = await opened(tmp_path / "p.jsonl")
 
-    await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=journal.tree.leaf_id)
+    await journal.fork("f.jsonl", session_id="f", leaf_id=journal.tree.leaf_id)
 
     lines = [json.loads(line) for line in (tmp_path / "f.jsonl").read_bytes().splitlines()]
     stored = {entry["id"]: entry for entry in map(json.loads, journal.path.read_bytes().splitlines())}
@@ -136,7 +136,7 @@ async def test_a_fork_keeps_what_it_does_not_understand(tmp_path: Path) -> None:
 async def test_a_fork_at_the_beginning_is_empty(tmp_path: Path) -> None:
     """Before the first entry there is a header, once, and nothing else."""
     journal, _ = await talked(tmp_path / "s.jsonl", "one")
-    await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=None)
+    await journal.fork("f.jsonl", session_id="f", leaf_id=None)
     fork = await opened(tmp_path / "f.jsonl")
     assert (len(fork.tree.entries), fork.header.id, fork.path.read_bytes().count(b"\n")) == (0, "f", 1)
 
@@ -146,7 +146,7 @@ async def test_a_fork_overwrites_nothing(tmp_path: Path) -> None:
     journal, ids = await talked(tmp_path / "s.jsonl", "one")
     (tmp_path / "f.jsonl").write_text("mine")
     with pytest.raises(SessionCorrupt, match="is there already"):
-        await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=ids[0])
+        await journal.fork("f.jsonl", session_id="f", leaf_id=ids[0])
     assert (tmp_path / "f.jsonl").read_text() == "mine"
 
 
@@ -204,7 +204,7 @@ async def test_a_fork_drops_names_of_other_branches(tmp_path: Path) -> None:
     journal, ids = await talked(tmp_path / "s.jsonl", "one", "first", "two")
     await journal.append(Label(target_id=ids[2], label="left"))
     await journal.append(Label(target_id=ids[0], label="kept"))
-    await journal.fork(tmp_path / "f.jsonl", session_id="f", leaf_id=ids[1])
+    await journal.fork("f.jsonl", session_id="f", leaf_id=ids[1])
     fork = await opened(tmp_path / "f.jsonl")
     assert (fork.tree.labelled("kept"), fork.tree.labelled("left")) == (ids[0], None)
     assert len(fork.tree.entries) == 3

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nacre.sessions.entries.entries import Label
-from tests.runtime.faults.crash_driver import count_writes
+from tests.faults.crash_driver import count_writes
 from tests.sessions.talk import FIXTURES, opened, said, user
 
 MOST_WRITES = 400
@@ -47,7 +47,7 @@ async def change(folder: Path, names: list[str], tell: int) -> None:
     journal = await opened(folder / SOUND, ids="more")
     first = journal.branch()[0].id
     await journal.append(Label(target_id=first, label="begin"))
-    await journal.fork(folder / "fork.jsonl", session_id="fork", leaf_id=journal.tree.leaf_id)
+    await journal.fork("fork.jsonl", session_id="fork", leaf_id=journal.tree.leaf_id)
     await journal.rewind(first, summary="What was left.")
     await journal.append(user("elsewhere"))
     os.write(tell, json.dumps([SOUND, "elsewhere"]).encode() + b"\n")

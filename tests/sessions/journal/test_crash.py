@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers import driven
+from tests.faults.drivers import driven
 
 DRIVER = Path(__file__).with_name("crash_driver.py")
 

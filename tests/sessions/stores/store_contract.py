@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
 
+from nacre.sessions.contracts.endings import EndedSession
+from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.contracts.messages import message_text
-from nacre.sessions.disk.endings import EndedSession
+from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS
+from nacre.sessions.entries.owner import SessionOwner
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import SessionStore
+from nacre.sessions.upkeep.maintenance import MaintenanceLimits
 from tests.sessions.talk import answer, said, user
 
 OpenStore: TypeAlias = Callable[[], SessionStore]
 MAIN = "agent:main:main"
+DM = "agent:main:chat:direct:joe"
 FIRST = SessionRecord(session_id="s-1", updated_at_ms=5, label="Mine", extra={"mood": {"good": True}})
+SECOND = SessionRecord(session_id="s-2", updated_at_ms=7)
+THIRD = SessionRecord(session_id="s-3", updated_at_ms=6)
 
 
 def ended(session_id: str, at_ms: int) -> EndedSession:
@@ -104,6 +112,133 @@ class StoreContract:
             await store.endings.remove(early)
         assert not await open_store().endings.has(early)
         assert await open_store().endings.has(late)
+
+    async def test_a_fork_is_a_transcript_of_its_own(self, open_store: OpenStore) -> None:
+        """It has the branch and the whole results; what is said in one is not said in the other."""
+        store = open_store()
+        source = await store.transcript(FIRST)
+        first = await source.append(user("one"))
+        await source.append(user("two"))
+        await source.results.keep("r1", "all of it")
+        name = store.transcript_name(SECOND)
+        await source.fork(name, session_id="s-2", leaf_id=first.id)
+        copy = await open_store().transcript(SECOND)
+        await copy.append(user("three"))
+        assert (copy.name, copy.header.id) == (name, "s-2")
+        assert said(copy.branch()) == ["one", "three"]
+        assert await copy.results.read("r1") == "all of it"
+        assert not await source.refresh()
+        assert said(source.branch()) == ["one", "two"]
+        with pytest.raises(SessionCorrupt):
+            await source.fork(name, session_id="s-2", leaf_id=first.id)
+        with pytest.raises(ValueError, match="no entry"):
+            await source.fork(store.transcript_name(THIRD), session_id="s-3", leaf_id="none")
+        assert not await store.has_transcript(THIRD)
+
+    async def test_whole_results_belong_to_their_session(self, open_store: OpenStore) -> None:
+        """They are there for whoever opens it, as long as they may be, and under safe names alone."""
+        mine = await open_store().transcript(FIRST)
+        await mine.results.keep("r-1", "ä" * (MAX_KEPT_CHARS + 1))
+        again = await open_store().transcript(FIRST)
+        assert await again.results.read("r-1") == "ä" * MAX_KEPT_CHARS
+        assert await again.results.read("r-2") is None
+        assert await (await open_store().transcript(SECOND)).results.read("r-1") is None
+        for name in ("../r", "", "a/b"):
+            with pytest.raises(ValueError, match="no name"):
+                await mine.results.keep(name, "x")
+            assert await mine.results.read(name) is None
+
+    async def test_sessions_are_listed_with_those_that_keys_named_before(self, open_store: OpenStore) -> None:
+        """The latest active first, with what a person said last; silence is not quoted."""
+        store = open_store()
+        # First the lines, then the words: a store may take words without any line for a loss of lines.
+        await store.index.update(MAIN, lambda _: replace(SECOND, previous_session_ids=("s-1",)))
+        await store.index.update("agent:main:k", lambda _: THIRD)
+        for record, words in ((FIRST, "early"), (SECOND, "late")):
+            transcript = await store.transcript(record)
+            await transcript.append(SessionOwner(key=MAIN, chat_kind="direct", is_private=True).to_record())
+            await transcript.append(user(words))
+            await transcript.append(answer("yes"))
+        await (await store.transcript(THIRD)).append(answer("alone"))
+        other = open_store()
+        now = await other.sessions(with_earlier=False)
+        assert {(item.key, item.session_id) for item in now} == {(MAIN, "s-2"), ("agent:main:k", "s-3")}
+        found = {item.session_id: item for item in await other.sessions(with_earlier=True)}
+        assert {name: item.is_current for name, item in found.items()} == {
+            "s-1": False,
+            "s-2": True,
+            "s-3": True,
+        }
+        assert found["s-1"].key == MAIN
+        assert found["s-1"].transcript == other.transcript_name(FIRST)
+        assert found["s-1"].size_bytes
+        wanted = [found["s-3"], found["s-2"], found["s-1"]]
+        assert [words for _, words in await other.last_words(wanted, most=9)] == ["late", "early"]
+        assert [words for _, words in await other.last_words(wanted, most=1)] == ["late"]
+
+    async def test_a_transcript_is_handed_out_as_json_lines(self, open_store: OpenStore) -> None:
+        """A header and an entry a line; the listing counts them, also those that came since."""
+        store = open_store()
+        await store.index.update(MAIN, lambda _: FIRST)
+        transcript = await store.transcript(FIRST)
+        first = await transcript.append(user("one"))
+        [before] = await store.transcripts()
+        await transcript.append(answer("two"))
+        [after] = await store.transcripts()
+        data = await open_store().exported(transcript.name)
+        lines = [json.loads(line) for line in data.splitlines()]
+        assert [line["type"] for line in lines] == ["session", "message", "message"]
+        assert (lines[0]["id"], lines[1]["id"]) == ("s-1", first.id)
+        assert (before.name, before.lines) == (transcript.name, 2)
+        assert (after.lines, after.size_bytes) == (3, len(data))
+        [session] = await store.sessions(with_earlier=False)
+        assert said((await store.stored(session)).branch) == ["one", "two"]
+        for name in ("gone.jsonl", "../sessions.json", "sessions.json", ""):
+            with pytest.raises(SessionNotFound):
+                await store.exported(name)
+
+    async def test_a_deleted_session_is_gone_from_all_lists(self, open_store: OpenStore) -> None:
+        """No key names it, none named it before, and a new one of the same line begins empty."""
+        store = open_store()
+        await store.index.update(MAIN, lambda _: replace(SECOND, previous_session_ids=("s-1",)))
+        await store.index.update("agent:main:k", lambda _: FIRST)
+        await (await store.transcript(FIRST)).append(user("one"))
+        [session] = [item for item in await store.sessions(with_earlier=True) if item.session_id == "s-1"]
+        assert await store.delete(session)
+        assert not await store.delete(session)
+        other = open_store()
+        assert await other.index.all() == {MAIN: SECOND}
+        assert await other.transcripts() == []
+        assert (await other.transcript(FIRST)).branch() == ()
+
+    async def test_upkeep_lets_lines_go_and_keeps_what_was_said(self, open_store: OpenStore) -> None:
+        """A dry run says it and does nothing; a key with a turn stays."""
+        store = open_store()
+        limits = MaintenanceLimits(
+            prune_after_ms=1,
+            most_entries=500,
+            archive_retention_ms=None,
+            most_bytes=None,
+            high_water_bytes=None,
+        )
+        await store.index.edit(lambda _: {DM: FIRST, f"{DM}2": SECOND})
+        await (await store.transcript(FIRST)).append(user("one"))
+        for dry_run in (True, False):
+            report = await store.keep_up(limits, main_key="main", active_keys=[f"{DM}2"], dry_run=dry_run)
+            assert report.pruned_keys == (DM,)
+            assert (DM in await open_store().index.all()) is dry_run
+        assert set(await open_store().index.all()) == {f"{DM}2"}
+        assert said((await open_store().transcript(FIRST)).branch()) == ["one"]
+
+    async def test_a_line_that_leads_elsewhere_has_no_transcript(self, open_store: OpenStore) -> None:
+        """Other programs write lines, too; none of them opens what is not the store's."""
+        store = open_store()
+        line = replace(FIRST, session_file="/etc/passwd")
+        assert not await store.has_transcript(line)
+        with pytest.raises(SessionCorrupt):
+            store.transcript_name(line)
+        with pytest.raises(SessionCorrupt):
+            await store.transcript(line)
 
     async def test_a_lane_has_one_holder(self, open_store: OpenStore) -> None:
         """Another key is free meanwhile, and the lane is when its holder is done, also by an error."""

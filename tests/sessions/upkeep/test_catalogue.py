@@ -8,12 +8,13 @@ import pytest
 
 from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.messages import Message
-from nacre.sessions.disk.whole_results import WholeResults
+from nacre.sessions.disk.whole_results import ResultFiles
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.journal.reading import read_transcript, transcript_bytes
-from nacre.sessions.upkeep.catalogue import StoredSession, find_session, last_words, stored_sessions
+from nacre.sessions.upkeep.catalogue import last_words, stored_sessions
+from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 from nacre.sessions.upkeep.upkeep import delete_session, move_aside
 from tests.sessions.talk import answer, counted_ids, said, ticking_clock, user
 
@@ -216,11 +217,11 @@ async def test_whole_results_go_with_their_transcript(tmp_path: Path) -> None:
     moment = ticking_clock()()
     transcript = tmp_path / "s.jsonl"
     transcript.touch()
-    await WholeResults(transcript).keep("r1", "all of it")
+    await ResultFiles(transcript).keep("r1", "all of it")
 
     aside = move_aside(transcript, now=lambda: moment)
 
-    assert await WholeResults(transcript).read("r1") is None
+    assert await ResultFiles(transcript).read("r1") is None
     assert aside is not None
     stamp = aside.name.removeprefix("s.jsonl")
     assert (tmp_path / f"s.results{stamp}" / "r1.txt").read_text() == "all of it"
@@ -232,4 +233,4 @@ async def test_a_transcript_under_another_name_has_the_id_that_it_tells(tmp_path
     found = await stored_sessions(index(tmp_path))
 
     assert [(item.key, item.session_id) for item in found] == [("recovered:eeee", "Eeee")]
-    assert found[0].path == tmp_path / "odd-name.jsonl"
+    assert found[0].place == str(tmp_path / "odd-name.jsonl")

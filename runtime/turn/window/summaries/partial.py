@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from nacre.runtime.turn.window.summaries.summariser import PartialSummaries
 from nacre.sessions.entries.entries import Compaction, Entry
-from nacre.sessions.journal.journal import Journal
+from nacre.sessions.stores.store import Transcript
 
 PARTIAL_SUMMARY_ENTRY = "nacre.partial_summary"
 
 
-def partial_summaries(journal: Journal) -> PartialSummaries:
+def partial_summaries(journal: Transcript) -> PartialSummaries:
     """Those since the latest compaction, and the journal as the place for new ones."""
 
     async def remember(digest: str, summary: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nacre.runtime.agent.open_models import connected_model
+from nacre.runtime.agent.opening.open_models import connected_model
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.dialect import dialect_of

@@ -9,7 +9,7 @@ import pytest
 
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import load_config
-from tests.runtime.faults.isolation import listed, with_secrets
+from tests.faults.apart.isolation import listed, with_secrets
 
 
 def refused(state_dir: Path, agent_id: str = "main") -> str:

@@ -277,7 +277,7 @@ async def test_an_unreachable_model_does_not_lose_a_turns_words(tmp_path: Path) 
 
 
 async def test_what_a_group_made_the_model_note_says_so(tmp_path: Path) -> None:
-    """Notes of a group's flush stand in the log under a heading that names the group's session."""
+    """Notes of a group's flush stand in the group's own folder, under a heading that names its session."""
     write_settings(tmp_path, window_settings())
     model = ScriptedModel(says("ok", usage=used(8_500)), *note("- the club meets on Monday"), says("two"))
     group = {"chat_kind": "group", "channel": "chat", "chat_id": "club", "is_owner": False}
@@ -285,5 +285,7 @@ async def test_what_a_group_made_the_model_note_says_so(tmp_path: Path) -> None:
         await agent.respond(said("we meet on Monday", **group))
         await agent.respond(said("right?", **group))
     model.assert_complete()
-    log = (tmp_path / "workspace" / TODAY).read_text()
+    workspace = tmp_path / "workspace"
+    log = (workspace / "chats/chat-group-club" / Path(TODAY).name).read_text()
     assert log.startswith("## Notes from agent:main:chat:group:club\n\n- the club meets on Monday")
+    assert not (workspace / TODAY).exists()

@@ -1,0 +1,206 @@
+"""The composition root: from a config to an agent's parts. The only file that knows them all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+
+from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
+from nacre.runtime.agent.opening.given import Given, extended
+from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
+from nacre.runtime.agent.opening.memory_slot import on_notes, open_memory_slot
+from nacre.runtime.agent.opening.open_models import open_models
+from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.opening.running import Running
+from nacre.runtime.agent.opening.shared import Shared, World
+from nacre.runtime.commands.registry import Commands
+from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
+from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
+from nacre.runtime.contracts.errors import TurnBroken
+from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.endings.lifecycle import Lifecycle
+from nacre.runtime.endings.upkeep import Upkeep
+from nacre.runtime.hooks.hooks import Hooks
+from nacre.runtime.lanes.lanes import Lanes
+from nacre.runtime.lanes.notices import Told
+from nacre.runtime.lanes.open_store import open_store
+from nacre.runtime.lanes.opening import SessionOpener
+from nacre.runtime.lanes.routing import Route
+from nacre.runtime.models.offline.model import OfflineModel
+from nacre.runtime.recall.memory_slot import MemorySlot
+from nacre.runtime.settings.channels import history_turns
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.private_places import keep_private
+from nacre.runtime.settings.settings import Settings
+from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.prompt_parts.sections import PromptParts
+from nacre.runtime.turn.system_prompt import SystemPrompts
+from nacre.runtime.turn.window.parts import WindowParts
+from nacre.sessions.stores.store import SessionStore
+
+LANE_WAIT_SECONDS = 600.0
+
+log = logging.getLogger(__name__)
+
+
+async def assemble(
+    config: Config,
+    given: Given,
+    *,
+    clock: Clock | None,
+    new_id: NewId,
+    watch: bool,
+    shared: Shared | None = None,
+) -> AgentParts:
+    """Builds an agent's parts, making folders that do not exist yet. Their `closing` releases what it opened.
+
+    `shared` is what it has in common with other agents of this process; without it, nothing.
+
+    Raises:
+        ConfigError: a setting cannot be used.
+        TurnBroken: a folder cannot be made or read.
+    """
+    closing = AsyncExitStack()
+    try:
+        world = World(
+            now=clock or system_clock(owner_zone(config.settings.agent.user_timezone or None)),
+            new_id=new_id,
+            watch=watch,
+            shared=shared or Shared(),
+            closing=closing,
+        )
+        parts = await _assembled(config, given, world)
+        await parts.upkeep.begin()
+        parts.lifecycle.finish_left_over()
+        return parts
+    except BaseException as error:
+        await closing.aclose()
+        if not isinstance(error, (OSError, MemoryIndexError, PathOutsideRoot, TemplateMissing)):
+            raise
+        raise TurnBroken(f"The agent could not be opened in {config.state_dir}: {error}") from error
+
+
+async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
+    settings, now = config.settings, world.now
+    given, extension_notices = extended(given, settings)
+    commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
+    await asyncio.to_thread(keep_private, config.state_dir, config.folders)
+    workspace, workspace_notices = await _workspace(config)
+    count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
+    offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=world.new_id, count_tokens=count_tokens)
+    chosen = open_models(
+        config,
+        world.given(given.model) if given.model else None,
+        offline=offline,
+        model_named=partial(world.model, config),
+        now=now,
+        sleep=asyncio.sleep,
+        count_tokens=count_tokens,
+    )
+    memory = await open_memory_slot(config, given, world)
+    store = open_store(config, now=now, new_id=world.new_id)
+    world.closing.push_async_callback(store.close)
+    turn = TurnParts(
+        agent_id=config.agent_id,
+        settings=settings,
+        models=chosen.default,
+        window=_window_parts(config, world, offline, workspace, memory, count_tokens),
+        sessions=_sessions(config, world, store),
+        memory=memory,
+        tools=given.tools,
+        approvals=open_approvals(config, now, world.new_id),
+        prompt_parts=PromptParts(given.prompt_parts),
+        prompts=SystemPrompts(workspace, settings.agent, now=now, count_tokens=count_tokens),
+        now=now,
+        new_id=world.new_id,
+        count_tokens=count_tokens,
+    )
+    lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
+    register_hooks(given.hooks, turn)
+    return AgentParts(
+        turn=turn,
+        chosen=chosen,
+        lanes=lanes,
+        lifecycle=Lifecycle(turn, lanes=lanes, endings=store.endings),
+        notices=(
+            *config.notices,
+            *workspace_notices,
+            *waiting_notices(await turn.approvals.pending()),
+            *extension_notices,
+            *memory.notices,
+            *_window_notices(chosen.default.first.budget),
+        ),
+        upkeep=Upkeep(store, settings.session, now=now),
+        commands=commands,
+        limits=given.limits,
+        running=Running(),
+        closing=world.closing,
+    )
+
+
+def _sessions(config: Config, world: World, store: SessionStore) -> SessionOpener:
+    now = world.now
+    return SessionOpener(
+        store,
+        now=now,
+        new_id=world.new_id,
+        history_turns=lambda route: _history_turns(route, config.settings),
+    )
+
+
+def _window_parts(
+    config: Config,
+    world: World,
+    offline: ChatModel,
+    workspace: Workspace,
+    memory: MemorySlot,
+    count_tokens: Callable[[str], int],
+) -> WindowParts:
+    compaction = config.settings.agent.compaction
+
+    def side_model(name: str) -> ChatModel | None:
+        return world.model(config, name.strip()) if name.strip() else None
+
+    return WindowParts(
+        settings=compaction,
+        pruning=config.settings.agent.context_pruning,
+        summary_model=side_model(compaction.model),
+        flush_model=side_model(compaction.memory_flush.model),
+        offline=offline,
+        workspace=workspace,
+        now=world.now,
+        count_tokens=count_tokens,
+        on_notes=lambda path: on_notes(memory, path),
+        told=Told(),
+        hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
+    )
+
+
+def _history_turns(route: Route, settings: Settings) -> int | None:
+    origin = route.origin
+    return history_turns(
+        route.key, channel=origin.channel, sender_id=origin.sender_id, channels=settings.channels
+    )
+
+
+async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
+    """The owner's Markdown, made if it is new, and what the owner should know of that."""
+    workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks")
+    made = await ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
+    return workspace, (made.notice,) if made.notice else ()
+
+
+def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
+    if budget.window_tokens >= TIGHT_WINDOW_TOKENS:
+        return ()
+    return (
+        f"The context window has only {budget.window_tokens} tokens (from {budget.window_source}); "
+        f"history is compacted above {budget.compact_at}.",
+    )

@@ -1,0 +1,55 @@
+"""What a bot author hands in besides the settings, and what installed extensions add to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from nacre.runtime.agent.opening.given_tools import BUILT_IN_TOOLS
+from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.extensions.loading import load_extensions
+from nacre.runtime.hooks.hooks import HookTable
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.settings.settings import Settings
+from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
+
+    model: ChatModel | None = None
+    tools: tuple[FunctionTool[..., Any], ...] = ()
+    hooks: HookTable = field(default_factory=lambda: HookTable())
+    commands: tuple[Command, ...] = ()
+    limits: UsageLimits | None = None
+    prompt_parts: tuple[PromptPart, ...] = ()
+    memory: MemoryPlugin | None = None
+    memory_id: str = ""
+
+
+def extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]:
+    """`given` with what the extensions bring behind it, and sentences for the owner.
+
+    A memory engine that the author handed in stays in the place of an extension's.
+    """
+    loaded = load_extensions(
+        settings.plugins,
+        tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
+        part_names=[part.name for part in given.prompt_parts],
+        commands=given.commands,
+        reset_triggers=settings.session.reset_triggers,
+    )
+    for host in loaded.hosts:
+        given = replace(
+            given,
+            tools=(*given.tools, *host.tools),
+            commands=(*given.commands, *host.commands),
+            prompt_parts=(*given.prompt_parts, *host.prompt_parts),
+        )
+        if given.memory is None and host.engine is not None:
+            given = replace(given, memory=host.engine, memory_id=host.extension_id)
+    return given, loaded.notices

@@ -1,0 +1,55 @@
+"""From settings and what a bot author hands in to the hooks and approvals of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.endings.session_memory import SessionMemory
+from nacre.runtime.hooks.hooks import HookTable, register_all
+from nacre.runtime.settings.config import Config
+from nacre.runtime.tools.approvals.approval import Approval
+from nacre.runtime.tools.approvals.approvals import Approvals
+from nacre.runtime.tools.approvals.folder import ApprovalFolder
+from nacre.runtime.turn.parts import TurnParts
+
+
+def open_approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
+    """The calls of an agent that wait for its owner."""
+    approvals = config.settings.tools.approvals
+    return Approvals(
+        ApprovalFolder(config.folders.agent_dir / "approvals", now=now),
+        now_ms=lambda: epoch_ms(now()),
+        new_id=new_id,
+        wait_seconds=approvals.wait_seconds,
+        expire_ms=int(approvals.expire_hours * 3_600_000),
+    )
+
+
+def register_hooks(given: HookTable, turn: TurnParts) -> None:
+    """Registers the built-in handlers, then the bot author's.
+
+    Raises:
+        ConfigError: a name is unknown, or what stands there cannot be called.
+    """
+    internal = turn.settings.hooks.internal
+    if internal.enabled and internal.entries.session_memory.enabled:
+        handler = SessionMemory(
+            workspace=turn.workspace,
+            messages=internal.entries.session_memory.messages,
+            model=turn.model,
+            on_notes=turn.window.on_notes,
+        )
+        turn.hooks.on("session_end", handler)
+    try:
+        register_all(turn.hooks, given)
+    except ValueError as error:
+        raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
+
+
+def waiting_notices(waiting: Sequence[Approval]) -> tuple[str, ...]:
+    """What the owner should know at the start of calls that wait."""
+    named = ", ".join(f"{each.tool_name} ({each.id})" for each in waiting)
+    return (f"Tool calls that wait for your approval: {named}. /approve tells more.",) if waiting else ()

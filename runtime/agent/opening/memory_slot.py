@@ -1,0 +1,48 @@
+"""The memory engine that the author handed in, or that the settings name, started in its slot."""
+
+from __future__ import annotations
+
+import logging
+
+from nacre.runtime.agent.opening.given import Given
+from nacre.runtime.agent.opening.shared import World
+from nacre.runtime.recall.memory_core import memory_core
+from nacre.runtime.recall.memory_plugin import MemoryHome
+from nacre.runtime.recall.memory_slot import MemorySlot
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
+
+log = logging.getLogger(__name__)
+
+
+async def open_memory_slot(config: Config, given: Given, world: World) -> MemorySlot:
+    """The slot with the engine that the author handed in, or that the settings name, started."""
+    slot = _slot(config, given, world)
+    world.closing.push_async_callback(slot.close)
+    home = MemoryHome(
+        agent_id=config.agent_id,
+        workspace=config.workspace,
+        state_dir=config.state_dir,
+        engine_id=slot.name,
+        now=world.now,
+    )
+    await slot.start(home)
+    return slot
+
+
+def _slot(config: Config, given: Given, world: World) -> MemorySlot:
+    chosen = config.settings.plugins.slots.memory
+    if given.memory is not None:
+        return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
+    if chosen == MEMORY_CORE:
+        core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
+        return MemorySlot(core, name=chosen, why_empty="memory search is switched off")
+    if chosen == NO_MEMORY:
+        return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
+    return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
+
+
+def on_notes(memory: MemorySlot, path: str) -> None:
+    """A tool wrote a file: the index has something to read."""
+    log.info("%s was written", path)
+    memory.notes_changed()

@@ -1,0 +1,104 @@
+"""What the agents of one process have in common: made once, closed after the last user."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from nacre.memory.contracts.embedder import Embedder
+from nacre.runtime.agent.opening.open_models import connected_model, model_key
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
+from nacre.runtime.settings.config import Config
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Held:
+    thing: object
+    close: Callable[[], Awaitable[None]]
+    users: int = 0
+
+
+class Shared:
+    """Models, embedders and whatever else costs memory, connections or time. One event loop uses it."""
+
+    def __init__(self) -> None:
+        self._held: dict[Hashable, _Held] = {}
+
+    def borrowed(
+        self,
+        key: Hashable,
+        make: Callable[[], T],
+        *,
+        close: Callable[[T], Awaitable[None]],
+        until: AsyncExitStack,
+    ) -> T:
+        """The thing of this key, made if nobody has it. It is closed when the last `until` of its users is.
+
+        Equal keys must mean things that can stand for each other, so the key holds all that `make` reads.
+        """
+        held = self._held.get(key)
+        if held is None:
+            made = make()
+            held = self._held[key] = _Held(made, lambda: close(made))
+        held.users += 1
+        until.push_async_callback(self._given_back, key, held)
+        return cast(T, held.thing)
+
+    async def _given_back(self, key: Hashable, held: _Held) -> None:
+        held.users -= 1
+        if not held.users:
+            del self._held[key]
+            await held.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What the parts are made with; whoever opens something puts its closing on `closing`."""
+
+    now: Clock
+    new_id: NewId
+    watch: bool
+    shared: Shared
+    closing: AsyncExitStack
+
+    def model(self, config: Config, name: str) -> ChatModel:
+        """A model by its litellm name, the same for all agents whose settings say the same of it."""
+        return self.shared.borrowed(
+            model_key(config, name),
+            lambda: connected_model(config, name, self.now),
+            close=lambda model: model.aclose(),
+            until=self.closing,
+        )
+
+    def given(self, model: ChatModel) -> ChatModel:
+        """A model that a bot author handed in; several agents may have got it."""
+        return self.shared.borrowed(
+            ("given", id(model)), lambda: model, close=lambda model: model.aclose(), until=self.closing
+        )
+
+    def embedder(self, key: Hashable, make: Callable[[], Embedder]) -> Embedder:
+        """An embedder, the same for all agents whose settings mean the same one."""
+        return self.shared.borrowed(
+            ("embedder", key), make, close=lambda embedder: embedder.close(), until=self.closing
+        )
+
+    def count_tokens(self, model_name: str) -> Callable[[str], int]:
+        """A counter that remembers what any agent let it count."""
+        # The offline responder has no tokenizer of its own, and a table takes most of a second to load.
+        return self.shared.borrowed(
+            ("tokens", model_name),
+            lambda: counted_once(count_tokens_for(model_name) if model_name else estimate_tokens),
+            close=_nothing_to_close,
+            until=self.closing,
+        )
+
+
+async def _nothing_to_close(_thing: object) -> None:
+    """For what only takes memory."""

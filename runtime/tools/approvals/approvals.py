@@ -1,0 +1,165 @@
+"""Calls that wait for the owner: asked, waited for, answered, claimed. Runs nothing itself.
+
+An approval is on disk before anybody is asked. Whoever runs an approved call claims it first, and the claim
+is on disk before the call runs: it is run once, or, where a kill came in between, not again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from nacre.runtime.contracts.errors import ApprovalNotFound
+from nacre.runtime.contracts.ids import NewId
+from nacre.runtime.tools.approvals.approval import Approval, ApprovalState
+from nacre.runtime.tools.approvals.folder import ApprovalFolder
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+"""How often a turn that waits looks whether another process has the answer."""
+ID_CHARS = 8
+"""Short enough to be typed: how much of a new id names an approval."""
+
+
+class Approvals:
+    """The approvals of one agent. `wait_seconds` is how long a turn waits for an answer.
+
+    `expire_ms` is how long one may be answered, in milliseconds.
+    """
+
+    def __init__(
+        self,
+        folder: ApprovalFolder,
+        *,
+        now_ms: Callable[[], int],
+        new_id: NewId,
+        wait_seconds: float,
+        expire_ms: int,
+    ) -> None:
+        self._folder = folder
+        self._now_ms = now_ms
+        self._new_id = new_id
+        self._wait_seconds = wait_seconds
+        self._expire_ms = expire_ms
+        self._waiting: dict[str, asyncio.Event] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was never anything to approve; all that a turn without approvals pays."""
+        return self._folder.is_empty
+
+    async def ask(self, asked: Callable[[str, int, int], Approval]) -> Approval:
+        """Writes down what `asked` makes of an id, the present moment and the last one for an answer."""
+        now_ms = self._now_ms()
+        taken = {approval.id for approval in await self._folder.all()}
+        while (approval_id := _plain(self._new_id())[-ID_CHARS:]) in taken:
+            pass
+        approval = asked(approval_id, now_ms, now_ms + self._expire_ms)
+        await self._folder.put(approval)
+        log.info("%s of %s waits for approval as %s", approval.tool_name, approval.session_key, approval.id)
+        return approval
+
+    async def wait(self, approval: Approval) -> Approval | None:
+        """The approval when it was answered, in this process or another; as it is when the time is up.
+
+        `None` when it is gone.
+        """
+        answered = self._waiting.setdefault(approval.id, asyncio.Event())
+        found: Approval | None = approval
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._wait_seconds):
+                    while (found := await self._folder.get(approval.id)) and found.state == "asked":
+                        with suppress(TimeoutError):
+                            await asyncio.wait_for(answered.wait(), POLL_SECONDS)
+        finally:
+            del self._waiting[approval.id]
+        # An answer may have come with the last moment: whoever gave it believed that somebody waits.
+        return await self._folder.get(approval.id)
+
+    def is_awaited(self, approval_id: str) -> bool:
+        """Whether a turn of this process waits for the answer."""
+        return approval_id in self._waiting
+
+    async def pending(self) -> tuple[Approval, ...]:
+        """The calls that may still be approved, the oldest first."""
+        now_ms = self._now_ms()
+        return tuple(
+            found
+            for found in await self._folder.all()
+            if found.state in ("asked", "approved") and not found.is_expired(now_ms)
+        )
+
+    async def find(self, text: str) -> Approval:
+        """The call that an id, or its beginning, means.
+
+        Raises:
+            ApprovalNotFound: there is none, or there are several.
+        """
+        pending = await self.pending()
+        wanted = _plain(text)
+        found = [each for each in pending if wanted and each.id.startswith(wanted)]
+        if len(found) != 1:
+            waiting = ", ".join(each.id for each in pending) or "none"
+            raise ApprovalNotFound(
+                f"No call waits for approval as {text.strip()[:40]!r}. It was answered, its time is up, "
+                f"or the id is another one. Waiting: {waiting}."
+            )
+        return found[0]
+
+    async def answer(self, approval_id: str, *, approved: bool, reason: str = "") -> Approval:
+        """Approves or denies a call; the answer is on disk when this returns.
+
+        A call that was approved and has not begun may be approved again, which changes nothing.
+
+        Raises:
+            ApprovalNotFound: it does not wait any more.
+        """
+        state: ApprovalState = "approved" if approved else "denied"
+
+        def answered(found: Approval) -> Approval | None:
+            if found.is_expired(self._now_ms()) or found.state not in ("asked", "approved"):
+                return None
+            return replace(found, state=state, reason=reason.strip())
+
+        changed = await self._folder.change(approval_id, answered)
+        if changed is None:
+            raise ApprovalNotFound(f"The call {approval_id!r} was answered already, or its time is up.")
+        log.info("the call %s was %s", approval_id, state)
+        if approval_id in self._waiting:
+            self._waiting[approval_id].set()
+        return changed
+
+    async def claim(self, approval_id: str) -> Approval | None:
+        """Marks an approved call as running, for whoever runs it now; `None` when somebody else has."""
+
+        def running(found: Approval) -> Approval | None:
+            return replace(found, state="running") if found.state == "approved" else None
+
+        return await self._folder.change(approval_id, running)
+
+    async def done(self, approval_id: str, result: str, *, is_error: bool) -> None:
+        """Keeps what came of a call until the conversation holds it."""
+        await self._folder.change(
+            approval_id, lambda found: replace(found, state="done", result=result, is_error=is_error)
+        )
+
+    async def forget(self, approval_id: str) -> None:
+        """Strikes a call off: the conversation holds what came of it."""
+        await self._folder.remove(approval_id)
+
+    async def left_over(self, session_key: str) -> tuple[Approval, ...]:
+        """The calls of a session that are not struck off, the oldest first; for the holder of its lane."""
+        if self.is_empty:
+            return ()
+        return tuple(each for each in await self._folder.all() if each.session_key == session_key)
+
+
+def _plain(text: str) -> str:
+    """What of a text can stand in an id, and so in a file's name."""
+    return re.sub(r"[^a-z0-9]", "", text.strip().lower())

@@ -1,0 +1,104 @@
+"""The approvals of one agent on disk: a file for each, which only the owner can read.
+
+Several processes may share the folder: a state changes under a lock and is on disk when the change returns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from nacre.runtime.tools.approvals.approval import Approval, from_bytes, to_bytes
+from nacre.sessions.disk.durable import (
+    locked,
+    make_folder,
+    read_plain,
+    replace_file,
+    reported,
+    set_aside,
+)
+from nacre.sessions.disk.worker import OrderedWorker
+
+log = logging.getLogger(__name__)
+
+
+class ApprovalFolder:
+    """The files `<id>.json` of a folder. Each method raises `SessionError` when the system refuses."""
+
+    def __init__(self, directory: Path, *, now: Callable[[], datetime]) -> None:
+        self._directory = directory
+        self._now = now
+        self._worker = OrderedWorker()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to look at: all that a turn without approvals pays."""
+        try:
+            return not any(path.suffix == ".json" for path in self._directory.iterdir())
+        except FileNotFoundError:
+            return True
+
+    async def put(self, approval: Approval) -> None:
+        """Writes a new approval down."""
+        await self._worker.run(lambda: self._put(approval))
+
+    async def get(self, approval_id: str) -> Approval | None:
+        """The approval of that id."""
+        return await self._worker.run(lambda: self._read(self._path(approval_id)))
+
+    async def all(self) -> tuple[Approval, ...]:
+        """All approvals, the oldest first. A file that cannot be read is set aside."""
+        return () if self.is_empty else await self._worker.run(self._all)
+
+    async def change(
+        self, approval_id: str, changed: Callable[[Approval], Approval | None]
+    ) -> Approval | None:
+        """Puts what `changed` gives in an approval's place, and gives it back.
+
+        `None` when there is no such approval, or when `changed` leaves it as it is by giving none.
+        """
+        return await self._worker.run(lambda: self._change(approval_id, changed))
+
+    async def remove(self, approval_id: str) -> None:
+        """Strikes an approval off; it may be gone already."""
+        await self._worker.run(lambda: self._remove(approval_id))
+
+    def _path(self, approval_id: str) -> Path:
+        return self._directory / f"{approval_id}.json"
+
+    def _put(self, approval: Approval) -> None:
+        make_folder(self._directory)
+        replace_file(self._path(approval.id), to_bytes(approval))
+
+    def _change(self, approval_id: str, changed: Callable[[Approval], Approval | None]) -> Approval | None:
+        with locked(self._directory.with_suffix(".state")):
+            found = self._read(self._path(approval_id))
+            new = None if found is None else changed(found)
+            if new is not None:
+                self._put(new)
+            return new
+
+    def _remove(self, approval_id: str) -> None:
+        path = self._path(approval_id)
+        with reported("remove", path):
+            path.unlink(missing_ok=True)
+
+    def _all(self) -> tuple[Approval, ...]:
+        with reported("list", self._directory):
+            paths = sorted(path for path in self._directory.iterdir() if path.suffix == ".json")
+        found = [approval for path in paths if (approval := self._read(path)) is not None]
+        return tuple(sorted(found, key=lambda approval: (approval.asked_at_ms, approval.id)))
+
+    def _read(self, path: Path) -> Approval | None:
+        found = read_plain(path)
+        if found is None:
+            return None
+        approval = from_bytes(found[0])
+        if approval is None or approval.id != path.stem:
+            aside = set_aside(path, found[0], now=self._now)
+            self._remove(path.stem)
+            log.warning("%s holds no approval and was set aside as %s", path.name, aside.name)
+            return None
+        return approval

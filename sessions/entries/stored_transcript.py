@@ -1,0 +1,16 @@
+"""A transcript that was only looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nacre.sessions.entries.entries import Entry, SessionHeader
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTranscript:
+    """A transcript as it was when it was read: all entries, and the present branch."""
+
+    header: SessionHeader
+    entries: tuple[Entry, ...]
+    branch: tuple[Entry, ...]

@@ -1,0 +1,77 @@
+"""What the owner's rules say of single tools, against their authors' word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre.runtime.contracts.events import ApprovalAsked
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.sessions.contracts.messages import message_text
+from tests.runtime.agents import events_of, said, write_settings
+from tests.runtime.hooks.turns import hooked
+from tests.runtime.tools.approvals.approving import answered, paid, paying
+
+GROUP = {"chat_kind": "group", "is_owner": False, "channel": "telegram", "chat_id": "-1"}
+
+
+async def offered(state_dir: Path, rules: dict[str, Any], **inbound: Any) -> set[str]:
+    """The tools that a model is sent in one chat."""
+    write_settings(state_dir, {"tools": {"rules": rules}})
+    model = ScriptedModel(says("hi"))
+    async with hooked(state_dir, model, tools=[paying(state_dir / "paid", chats=("private",))]) as agent:
+        await events_of(agent, said("hi", **inbound))
+    return {spec.name for spec in model.requests[0].tools}
+
+
+@pytest.mark.parametrize(
+    ("rules", "in_private", "in_group"),
+    [
+        ({}, True, False),
+        ({"pay": {"chats": []}}, False, False),
+        ({"pay": {"chats": ["group"]}}, False, True),
+        ({"pay": {"chats": ["private", "group"]}}, True, True),
+        ({"Pay": {"chats": ["group"]}}, True, False),
+    ],
+)
+async def test_the_owner_says_where_a_tool_is_offered(
+    tmp_path: Path, rules: dict[str, Any], in_private: bool, in_group: bool
+) -> None:
+    """In groups only by a rule that names them, for exactly this tool."""
+    assert ("pay" in await offered(tmp_path / "a", rules)) is in_private
+    assert ("pay" in await offered(tmp_path / "b", rules, **GROUP)) is in_group
+
+
+async def test_no_rule_gives_a_group_more_of_nacres_own_tools(tmp_path: Path) -> None:
+    """A rule can take a tool away; one that names groups does not make the owner's memory theirs."""
+    rules = {"memory_get": {"chats": ["group"]}, "write": {"chats": ["private"]}}
+    in_group = await offered(tmp_path, rules, **GROUP)
+    model = ScriptedModel(calls(("memory_get", {"path": "MEMORY.md"})), says("no"))
+    async with hooked(tmp_path, model) as agent:
+        await agent.respond(said("what is in MEMORY.md?", **GROUP))
+
+    assert "is not a note of this chat" in message_text(model.requests[1].messages[-1])
+    assert "write" not in in_group
+    assert "read" in in_group
+
+
+@pytest.mark.parametrize(("declared", "confirm", "asks"), [(True, False, False), (False, True, True)])
+async def test_the_owner_says_what_is_confirmed(
+    tmp_path: Path, declared: bool, confirm: bool, asks: bool
+) -> None:
+    """Their rule stands in place of the author's word, and works for Nacre's own tools as well."""
+    rule = {"confirm": confirm}
+    write_settings(tmp_path, {"tools": {"rules": {"pay": rule, "append": {"confirm": True}}}})
+    log = tmp_path / "paid"
+    model = ScriptedModel(
+        calls(("pay", {"euros": 5, "to": "Ann"}), ("append", {"path": "x.md", "text": "- tea"})), says("done")
+    )
+    async with hooked(tmp_path, model, tools=[paying(log, needs_approval=declared)]) as agent:
+        events = await answered(agent, said("pay"), "yes")
+
+    asked = [event.tool_name for event in events if isinstance(event, ApprovalAsked)]
+    assert sorted(asked) == (["append", "pay"] if asks else ["append"])
+    assert paid(log) == ["5 to Ann"]
+    assert (tmp_path / "workspace/x.md").read_text(encoding="utf-8").strip() == "- tea"
