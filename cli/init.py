@@ -26,12 +26,13 @@ def command(context: click.Context, as_json: bool) -> int:
     from nacre.memory.workspace.folder import FolderWorkspace
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
+    from nacre.runtime.settings.disk.private_places import keep_private
 
     invocation = begin(context)
     config = invocation.config
     workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks")
     try:
-        config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        keep_private(config.state_dir, config.folders)
         report = asyncio.run(
             ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
         )

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Mapping
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -55,6 +56,13 @@ class RedactingFormatter(logging.Formatter):
         return _SECRET_SHAPE.sub(_HIDDEN, text)
 
 
+class PrivateLogHandler(RotatingFileHandler):
+    """A log file that only its owner can read, also after it was begun anew."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=_open_private)
+
+
 def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:
     """Sends this process's log records to the file and nowhere else, and gives its path.
 
@@ -67,8 +75,8 @@ def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:
         path.parent.mkdir(exist_ok=True, mode=0o700)
         if path.exists() and not path.is_file():
             raise OSError(f"{path} is no plain file; opening a pipe would wait for ever")
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-        handler = RotatingFileHandler(
+        os.close(_open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+        handler = PrivateLogHandler(
             path, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8", delay=True
         )
     except OSError:
@@ -81,6 +89,10 @@ def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:
     root.setLevel(logging.WARNING)
     logging.getLogger("nacre").setLevel(logging.INFO)
     return path
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:

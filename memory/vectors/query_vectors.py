@@ -56,7 +56,7 @@ class QueryVectors:
         done, _ = await asyncio.wait({task}, timeout=self._timeout_seconds)
         if not done:
             # The answer is still welcome: the same question may come again.
-            self._fail(f"The embedder did not answer within {self._timeout_seconds:g} s.")
+            self._fail(f"The embedder did not answer within {self._timeout_seconds:.15g} s.")
             return None
         vector = task.result()
         return vector if len(vector) else None

@@ -68,7 +68,7 @@ class ContextFiles:
             if found not in read and not self._is_known_at(name, max_chars):
                 read = {**read, **await self._workspace.read_many((found,))}
             if found in read:
-                file = context_file(read[found], found, self._workspace.place, max_chars=max_chars)
+                file = context_file(read[found], found, max_chars=max_chars)
                 self._remember(name, file, found, max_chars, seen.get(found), looked_at_ns)
             file = self._known[name].file
             left_chars -= file.injected_chars

@@ -26,7 +26,8 @@ def contained_path(root: Path, relative: str) -> Path:
     """The real path of `relative` inside `root`; the file need not exist yet.
 
     `relative` uses forward slashes; `.` is the root itself. An absolute path is accepted when it
-    lies inside the root. Symlinks are followed as far as the path exists, and what they lead to
+    lies inside the root. Sentences of errors do not name the root, which has the account's name in it:
+    a stranger may read them. Symlinks are followed as far as the path exists, and what they lead to
     must lie inside the real root as well, so the answer contains no symlink at all.
 
     Raises:
@@ -39,7 +40,7 @@ def contained_path(root: Path, relative: str) -> Path:
     candidate = real_root.joinpath(*parts)
     real = Path(os.path.realpath(candidate))
     if not real.is_relative_to(real_root):
-        raise PathOutsideRoot(f"The path {relative!r} leads out of {root} through a symbolic link.")
+        raise PathOutsideRoot(f"The path {relative!r} leads out of its folder through a symbolic link.")
     if _has_symlink(real_root, real):
         raise PathOutsideRoot(f"The path {relative!r} goes in a circle of symbolic links.")
     return real
@@ -53,7 +54,7 @@ def path_in_root(root: Path, path: Path) -> PurePosixPath:
     """
     real_root, real = Path(os.path.realpath(root)), Path(os.path.realpath(path))
     if not real.is_relative_to(real_root):
-        raise PathOutsideRoot(f"The path {str(path)!r} is outside {root}.")
+        raise PathOutsideRoot(f"The path of {path.name!r} is outside of its folder.")
     return PurePosixPath(real.relative_to(real_root).as_posix())
 
 
@@ -90,12 +91,14 @@ def _parts(root: Path, real_root: Path, relative: str) -> tuple[str, ...]:
     _refuse_unusable_text(relative)
     posix = PurePosixPath(relative)
     if ".." in posix.parts:
-        raise PathOutsideRoot(f"The path {relative!r} contains '..'. Name the file from {root} downwards.")
+        raise PathOutsideRoot(
+            f"The path {relative!r} contains '..'. Name the file from the workspace downwards."
+        )
     if Path(relative).is_absolute() or posix.is_absolute():
         posix = _inside(root, real_root, relative)
     if posix.parts[:1] == ("~",):
         raise PathOutsideRoot(
-            f"The path {relative!r} names a home folder. Name the file from {root} downwards."
+            f"The path {relative!r} names a home folder. Name the file from the workspace downwards."
         )
     for part in posix.parts:
         _refuse_unusable_name(part, relative)
@@ -106,7 +109,9 @@ def _inside(root: Path, real_root: Path, absolute: str) -> PurePosixPath:
     for start in (root, Path(os.path.abspath(root)), real_root):  # noqa: PTH100 - resolve() would follow links
         if Path(absolute).is_relative_to(start):
             return PurePosixPath(Path(absolute).relative_to(start).as_posix())
-    raise PathOutsideRoot(f"The path {absolute!r} is outside {root}. Only files inside it can be used.")
+    raise PathOutsideRoot(
+        f"The path {absolute!r} is outside of the folder that may be used. Only files inside it can be."
+    )
 
 
 def _refuse_unusable_text(relative: str) -> None:

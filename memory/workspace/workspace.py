@@ -128,13 +128,13 @@ async def read_context_file(workspace: Workspace, name: str, *, max_chars: int) 
     file before a group under another name, become a mark.
     """
     found = await workspace.read_many((name,))
-    return context_file(found[name], name, workspace.place, max_chars=max_chars)
+    return context_file(found[name], name, max_chars=max_chars)
 
 
-def context_file(content: FileBytes | ReadFailed, name: str, place: str, *, max_chars: int) -> ContextFile:
-    """What was read of a file, as it enters the context; `place` is that of the workspace."""
+def context_file(content: FileBytes | ReadFailed, name: str, *, max_chars: int) -> ContextFile:
+    """What was read of a file, as it enters the context."""
     if isinstance(content, FileNotFoundError):
-        return _without_text(name, f"[MISSING] Expected at: {PurePath(place) / name}")
+        return _without_text(name, f"[MISSING] Expected at: {name}")
     if not isinstance(content, FileBytes):
         log.warning("%s is not read into the context: %s", name, content)
         return _without_text(name, f"[MISSING] {name} cannot be read: {content}")

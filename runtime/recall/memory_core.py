@@ -102,7 +102,9 @@ class MemoryCore(MemoryPlugin):
         if self.unindexed is not None or self.engine is None:
             return f"{NO_MEMORY} · {self.unindexed.problem if self.unindexed else 'it is not started'}"
         status = await self.engine.status()
-        text = f"{status.files} files, {status.chunks} chunks, {status.mode} search"
+        files = "1 file" if status.files == 1 else f"{status.files} files"
+        chunks = "1 chunk" if status.chunks == 1 else f"{status.chunks} chunks"
+        text = f"{files}, {chunks}, {status.mode} search"
         return f"{text} · {status.last_sync_problem}" if status.last_sync_problem else text
 
     def _cites(self, policy: ChatPolicy) -> bool:

@@ -101,36 +101,41 @@ def load_config(
     """
     from nacre.memory.contracts.settings import at_home
     from nacre.runtime.settings.disk.agent_folders import kept_apart
-    from nacre.runtime.settings.disk.settings_file import read_settings_file, with_own_settings
+    from nacre.runtime.settings.disk.settings_file import (
+        read_settings_file,
+        variables_unseen,
+        with_own_settings,
+    )
 
     state = (state_dir or _state_dir(environment)).absolute()
     file = state / SETTINGS_FILE
     raw = read_settings_file(file, environment)
-    written = _settings(raw, file)
-    agents = written.agents
-    own_id = _agent_id(agent_id or environment.get(AGENT_VARIABLE, ""), agents, file)
-    place = next((place for place, entry in enumerate(agents.entries) if entry.id == own_id), None)
-    settings = written if place is None else _settings(with_own_settings(raw, place), file)
+    with variables_unseen(file, environment):
+        written = _settings(raw, file)
+        agents = written.agents
+        own_id = _agent_id(agent_id or environment.get(AGENT_VARIABLE, ""), agents, file)
+        place = next((place for place, entry in enumerate(agents.entries) if entry.id == own_id), None)
+        settings = written if place is None else _settings(with_own_settings(raw, place), file)
 
-    places = _Places(environment=environment, home=_home(environment), state=state, settings=written)
-    folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
-    own = folders[own_id]
-    notices = kept_apart(
-        own,
-        [other for other in folders.values() if other is not own],
-        extra_paths=[at_home(path, places.home) for path in settings.agent.memory_search.extra_paths],
-        allowed=places.allowed(own_id),
-    )
-    chosen_model = model_name or environment.get(MODEL_VARIABLE, "").strip()
-    return Config(
-        home=places.home,
-        state_dir=state,
-        folders=own,
-        agents=tuple(_listed(agents, each, chosen_model) for each in folders.values()),
-        model_name=chosen_model or settings.agent.model.primary.strip(),
-        settings=settings,
-        notices=(*_file_notices(file, written), *_not_its_workspace(environment, own, agents), *notices),
-    )
+        places = _Places(environment=environment, home=_home(environment), state=state, settings=written)
+        folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
+        own = folders[own_id]
+        notices = kept_apart(
+            own,
+            [other for other in folders.values() if other is not own],
+            extra_paths=[at_home(path, places.home) for path in settings.agent.memory_search.extra_paths],
+            allowed=places.allowed(own_id),
+        )
+        chosen_model = model_name or environment.get(MODEL_VARIABLE, "").strip()
+        return Config(
+            home=places.home,
+            state_dir=state,
+            folders=own,
+            agents=tuple(_listed(agents, each, chosen_model) for each in folders.values()),
+            model_name=chosen_model or settings.agent.model.primary.strip(),
+            settings=settings,
+            notices=(*_file_notices(file, written), *_not_its_workspace(environment, own, agents), *notices),
+        )
 
 
 def settings_file(environment: Mapping[str, str]) -> Path:

@@ -172,7 +172,7 @@ class Toolbox:
             if not deadline.expired():
                 raise
             raise ToolFailed(
-                f"The tool {call.name!r} was stopped after {seconds:g} seconds. "
+                f"The tool {call.name!r} was stopped after {seconds:.15g} seconds. "
                 "What it had done by then stays done. Ask it for less at once, or do without it."
             ) from error
 

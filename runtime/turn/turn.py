@@ -119,7 +119,7 @@ class Turn:
                 raise
             await session.line.aborted()
             raise TurnTimedOut(
-                f"The turn was stopped after {agent.timeout_seconds:g} seconds. "
+                f"The turn was stopped after {agent.timeout_seconds:.15g} seconds. "
                 "What was said and done until then is kept: ask to go on, "
                 "ask for less at once, or raise agents.defaults.timeoutSeconds."
             ) from error

@@ -94,9 +94,8 @@ def open_plain(path: Path, flags: int) -> int:
             raise
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        # It was exchanged between the look and the opening.
         os.close(descriptor)
-        raise SessionCorrupt(f"{path} is not a plain file, so it was not read. Put the file itself there.")
+        raise SessionCorrupt(f"{path} was exchanged for what is no plain file, so it was not read.")
     return descriptor
 
 

@@ -38,6 +38,7 @@ from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.private_places import keep_private
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
@@ -91,7 +92,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
     given, extension_notices = extended(given, settings)
     commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
-    config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
     offline = OfflineModel(now_ms=lambda: epoch_ms(now()), new_id=world.new_id, count_tokens=count_tokens)

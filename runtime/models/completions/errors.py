@@ -115,7 +115,7 @@ def classify(error: BaseException, facts: CallFacts) -> ModelError:
     if kind is not RateLimited:
         return kind(sentence, detail=detail)
     wait = retry_after_seconds(causes, text, facts.now_seconds)
-    when = "Wait a moment and ask again." if wait is None else f"It asks to wait {wait:g} seconds."
+    when = "Wait a moment and ask again." if wait is None else f"It asks to wait {wait:.15g} seconds."
     return RateLimited(f"{sentence} {when}", detail=detail, retry_after_seconds=wait)
 
 

@@ -63,7 +63,7 @@ class KnownModel:
     def fell_silent(self, seconds: float) -> ModelTimedOut:
         """The error for a stream that brought nothing for so long."""
         return ModelTimedOut(
-            f"The model {self.name!r} sent nothing for {seconds:g} seconds in the middle of its answer. "
+            f"The model {self.name!r} sent nothing for {seconds:.15g} seconds in the middle of its answer. "
             "Ask again."
         )
 

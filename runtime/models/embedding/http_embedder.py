@@ -125,7 +125,7 @@ class HttpEmbedder:
         except TimeoutError as error:
             failure = EmbeddingFailed(
                 f"The model {self._endpoint.name!r} made no embeddings of {len(texts)} texts within "
-                f"{self._total_seconds:g} seconds."
+                f"{self._total_seconds:.15g} seconds."
             )
             self._circuit.failed(str(failure))
             raise failure from error

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from nacre.runtime.contracts.errors import ConfigError
 _VARIABLE = re.compile(r"\$(?P<literal>\$)?\{(?P<name>[A-Z_][A-Z0-9_]*)\}")
 _WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "allowPaths"})
 """What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
+_KINDS: Mapping[type, str] = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
+_HARMLESS_CHARS = 2
 _PROBLEM = re.compile(
     r"(?P<kind>Unclosed|Expected|Stray|Extra data)?(?P<what>.*?),? (?:starting )?near (?P<near>\d+).*",
     re.DOTALL,
@@ -43,9 +45,8 @@ def read_settings_file(file: Path, environment: Mapping[str, str]) -> dict[str, 
     """
     raw = with_variables(_read_json5(file), environment)
     if not isinstance(raw, dict):
-        raise ConfigError(
-            f"The settings file {file} holds {type(raw).__name__}, where an object {{…}} belongs."
-        )
+        held = _KINDS.get(type(raw), "a number")
+        raise ConfigError(f"The settings file {file} holds {held}, where an object {{…}} belongs.")
     return raw
 
 
@@ -98,6 +99,30 @@ def with_variables(value: Any, environment: Mapping[str, str], *, place: str = "
         )
 
     return _VARIABLE.sub(filled, value)
+
+
+@contextmanager
+def variables_unseen(file: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """Puts `${NAME}` in the place of a variable's value in the sentence of a `ConfigError`.
+
+    What stands in the environment is often a key. Values of one or two characters stay: a sentence without
+    its letters would say nothing, and they are no secrets.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        text, told = "", str(error)
+        with suppress(OSError, UnicodeDecodeError):
+            text = file.read_text(encoding="utf-8-sig") if file.is_file() else ""
+        names = {match["name"] for match in _VARIABLE.finditer(text)}
+        values = {environment.get(name, "").strip(): name for name in names}
+        for value in sorted(values, key=len, reverse=True):
+            if len(value) > _HARMLESS_CHARS:
+                for spelled in (value, repr(value)[1:-1]):
+                    told = told.replace(spelled, f"${{{values[value]}}}")
+        if told == str(error):
+            raise
+        raise ConfigError(told) from None
 
 
 def _read_json5(file: Path) -> Any:

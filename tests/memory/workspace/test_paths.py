@@ -176,3 +176,16 @@ def test_regular_file_opens(root: Path) -> None:
         assert os.read(descriptor, 10) == b"b"
     finally:
         os.close(descriptor)
+
+
+@pytest.mark.parametrize("path", ["../x", "~/x", "/etc/passwd", "out/x"])
+def test_no_refusal_names_the_root(tmp_path: Path, path: str) -> None:
+    """The root's path has the account's name in it, and a stranger may read what a tool answers."""
+    root = tmp_path / "nora"
+    root.mkdir()
+    (root / "out").symlink_to("/")
+
+    with pytest.raises(PathOutsideRoot) as refused:
+        contained_path(root, path)
+
+    assert "nora" not in str(refused.value)

@@ -195,7 +195,7 @@ async def test_missing_context_file_is_marked(tmp_path: Path) -> None:
     file = await read_context_file(at(tmp_path), "SOUL.md", max_chars=100)
 
     assert file.missing
-    assert file.text == f"[MISSING] Expected at: {tmp_path / 'SOUL.md'}"
+    assert file.text == "[MISSING] Expected at: SOUL.md"
 
 
 async def test_linked_context_files_are_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,19 @@ def test_a_variable_that_is_not_set_is_named(environment: dict[str, str]) -> Non
 def test_other_texts_stay_as_they_are(written: object, meant: object) -> None:
     """Two dollars mean one; names not in capitals and other values are no variables."""
     assert with_variables({"a": [written]}, {"BEES_KEY": "k"}) == {"a": [meant]}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "session: {mainKey: '${BEES_KEY}'}",
+        "agents: {defaults: {workspace: '~${BEES_KEY}'}}",
+    ],
+)
+def test_what_a_variable_holds_is_never_told(tmp_path: Path, settings: str) -> None:
+    """A refusal names the variable; its value, which may be a key, stands neither there nor in the trace."""
+    (tmp_path / "nacre.json5").write_text(f"{{{settings}}}")
+    environment = {"HOME": str(tmp_path), "BEES_KEY": "sk secret"}
+    with pytest.raises(ConfigError, match=r"\$\{BEES_KEY\}") as refused:
+        load_config(environment, state_dir=tmp_path)
+    assert "sk secret" not in "".join(traceback.format_exception(refused.value))

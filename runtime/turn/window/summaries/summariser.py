@@ -190,7 +190,7 @@ class Summariser:
             if not limit.expired():
                 raise
             raise SummaryTimedOut(
-                f"The summary of one part took longer than {seconds:g} seconds. "
+                f"The summary of one part took longer than {seconds:.15g} seconds. "
                 "Choose a faster agents.defaults.compaction.model, or raise its timeoutSeconds."
             ) from error
         text = without_token(message_text(answer)).strip() if answer else ""
