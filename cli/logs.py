@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import cast
 
 LOG_FILE = Path("logs", "nacre.log")
 MAX_LOG_BYTES = 1_000_000
@@ -60,7 +61,8 @@ class PrivateLogHandler(RotatingFileHandler):
     """A log file that only its owner can read, also after it was begun anew."""
 
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=_open_private)
+        file = open(self.baseFilename, self.mode, encoding=self.encoding, opener=_open_private)
+        return cast(TextIOWrapper, file)  # the mode is one of text
 
 
 def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:

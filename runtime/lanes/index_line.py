@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.index.changes import with_model_override, with_usage, without_usage
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import SessionLines
+
+log = logging.getLogger(__name__)
 
 SAID_EVERY_MS = 3_600_000
 """How far behind the time of the last words may be while they are answered; the transcript tells it."""
@@ -39,6 +43,13 @@ class IndexLine:
         """Notes what waits to be noted, for a turn that ends without an answer."""
         if self._said_at_ms is not None:
             await self._change(lambda record: record)
+
+    async def settle_if_it_can(self) -> None:
+        """The same, where a refusal is logged: why there is no answer matters more."""
+        try:
+            await self.settle()
+        except SessionError as error:
+            log.warning("the line of %s is behind its transcript: %s", self._key, error)
 
     async def flushed(self, *, cycle: int) -> None:
         """Notes an attempt to flush in this cycle."""

@@ -31,7 +31,6 @@ from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
-from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.entries.entries import CustomMessage
@@ -135,7 +134,7 @@ class Turn:
                 answer, window_tokens=window_tokens, compactions=session.compaction_count
             )
         finally:
-            await self._settle()
+            await self.session.line.settle_if_it_can()
         reply = self._reply(answer)
         if self.parts.sub_agent is None:
             self.parts.memory.capture(context.chat, self._words, reply.text if reply else "")
@@ -252,13 +251,6 @@ class Turn:
         parts = self.parts
         chat = self.session.chat(parts.workspace.place)
         return asking(parts.models.ask(self.emit), parts.hooks, chat, model_name=parts.model.name)
-
-    async def _settle(self) -> None:
-        """Notes in the index that something was said; why there is no answer matters more than that."""
-        try:
-            await self.session.line.settle()
-        except SessionError as error:
-            log.warning("the line of %s is behind its transcript: %s", self.session.key, error)
 
     async def _asked_first(self) -> Candidate:
         if self._asked is None:
