@@ -60,7 +60,9 @@ class PrivateLogHandler(RotatingFileHandler):
     """A log file that only its owner can read, also after it was begun anew."""
 
     def _open(self) -> TextIOWrapper:
-        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=_open_private)
+        return TextIOWrapper(
+            open(self.baseFilename, f"{self.mode}b", opener=_open_private), encoding=self.encoding
+        )
 
 
 def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:
