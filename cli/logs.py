@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import cast
 
 LOG_FILE = Path("logs", "nacre.log")
 MAX_LOG_BYTES = 1_000_000
@@ -61,8 +60,9 @@ class PrivateLogHandler(RotatingFileHandler):
     """A log file that only its owner can read, also after it was begun anew."""
 
     def _open(self) -> TextIOWrapper:
-        file = open(self.baseFilename, self.mode, encoding=self.encoding, opener=_open_private)
-        return cast(TextIOWrapper, file)  # the mode is one of text
+        return TextIOWrapper(
+            open(self.baseFilename, f"{self.mode}b", opener=_open_private), encoding=self.encoding
+        )
 
 
 def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:
