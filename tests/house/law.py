@@ -32,9 +32,9 @@ RUNTIME: Floors = (
     ("runtime/endings",),
     ("runtime/turn",),
     ("runtime/turn/window", "runtime/recall"),
+    ("runtime/turn/window/pruning",),
     (
         "runtime/turn/window/summaries",
-        "runtime/turn/window/pruning",
         "runtime/turn/loop",
         "runtime/turn/prompt_parts",
         "runtime/lanes",
