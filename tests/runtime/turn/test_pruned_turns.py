@@ -102,7 +102,7 @@ async def test_pruned_results_stay_pruned_byte_for_byte_also_after_a_restart(tmp
 
 async def test_time_is_up_once_and_then_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The call after a pruning has touched the prompt anew; the log says so with numbers."""
-    caplog.set_level(logging.INFO, logger="nacre.runtime.turn.window.session_pruning")
+    caplog.set_level(logging.INFO, logger="nacre.runtime.turn.window.pruning.session")
     write_settings(tmp_path, settings())
     clock = Clock(START)
     model = ScriptedModel(*reading(12_000), *[says("ok")] * 3, now_ms=clock.now_ms)
