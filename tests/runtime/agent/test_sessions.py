@@ -256,7 +256,8 @@ async def test_a_group_stays_a_group_in_the_hands_of_its_owner(tmp_path: Path) -
     assert (info.chat_kind, info.channel, info.name) == ("group", "chat", "Bee club")
     assert (after.chat_kind, after.channel, after.name) == ("group", "chat", "Bee club")
     assert session.session_id == before
-    assert not any(spec.name.startswith("memory") for request in model.requests for spec in request.tools)
+    assert all("chats/chat-group-" in request.system.stable for request in model.requests)
+    assert all("MEMORY.md\n" not in request.system.stable for request in model.requests)
 
 
 async def test_a_call_waits_for_the_turn_and_a_stop_ends_it(tmp_path: Path) -> None:
