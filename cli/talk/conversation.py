@@ -9,6 +9,7 @@ from contextlib import aclosing
 from nacre.cli.invocation import Invocation
 from nacre.cli.screen.screen import Screen, screen_on
 from nacre.cli.signals import on_interrupt
+from nacre.cli.talk.approval_question import ApprovalQuestion
 from nacre.cli.talk.prompt import Prompt, keyboard_held_back
 from nacre.cli.talk.quiet_turn import owner_says
 from nacre.cli.talk.turn_view import TurnView
@@ -37,7 +38,7 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
             prompt = Prompt(invocation.config.private_dir / HISTORY_FILE, meanings)
             text = first or await _next_message(prompt, screen)
             while text is not None:
-                await _turn(agent, owner_says(text, session_key), screen)
+                await _turn(agent, owner_says(text, session_key), screen, prompt)
                 text = await _next_message(prompt, screen)
         return 0
 
@@ -59,14 +60,18 @@ async def _next_message(prompt: Prompt, screen: Screen) -> str | None:
             return text
 
 
-async def _turn(agent: Agent, inbound: Inbound, screen: Screen) -> None:
+async def _turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: Prompt) -> None:
     view = TurnView(screen)
+    question = ApprovalQuestion(agent, inbound, screen, prompt)
     try:
         with on_interrupt(lambda: agent.stop(inbound)):
             async with aclosing(agent.stream(inbound)) as events:
                 async for event in events:
+                    await question.withdraw()
                     view.show(event)
+                    question.follow(event)
     finally:
+        await question.withdraw()
         view.close()
     screen.line("")
 

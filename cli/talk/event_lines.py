@@ -37,12 +37,9 @@ def event_line(event: Event) -> Line | None:
         case ToolEnded():
             return f"· {one_line(event.tool_name)}: {one_line(event.summary)}", "dim"
         case ApprovalAsked():
-            name, why, call_id = one_line(event.tool_name), one_line(event.why), event.approval_id
-            return (
-                f"· {name} waits for your approval: {why} {one_line(shown_arguments(event))}\n"
-                f'  To let it run: nacre send -m "/approve {call_id}", or else "/deny {call_id}".',
-                "warning",
-            )
+            call_id = event.approval_id
+            how = f'  To let it run: nacre send -m "/approve {call_id}", or else "/deny {call_id}".'
+            return f"{asked_text(event)}\n{how}", "warning"
         case FlushEnded(status="written"):
             return f"· notes saved to {one_line(event.path)}", "dim"
         case FlushEnded(status="nothing"):
@@ -81,6 +78,12 @@ def event_line(event: Event) -> Line | None:
             return str(event.error), "error"
         case _:
             return None
+
+
+def asked_text(event: ApprovalAsked) -> str:
+    """Which call waits for the owner, and why."""
+    name, why = one_line(event.tool_name), one_line(event.why)
+    return f"· {name} waits for your approval: {why} {one_line(shown_arguments(event))}"
 
 
 def shown_arguments(event: ApprovalAsked) -> str:

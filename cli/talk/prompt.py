@@ -20,7 +20,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.history import FileHistory
+from prompt_toolkit.history import DummyHistory, FileHistory
+from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Prompt:
             reserve_space_for_menu=len(commands),
             enable_suspend=True,
         )
+        self._question: PromptSession[str] | None = None
 
     async def read(self) -> str:
         """The next message.
@@ -53,6 +55,22 @@ class Prompt:
             KeyboardInterrupt: Ctrl-C; `was_empty` says whether anything had been typed.
         """
         return await self._session.prompt_async(set_exception_handler=False)
+
+    async def ask(self, question: str) -> str:
+        """The answer to a question, of one line. It can be cancelled.
+
+        What was typed before the question showed is thrown away: nobody agrees to what they have not read.
+
+        Raises:
+            EOFError: Ctrl-D on an empty line.
+            KeyboardInterrupt: Ctrl-C.
+        """
+        if self._question is None:
+            self._question = PromptSession(history=DummyHistory())
+        clear_typeahead(self._question.input)
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        # The handler of Ctrl-C that a turn has stays where it is; here Ctrl-C is a key.
+        return await self._question.prompt_async(question, set_exception_handler=False, handle_sigint=False)
 
     @property
     def was_empty(self) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from nacre.cli.screen.plain import plain
 from nacre.cli.screen.screen import Screen
-from nacre.cli.talk.event_lines import event_line, running_text
+from nacre.cli.talk.event_lines import asked_text, event_line, running_text
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
+    ApprovalAsked,
     Event,
     ReplyReady,
     Silence,
@@ -44,7 +45,9 @@ class TurnView:
         elif isinstance(event, ReplyReady) and event.reply.text.strip() not in self._streamed:
             # A command's answer, or words that no stream carried.
             self._screen.line(event.reply.text.strip())
-        if line := event_line(event):
+        if isinstance(event, ApprovalAsked):
+            self._screen.line(asked_text(event), "warning")  # how it is answered is asked below it
+        elif line := event_line(event):
             self._screen.line(*line)
         if not isinstance(event, ReplyReady | Silence | TurnFailed):
             self._screen.status(f"· {', '.join(self._running.values())} …" if self._running else _WAITING)

@@ -26,18 +26,20 @@ from nacre.memory.workspace.files import (
     make_files,
 )
 from nacre.memory.workspace.git import begin_git
-from nacre.memory.workspace.paths import contained_path, path_in_root
+from nacre.memory.workspace.paths import contained_path, path_in_root, refuse_kept
 
 
 class FolderWorkspace:
     """`Workspace` (its methods are described there) over the folder `root`.
 
-    `lock_dir` is a folder outside of it, for the locks that processes share.
+    `lock_dir` is a folder for the locks that processes share. `kept` are places of programs: what lies
+    there and inside the root is written neither by `append` nor by `change`, which raise `PathOutsideRoot`.
     """
 
-    def __init__(self, root: Path, *, lock_dir: Path) -> None:
+    def __init__(self, root: Path, *, lock_dir: Path, kept: Sequence[Path] = ()) -> None:
         self._root = root
         self._lock_dir = lock_dir
+        self._kept = tuple(kept)
 
     @property
     def place(self) -> str:
@@ -65,20 +67,25 @@ class FolderWorkspace:
         return await asyncio.to_thread(lambda: {name: self._read(name, max_bytes) for name in names})
 
     async def append(self, name: str, text: str, *, skip_repeats: bool = True) -> Appended:
-        path = contained_path(self._root, name)
+        path = self._writable(name)
         if not text.strip():
             return Appended(written="", skipped_parts=0)
         append = partial(append_locked, path, text, self._lock_dir, skip_repeats=skip_repeats)
         return await asyncio.to_thread(append)
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        await asyncio.to_thread(change_locked, contained_path(self._root, name), change, self._lock_dir)
+        await asyncio.to_thread(change_locked, self._writable(name), change, self._lock_dir)
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
         return await asyncio.to_thread(make_files, self._root, files, folders)
 
     async def begin_history(self) -> tuple[HistoryState, str]:
         return await begin_git(self._root)
+
+    def _writable(self, name: str) -> Path:
+        path = contained_path(self._root, name)
+        refuse_kept(self._root, path, self._kept)
+        return path
 
     def _read(self, name: str, max_bytes: int) -> FileBytes | ReadFailed:
         try:

@@ -10,6 +10,8 @@ import errno
 import os
 import re
 import stat
+import unicodedata
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from nacre.memory.contracts.workspace import PathOutsideRoot
@@ -56,6 +58,27 @@ def path_in_root(root: Path, path: Path) -> PurePosixPath:
     if not real.is_relative_to(real_root):
         raise PathOutsideRoot(f"The path of {path.name!r} is outside of its folder.")
     return PurePosixPath(real.relative_to(real_root).as_posix())
+
+
+def refuse_kept(root: Path, path: Path, kept: Sequence[Path]) -> None:
+    """Refuses a real path inside `root` that is one of `kept`, or lies below one that is inside the root too.
+
+    Names are compared as a file system would that folds case and Unicode forms, and folders by what they are.
+
+    Raises:
+        PathOutsideRoot: it is kept.
+    """
+    real_root = Path(os.path.realpath(root))
+    for place in kept:
+        real = Path(os.path.realpath(place))
+        if real == real_root or not real.is_relative_to(real_root):
+            continue
+        count = len(real.parts)
+        inside = [each for each in (path, *path.parents) if real_root in each.parents]
+        if _folded(path.parts[:count]) == _folded(real.parts) or any(_is_same(each, real) for each in inside):
+            raise PathOutsideRoot(
+                f"The path {str(path.relative_to(real_root))!r} belongs to a program and is not written."
+            )
 
 
 def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
@@ -140,6 +163,17 @@ def _refuse_unusable_name(part: str, relative: str) -> None:
         )
     if os.name == "nt" and (":" in part or part != part.rstrip(" .")):
         raise PathOutsideRoot(f"{part!r} in {relative!r} would name another file on this system.")
+
+
+def _folded(parts: Sequence[str]) -> list[str]:
+    return [unicodedata.normalize("NFKC", part).casefold() for part in parts]
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:
+        return False
 
 
 def _has_symlink(real_root: Path, real: Path) -> bool:

@@ -11,6 +11,7 @@ import difflib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, overload
@@ -180,6 +181,16 @@ class Hooks:
                 handlers.remove(handler)
 
         return off
+
+    @contextmanager
+    def whole_or_not(self) -> Iterator[None]:
+        """Takes back what was registered while this was open, if it ends with an error."""
+        before = {name: list(handlers) for name, handlers in self._handlers.items()}
+        try:
+            yield
+        except BaseException:
+            self._handlers = before
+            raise
 
     def hears(self, *names: str) -> bool:
         """Whether there is a handler for one of the names. All that a turn pays where there is none."""

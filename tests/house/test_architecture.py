@@ -33,6 +33,7 @@ IDS = {
     "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
 }
 OPENERS = {
+    "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",
     "runtime/extensions/discovery.py": "the manifests of extensions",
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/files/file_reader.py": "memory files, read for the index",

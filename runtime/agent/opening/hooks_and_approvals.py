@@ -10,6 +10,8 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.hooks.hooks import register_all
+from nacre.runtime.hooks.trust import TRUST_FILE, TrustedHooks
+from nacre.runtime.hooks.workspace_hooks import register_workspace_hooks
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.tools.approvals.approvals import Approvals
@@ -29,8 +31,10 @@ def open_approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
     )
 
 
-def register_hooks(given: Given, turn: TurnParts) -> None:
-    """Registers the built-in handlers, then the bot author's, then those of extensions.
+def register_hooks(given: Given, turn: TurnParts, config: Config) -> tuple[str, ...]:
+    """Registers the built-in handlers, the author's, the extensions', and those of the workspace that are trusted.
+
+    Gives a sentence for the owner about each file of the workspace's `hooks/` that was left out.
 
     Raises:
         ConfigError: a name is unknown, or what stands there cannot be called.
@@ -50,6 +54,8 @@ def register_hooks(given: Given, turn: TurnParts) -> None:
         raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
     for name, of_extension in given.extension_hooks:
         turn.hooks.add(name, of_extension)
+    trusted = TrustedHooks(config.folders.agent_dir / TRUST_FILE)
+    return register_workspace_hooks(config.workspace, trusted, turn.hooks)
 
 
 def waiting_notices(waiting: Sequence[Approval]) -> tuple[str, ...]:

@@ -1,0 +1,167 @@
+"""Which files of the workspace's `hooks/` folder may run: their content, trusted by the owner in a terminal.
+
+What is trusted is the SHA-256 of a file's bytes with its name, kept in the agent's state folder. Whoever can
+write into the workspace, the model too, changes the content and with it loses the trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file, set_aside
+
+HOOKS_FOLDER = "hooks"
+TRUST_FILE = "trusted-hooks.json"
+MAX_HOOK_BYTES = 1024 * 1024
+"""A larger file is no hook; it is not read whole."""
+
+HookState: TypeAlias = Literal["trusted", "not trusted", "changed", "unusable"]
+
+_VERSION = 1
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookFile:
+    """A file of the folder: `name` without `.py`, and its bytes.
+
+    With a `problem` it has none, and never runs.
+    """
+
+    name: str
+    data: bytes = b""
+    problem: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """The digest of the bytes, in hexadecimal."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    def state(self, trusted: Mapping[str, str]) -> HookState:
+        """Whether it may run, given the digests that are trusted by name."""
+        if self.problem:
+            return "unusable"
+        known = trusted.get(self.name)
+        if known is None:
+            return "not trusted"
+        return "trusted" if known == self.sha256 else "changed"
+
+
+def hook_files(workspace: Path) -> tuple[HookFile, ...]:
+    """The `*.py` of the workspace's `hooks/` folder, sorted by name, each read once.
+
+    Only regular files directly in a real folder: symbolic links are not followed.
+
+    Raises:
+        OSError: the folder is there and cannot be listed.
+    """
+    try:
+        folder = os.open(workspace / HOOKS_FOLDER, _FLAGS | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.endswith(".py"))
+        return tuple(_hook_file(folder, name) for name in names)
+    finally:
+        os.close(folder)
+
+
+def _hook_file(folder: int, file_name: str) -> HookFile:
+    name = file_name.removesuffix(".py")
+    if not _NAME.fullmatch(name):
+        return HookFile(name=name, problem="its name may have letters, digits, '_' and '-' only, 64 at most")
+    try:
+        descriptor = os.open(file_name, _FLAGS | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:
+        return HookFile(name=name, problem="it cannot be opened, or is a symbolic link")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return HookFile(name=name, problem="it is not a regular file")
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            data = file.read(MAX_HOOK_BYTES + 1)
+        except OSError as error:
+            return HookFile(name=name, problem=f"it cannot be read: {error.strerror or error}")
+    if len(data) > MAX_HOOK_BYTES:
+        return HookFile(name=name, problem=f"it is longer than {MAX_HOOK_BYTES} bytes")
+    return HookFile(name=name, data=data)
+
+
+class TrustedHooks:
+    """The file with the digests that the owner trusts. What cannot be read trusts nothing."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def digests(self) -> Mapping[str, str]:
+        """The trusted digest of each name.
+
+        Raises:
+            ValueError: the file is not one of these; the text says what to do.
+            SessionError: the system refused, or it is no plain file.
+        """
+        found = read_plain(self._file)
+        return {} if found is None else self._parsed(found[0])
+
+    def trust(self, hook: HookFile, *, now: Callable[[], datetime]) -> None:
+        """Trusts a file as it was read. A file of digests that cannot be read is set aside.
+
+        Raises:
+            SessionError: the system refused.
+        """
+        self._change(lambda digests: {**digests, hook.name: hook.sha256}, now)
+
+    def distrust(self, name: str, *, now: Callable[[], datetime]) -> bool:
+        """Takes a trust back; whether there was one.
+
+        Raises:
+            SessionError: the system refused.
+        """
+        return self._change(lambda digests: {key: digests[key] for key in digests if key != name}, now)
+
+    def _change(
+        self, changed: Callable[[Mapping[str, str]], Mapping[str, str]], now: Callable[[], datetime]
+    ) -> bool:
+        make_folder(self._file.parent)
+        with locked(self._file):
+            found = read_plain(self._file)
+            try:
+                digests = {} if found is None else self._parsed(found[0])
+            except ValueError:
+                assert found is not None
+                set_aside(self._file, found[0], now=now)
+                digests = {}
+            new = changed(digests)
+            if new == digests and found is not None:
+                return False
+            text = json.dumps({"version": _VERSION, "hooks": dict(sorted(new.items()))}, indent=2)
+            replace_file(self._file, f"{text}\n".encode())
+            return new != digests
+
+    def _parsed(self, data: bytes) -> dict[str, str]:
+        try:
+            value = json.loads(data)
+            hooks = value["hooks"] if value["version"] == _VERSION else None
+            if isinstance(hooks, dict) and all(
+                _NAME.fullmatch(name) and isinstance(digest, str) and _DIGEST.fullmatch(digest)
+                for name, digest in hooks.items()
+            ):
+                return hooks
+        except (ValueError, TypeError, KeyError, RecursionError):
+            pass
+        raise ValueError(
+            f"{self._file} cannot be read, so no hook of the workspace is trusted. "
+            "`nacre hooks trust NAME` sets it aside and begins a new one."
+        )
