@@ -32,7 +32,7 @@ def open_approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
 
 
 def register_hooks(given: Given, turn: TurnParts, config: Config) -> tuple[str, ...]:
-    """Registers the built-in handlers, the author's, the extensions', and those of the workspace that are trusted.
+    """Registers the built-in handlers, the author's, the extensions' and the workspace's trusted ones.
 
     Gives a sentence for the owner about each file of the workspace's `hooks/` that was left out.
 
