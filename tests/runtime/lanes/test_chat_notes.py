@@ -100,7 +100,7 @@ async def test_the_owner_finds_it_as_the_words_of_others(tmp_path: Path) -> None
 
     (hit,) = results(model)["results"]
     assert hit["saidBy"] == "others, in the chat of chats/chat-group-club"
-    assert "`chats/` was said by others" in model.requests[0].system.stable
+    assert "`chats/` holds the words of others" in model.requests[0].system.stable
 
 
 async def test_shared_files_change_only_when_the_owner_speaks(tmp_path: Path) -> None:
