@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.faults.crash_driver import MOST_WRITES, count_writes
 from tests.runtime.agents import kinds, opened, said, user_texts

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.model import ModelRequest, TextDelta

@@ -133,9 +133,8 @@ async def test_the_window_that_is_told_is_that_of_the_model_that_answered(tmp_pa
         wire.error(500),
         wire.drop("The hive "),
         wire.reply("The hive ", ending="cut"),
-        wire.Step(body="<html>"),
     ],
-    ids=["500", "half-closed", "cut", "garbage"],
+    ids=["500", "half-closed", "cut"],
 )
 async def test_trouble_on_the_line_is_tried_again_and_then_left(tmp_path: Path, fault: wire.Step) -> None:
     """Once more after two seconds, then the fallback; what had been said is void, and kept aside."""
@@ -147,6 +146,11 @@ async def test_trouble_on_the_line_is_tried_again_and_then_left(tmp_path: Path, 
     ]
     assert len(aside) == sum(isinstance(event, AnswerDiscarded) for event in events)
     assert len(aside) == (2 if fault.text else 0)
+
+
+async def test_a_web_page_leads_to_the_fallback_at_once(tmp_path: Path) -> None:
+    """An address that answers with a page will do so again; nothing is tried twice."""
+    await assert_fallback_answers(tmp_path, wire.Step(body="<html>"))
 
 
 async def test_a_stalled_answer_leads_to_the_fallback(tmp_path: Path) -> None:

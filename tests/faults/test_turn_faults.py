@@ -20,7 +20,7 @@ from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import Step, reply, stall
 
 DRIVER = Path(__file__).with_name("fault_driver.py")
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
