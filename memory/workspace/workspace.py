@@ -19,7 +19,9 @@ FIRST_RUN_FILE = "BOOTSTRAP.md"
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "USER.md", "HEARTBEAT.md", "MEMORY.md")
 OLDER_NAMES = {"MEMORY.md": "memory.md"}
 """Names that a file may have in a workspace that was brought along; the first name goes before it."""
-FOLDERS = ("memory", "shared")
+MEMORY_FOLDER = "memory"
+"""Where the owner's daily logs lie."""
+FOLDERS = (MEMORY_FOLDER, "shared")
 MIN_USEFUL_CHARS = 64
 """With less of the total left than this, a further context file is not begun."""
 
@@ -58,9 +60,9 @@ class ContextFile:
     truncated: bool
 
 
-def daily_log_path(day: date) -> str:
-    """The log of a day, relative to the workspace."""
-    return f"memory/{day:%Y-%m-%d}.md"
+def daily_log_path(day: date, *, folder: str = MEMORY_FOLDER) -> str:
+    """The log of a day, relative to the workspace; `folder` is the owner's unless a chat's own is named."""
+    return f"{folder}/{day:%Y-%m-%d}.md"
 
 
 def workspace_gone(workspace: Workspace) -> str:

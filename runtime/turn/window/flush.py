@@ -128,14 +128,15 @@ async def run_flush(
     fitting = await asyncio.to_thread(_fitting, everything, limits)
     problem = last_problem = await asked(ask, fitting)
     if problem and not notes.wrote:
-        status, last_problem = "fallback", await asked(ask_offline, _with_left_out(session, everything))
+        status, last_problem = (
+            "fallback",
+            await asked(ask_offline, [*_left_out(session, everything), *everything]),
+        )
     elif left_out := _left_out(session, fitting):
         last_problem = await asked(ask_offline, left_out)
-    if not notes.wrote:
-        status = "failed" if last_problem or notes.problem else "nothing"
-    problem = "; ".join(text for text in (problem, notes.problem) if text)
-    await session.flushes.record(status, path=notes.path, problem=problem, is_forced=is_forced)
-    return FlushEnded(status=status, path=notes.path, problem=problem)
+    return await _recorded(
+        session, notes, status, problem=problem, has_failed=bool(last_problem), is_forced=is_forced
+    )
 
 
 async def run_extract(
@@ -157,9 +158,25 @@ async def run_extract(
         await _ask_for_notes(session, system, notes, settings, ask_offline, said, limits)
     except ModelError as error:
         problem = str(error)
+    return await _recorded(
+        session, notes, "written", problem=problem, has_failed=bool(problem), is_forced=True
+    )
+
+
+async def _recorded(
+    session: OpenSession,
+    notes: NotesFile,
+    status: FlushStatus,
+    *,
+    problem: str,
+    has_failed: bool,
+    is_forced: bool,
+) -> FlushEnded:
+    """Records an attempt; `status` is what it is called if anything was written."""
+    if not notes.wrote:
+        status = "failed" if has_failed or notes.problem else "nothing"
     problem = "; ".join(text for text in (problem, notes.problem) if text)
-    status: FlushStatus = "written" if notes.wrote else "failed" if problem else "nothing"
-    await session.flushes.record(status, path=notes.path, problem=problem, is_forced=True)
+    await session.flushes.record(status, path=notes.path, problem=problem, is_forced=is_forced)
     return FlushEnded(status=status, path=notes.path, problem=problem)
 
 
@@ -167,10 +184,6 @@ def _left_out(session: OpenSession, given: Sequence[Message]) -> list[Message]:
     """What was said since the last flush and is not among the messages that a model is given."""
     known = {_said(message) for message in given}
     return [message for message in session.flushes.unflushed_messages() if _said(message) not in known]
-
-
-def _with_left_out(session: OpenSession, everything: Sequence[Message]) -> list[Message]:
-    return [*_left_out(session, everything), *everything]
 
 
 def _said(message: Message) -> tuple[type[Message], int, str]:

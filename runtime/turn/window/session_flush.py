@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-
-from nacre.memory.workspace.workspace import daily_log_path
+from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import Emit, FlushEnded
 from nacre.runtime.lanes.open_session import OpenSession
@@ -47,8 +45,8 @@ class SessionFlush:
     async def run(self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False) -> None:
         """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's."""
         parts, budget, notes = self._parts, self._budget, self._notes_file()
-        # A context that the provider refuses, or will, is not sent again: its newest half is.
         await self._heard.flush_begins()
+        # A context that the provider refuses, or will, is not sent again: its newest half is.
         is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
         ended = await run_flush(
             self._session,
@@ -96,10 +94,10 @@ class SessionFlush:
 
     def _notes_file(self) -> NotesFile:
         parts, policy = self._parts, self._session.policy
-        log = daily_log_path(parts.now().date())
+        folder = MEMORY_FOLDER if policy.is_private else policy.notes_folder
         return NotesFile(
             parts.workspace,
-            log if policy.is_private else f"{policy.notes_folder}/{PurePosixPath(log).name}",
+            daily_log_path(parts.now().date(), folder=folder),
             origin="" if policy.is_private else self._session.key,
         )
 

@@ -86,7 +86,7 @@ async def stopped_after(agent: Agent, naps: int) -> list[Event]:
 
 def _is_of_memory(task: asyncio.Task[Any]) -> bool:
     """Whether a task runs code of the memory room."""
-    return Path(task.get_coro().cr_code.co_filename).parent.name == "memory"
+    return task.get_coro().cr_frame.f_globals["__name__"].startswith("nacre.memory.")
 
 
 async def talked(state_dir: Path, naps: int) -> list[Event]:

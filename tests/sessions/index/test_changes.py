@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,26 +13,8 @@ import pytest
 
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
+from tests.sessions.index.changing import MAIN, change, index, put, record
 from tests.sessions.talk import START, set_aside_in, ticking_clock
-
-MAIN = "agent:main:main"
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "sessions"
-
-
-def record(session_id: str = "s-1", **more: object) -> SessionRecord:
-    return replace(SessionRecord(session_id=session_id, updated_at_ms=5), **more)
-
-
-def index(folder: Path) -> SessionIndex:
-    return SessionIndex(folder, now=ticking_clock())
-
-
-def put(given: SessionRecord) -> Callable[[SessionRecord | None], SessionRecord]:
-    return lambda _present: given
-
-
-def change(**more: object) -> Callable[[SessionRecord | None], SessionRecord]:
-    return lambda present: replace(present or record(), **more)
 
 
 async def stored(folder: Path) -> dict[str, dict[str, object]]:
