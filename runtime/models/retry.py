@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt
@@ -21,7 +22,16 @@ from nacre.runtime.contracts.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from nacre.runtime.contracts.model import Answering, AnswerRestarted, ChatModel, ModelRequest, TextDelta
+from nacre.runtime.contracts.model import (
+    Answering,
+    AnswerRestarted,
+    ChatModel,
+    ModelAlive,
+    ModelRequest,
+    StreamItem,
+    TextDelta,
+)
+from nacre.runtime.models.waits.silence import AS_LONG_AS_IT_TAKES, Patience, watched
 from nacre.sessions.contracts.messages import AssistantMessage
 
 FIRST_DELAY_SECONDS = 2.0
@@ -43,6 +53,8 @@ async def stream_with_retries(
     on_retry: Callable[[int, float, str], None],
     max_retries: int = MAX_RETRIES,
     retries_time_outs: bool = True,
+    patience: Patience = AS_LONG_AS_IT_TAKES,
+    on_silence: Callable[[bool], None] = lambda _has_begun: None,
     chance: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Answering, None]:
     """`model.stream(request)`, held to its contract and repeated while it fails in passing.
@@ -50,7 +62,7 @@ async def stream_with_retries(
     The delay is 2 s, doubled each time, plus up to a quarter by `chance` (0…1), or the provider's
     `Retry-After` where it is longer. A time-out is tried again once at most, and not at all without
     `retries_time_outs`: it has cost its time already. `on_retry(attempt, delay_seconds, problem)` is told
-    before each wait.
+    before each wait, `on_silence(has_begun)` when the model sends nothing for longer than `patience` has.
 
     Raises:
         ModelError: the last failure. A provider that asks to wait for more than 60 s fails at once, and
@@ -73,14 +85,16 @@ async def stream_with_retries(
                 if is_begun:
                     yield AnswerRestarted(problem=problem)
                     is_begun = False
-                items = held_to_contract(model.stream(request), model_name=model.name)
-                try:
+                items = watched(
+                    held_to_contract(model.stream(request), model_name=model.name),
+                    model_name=model.name,
+                    patience=patience,
+                    on_silence=on_silence,
+                )
+                async with aclosing(items):  # one that is left early ends its request now
                     async for item in items:
                         is_begun = True
                         yield item
-                finally:
-                    if isinstance(items, AsyncGenerator):  # one that was left early ends its request now
-                        await items.aclose()
     except RateLimited as error:
         if _wish(error) <= MAX_DELAY_SECONDS:
             raise
@@ -106,8 +120,8 @@ async def call_with_retries(
 
 
 async def held_to_contract(
-    items: AsyncIterator[TextDelta | AssistantMessage], *, model_name: str
-) -> AsyncIterator[TextDelta | AssistantMessage]:
+    items: AsyncIterator[StreamItem], *, model_name: str
+) -> AsyncGenerator[StreamItem, None]:
     """A model's answer up to its final message; whatever else a model does becomes a `ModelError`.
 
     A bot author's model that breaks the contract must cost neither the person's words nor the notes
@@ -118,7 +132,7 @@ async def held_to_contract(
     """
     try:
         async for item in items:
-            if not isinstance(item, TextDelta | AssistantMessage):
+            if not isinstance(item, TextDelta | ModelAlive | AssistantMessage):
                 raise BadModelReply(f"The model {model_name!r} answered with a {type(item).__name__}.")
             yield item
             if isinstance(item, AssistantMessage):

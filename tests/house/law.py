@@ -45,7 +45,7 @@ RUNTIME: Floors = (
     ("runtime/models/embedding/http",),
     ("runtime/models", "runtime/settings", "runtime/tools"),
     (
-        "runtime/models/cooldown",
+        "runtime/models/waits",
         "runtime/models/litellm",
         "runtime/models/openai_compatible",
         "runtime/settings/disk",

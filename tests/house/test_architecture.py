@@ -66,8 +66,8 @@ LIBRARIES = {
     "httpx": (
         "runtime/models/embedding/download.py",
         "runtime/models/embedding/http/connection.py",
+        "runtime/models/openai_compatible/answer.py",
         "runtime/models/openai_compatible/connection.py",
-        "runtime/models/openai_compatible/model.py",
     ),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
