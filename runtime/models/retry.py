@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt
@@ -69,41 +70,42 @@ async def stream_with_retries(
             so does everything that asking again does not mend.
     """
     is_begun = False
-    problem = ""
+    failure: ModelError | None = None
 
-    def tell(state: RetryCallState) -> None:
-        nonlocal problem
-        problem = str(_failure(state))
-        on_retry(state.attempt_number, state.upcoming_sleep, problem)
-
+    asked = partial(_watched_answer, model, request, patience, on_silence)
+    # Counting attempts costs more than a turn may: it begins where there is one to count.
+    try:
+        async with aclosing(asked()) as items:
+            async for item in items:
+                is_begun = True
+                yield item
+        return
+    except ModelError as error:
+        failure = error
     attempts = _attempts(max_retries, sleep, chance).copy(
-        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs), before_sleep=tell
+        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
+        before_sleep=lambda state: on_retry(state.attempt_number, state.upcoming_sleep, str(_failure(state))),
     )
     try:
         async for attempt in attempts:
             with attempt:
+                if attempt.retry_state.attempt_number == 1:
+                    raise failure
                 if is_begun:
-                    yield AnswerRestarted(problem=problem)
+                    yield AnswerRestarted(problem=str(failure))
                     is_begun = False
-                items = watched(
-                    held_to_contract(model.stream(request), model_name=model.name),
-                    model_name=model.name,
-                    patience=patience,
-                    on_silence=on_silence,
-                )
-                async with aclosing(items):  # one that is left early ends its request now
-                    async for item in items:
-                        is_begun = True
-                        yield item
+                try:
+                    async with aclosing(asked()) as items:
+                        async for item in items:
+                            is_begun = True
+                            yield item
+                except ModelError as error:
+                    failure = error
+                    raise
     except RateLimited as error:
         if _wish(error) <= MAX_DELAY_SECONDS:
             raise
-        raise RateLimited(
-            f"{error} That is longer than the {MAX_DELAY_SECONDS:g} seconds that a turn waits: "
-            f"ask again in {_wish(error):.0f} seconds, or use another model.",
-            detail=error.detail,
-            retry_after_seconds=error.retry_after_seconds,
-        ) from error
+        raise _longer_than_a_turn_waits(error) from error
 
 
 async def call_with_retries(
@@ -153,6 +155,22 @@ async def held_to_contract(
     finally:
         if isinstance(items, AsyncGenerator):
             await items.aclose()
+
+
+def _watched_answer(
+    model: ChatModel, request: ModelRequest, patience: Patience, on_silence: Callable[[bool], None]
+) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
+    items = held_to_contract(model.stream(request), model_name=model.name)
+    return watched(items, model_name=model.name, patience=patience, on_silence=on_silence)
+
+
+def _longer_than_a_turn_waits(error: RateLimited) -> RateLimited:
+    return RateLimited(
+        f"{error} That is longer than the {MAX_DELAY_SECONDS:g} seconds that a turn waits: "
+        f"ask again in {_wish(error):.0f} seconds, or use another model.",
+        detail=error.detail,
+        retry_after_seconds=error.retry_after_seconds,
+    )
 
 
 def _attempts(

@@ -20,6 +20,7 @@ from nacre.runtime.contracts.events import (
 )
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.scripted import Clock, CountingIds
 from nacre.sessions.contracts.messages import user_message
 from tests.runtime.agents import START, entries, events_of, said, transcript_file, user_texts, write_settings
@@ -33,13 +34,13 @@ WITH_FALLBACK = {"primary": FIRST, "fallbacks": [SECOND]}
 
 @pytest.fixture(params=["openai-completions", "litellm"])
 async def api(request: pytest.FixtureRequest) -> str:
-    """Each way to a provider; the second that litellm's first request takes is no silence of the provider."""
-    if request.param == "litellm":
-        async with ProviderServer() as server:
-            server.reply("Warm.")
-            model = LiteLLMModel(FIRST, base_url=server.url, now_ms=Clock().now_ms)
-            async with aclosing(model):
-                assert [item async for item in model.stream(QUESTION)]
+    """Each way to a provider; the second that a first request in a process takes is no silence of theirs."""
+    way = LiteLLMModel if request.param == "litellm" else OpenAICompatibleModel
+    async with ProviderServer() as server:
+        server.reply("Warm.")
+        model = way(FIRST, base_url=server.url, api_key="sk-test", now_ms=Clock().now_ms)
+        async with aclosing(model):
+            assert [item async for item in model.stream(QUESTION)]
     return str(request.param)
 
 
@@ -84,7 +85,7 @@ async def test_one_that_sends_no_byte_is_told_and_left_for_the_fallback(tmp_path
     """Long before its own time-out, and it is left alone for a while as after any time-out."""
     async with ProviderServer() as server:
         server.add(wire.reply("Too late.", held="head"), wire.reply("Here."), wire.reply("Again."))
-        settings = {"modelSlowSeconds": 0.05, "modelFirstByteSeconds": 0.3}
+        settings = {"modelSlowSeconds": 0.05, "modelFirstByteSeconds": 0.5}
         async with await open_agent(tmp_path, server, api, model=WITH_FALLBACK, **settings) as agent:
             events = await events_of(agent, said("hello"))
             await server.client_left()
@@ -95,7 +96,7 @@ async def test_one_that_sends_no_byte_is_told_and_left_for_the_fallback(tmp_path
     assert (told.model_name, told.silent_seconds, told.has_begun) == (FIRST, 0.05, False)
     assert told.next_model_name == SECOND
     [fallback] = [event for event in events if isinstance(event, FallbackAnswered)]
-    assert "sent nothing at all for 0.3 seconds" in fallback.problem
+    assert "sent nothing at all for 0.5 seconds" in fallback.problem
     assert user_texts(transcript_file(tmp_path)) == ["hello", "and now?"]
 
 
