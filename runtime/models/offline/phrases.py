@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from nacre.memory.text.words import MONTHS, WEEKDAYS
+from nacre.memory.text.days.day_words import MONTHS, WEEKDAYS
 from nacre.runtime.models.offline.sentences import ONE_WRITING
 
 _TABLE = r"""

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nacre.memory.contracts.words import MatchQuery
+from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
 from nacre.memory.text.snippet import GAP
-from nacre.memory.text.words import DAY_WORDS, stop_words_for
+from nacre.memory.text.words import stop_words_for
 from nacre.runtime.models.offline.intent import is_question, without_request
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.phrases import PHRASES
