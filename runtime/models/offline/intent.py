@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from nacre.memory.contracts.words import MatchQuery
+from nacre.memory.text.evidence import Finder
+from nacre.memory.text.lexical import match_query
+from nacre.memory.text.words import stop_words_for
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import own_words
 from nacre.runtime.models.offline.sentences import folded, plain, sentences
@@ -84,6 +88,19 @@ def is_question(sentence: str) -> bool:
         return True
     is_statement = len(text.split()) > MOST_WORDS_WITHOUT_MARK or re.search("[,;:]|[.!]$", text)
     return bool(not is_statement and PHRASES["question"].match(text, begun))
+
+
+def has_question_mark(sentence: str) -> bool:
+    """Whether a sentence ends as a question, in the marks of any script."""
+    return _QUESTION_MARK.search(plain(sentence)) is not None
+
+
+def finder_for(question: str) -> Finder:
+    """Looks for the words that say what a question is about, for `plain` text."""
+    query = match_query(plain(question)) or MatchQuery()
+    nothing = stop_words_for(query.terms)
+    told = (term for term in query.terms if term not in nothing and not PHRASES["asking"].fullmatch(term))
+    return Finder(replace(query, terms=tuple(told)))
 
 
 def without_request(sentence: str) -> str:

@@ -12,9 +12,10 @@ from datetime import date
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+from nacre.memory.text.evidence import fold
 from nacre.prompts import render
 from nacre.runtime.contracts.model import ModelRequest
-from nacre.runtime.models.offline.sentences import sentences
+from nacre.runtime.models.offline.sentences import plain, sentences
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -55,6 +56,11 @@ class Said:
     def sentences(self) -> list[str]:
         """What its writer said in own words, nothing of a chat command or a prompt of the runtime."""
         return [] if _COMMAND.match(self.text) else sentences(own_words(self.text))
+
+    @cached_property
+    def folded_text(self) -> str:
+        """All of it as a `Finder` compares words."""
+        return fold(plain(self.text))
 
 
 @dataclass(frozen=True, kw_only=True)
