@@ -28,7 +28,7 @@ MAX_LISTED = 500
 DATE_PLACEHOLDER = "YYYY-MM-DD"
 """Today, in a path or in the owner's own words for a flush, as instructions name the daily log."""
 
-FLUSH_HEADING = "## Notes before compaction"
+FLUSH_HEADING = "## Notes of the conversation"
 """How the heading of each flush in a daily log begins; the time stands behind it."""
 
 _DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")

@@ -46,8 +46,8 @@ def test_parts_that_stand_there_are_left_out(existing: str, text: str, new: str,
     assert without_repeats(existing, text) == (new, skipped)
 
 
-FLUSH = "## Notes before compaction, 09:00"
-LATER = "## Notes before compaction, 14:30"
+FLUSH = "## Notes of the conversation, 09:00"
+LATER = "## Notes of the conversation, 14:30"
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,11 @@ async def test_what_is_told_behind_a_flush_is_no_open_question(tmp_path: Path) -
     log = (tmp_path / "workspace" / TODAY).read_text()
     assert log == (
         "- My boss is Dan Fuller.\n\n"
-        "## Notes before compaction, 23:30\n\n"
+        "## Notes of the conversation, 23:30\n\n"
         "### Open asks\n- Who has the ladder of the cabin?\n\n"
         "## Noted at 23:35\n\n"
         "- my dentist is Dr. Rossi.\n\n"
-        "## Notes before compaction, 23:35\n\n"
+        "## Notes of the conversation, 23:35\n\n"
         "### Facts\n- Marco has the ladder of the cabin.\n\n"
         "## Noted at 23:40\n\n"
         "- We decided to sell the red boat.\n"
