@@ -10,8 +10,7 @@ from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
 from nacre.memory.text.words import stop_words_for
 from nacre.runtime.models.offline.phrases import PHRASES
-from nacre.runtime.models.offline.reading import own_words
-from nacre.runtime.models.offline.sentences import folded, plain, sentences
+from nacre.runtime.models.offline.sentences import folded, own_words, plain, sentences
 
 SENTENCE_CHARS = 600  # what is longer is no sentence; its beginning says what kind it is
 MOST_WORDS_WITHOUT_MARK = 14  # a longer sentence without a question mark is a statement
@@ -148,10 +147,10 @@ def _start_to_keep(sentence: str) -> int | None:
     """Where the text begins that a sentence asks to keep; `None` for others: "Can you remember …?" asks."""
     text = plain(sentence)
     begun = len(text) - len(_POLITE.sub("", text))
-    lead = PHRASES["keep"].match(text, begun)
-    if PHRASES["marked"].search(text):
+    lead, whole = PHRASES["keep"].match(text, begun), PHRASES["keep_whole"].match(text, begun)
+    if not (lead or whole) or PHRASES["marked"].search(text):
         return None
-    if PHRASES["keep_whole"].match(text, begun):
+    if whole:
         return begun
     to_keep = _TO_KEEP.match(text, lead.end()) if lead else None
     asks = _QUESTION_MARK.search(text) and not re.search("please|bitte", text[:begun])

@@ -111,7 +111,7 @@ def _told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, s
             continue
         for sentence in part.sentences:
             has_all = len(finder.look(plain(sentence)).terms) == len(finder.terms)
-            if has_all and not is_question(sentence) and kind_of(sentence) not in ("open", "request"):
+            if has_all and sentence not in part.questions and kind_of(sentence) not in ("open", "request"):
                 return at, sentence
     return None
 
@@ -121,7 +121,7 @@ def _kind_of_models(decision: str) -> str:
 
 
 def _kind_of_users(sentence: str, said: Sequence[Said], order: int, is_told: bool) -> str:
-    asks = not is_told and is_question(sentence)
+    asks = not is_told and sentence in said[order].questions
     kind = "" if asks else kind_of(sentence)
     if asks or (kind == "request" and not is_told):
         return ANSWERED if is_answered(said, after=order) else "open"

@@ -14,7 +14,7 @@ from typing import Any
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.snippet import GAP
 from nacre.memory.text.words import DAY_WORDS
-from nacre.runtime.models.offline.intent import finder_for, has_question_mark, is_question, without_request
+from nacre.runtime.models.offline.intent import finder_for, has_question_mark, without_request
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import Said
 from nacre.runtime.models.offline.sentences import clipped, folded, plain, sentences, unmarked
@@ -127,7 +127,7 @@ def said_before(said: Sequence[Said], finder: Finder, known: Known) -> list[str]
 
 def _statements(part: Said) -> list[str]:
     if part.speaker == "user":
-        return [sentence for sentence in part.sentences if not is_question(sentence)]
+        return [sentence for sentence in part.sentences if sentence not in part.questions]
     # What is quoted there comes from notes, which the search has looked through.
     told = sentences(part.text) if part.speaker == "other" else ()
     return [sentence for sentence in told if not sentence.startswith(_FRAMES) and sentence != "(none)"]

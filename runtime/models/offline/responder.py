@@ -16,8 +16,8 @@ from nacre.runtime.models.offline import answers, recall
 from nacre.runtime.models.offline.answers import Answer
 from nacre.runtime.models.offline.intent import Intent, finder_for, is_question, read_intent
 from nacre.runtime.models.offline.notes import Known
-from nacre.runtime.models.offline.reading import DAILY_LOG, Reading, own_words, read_request, todays_log
-from nacre.runtime.models.offline.sentences import clipped, sentences
+from nacre.runtime.models.offline.reading import DAILY_LOG, Reading, read_request, todays_log
+from nacre.runtime.models.offline.sentences import clipped, own_words, sentences
 from nacre.runtime.models.offline.summary import flush_notes, slug_of, summary_of
 from nacre.sessions.contracts.messages import ToolCall
 

@@ -12,7 +12,7 @@ from nacre.memory.text.evidence import fold
 from nacre.memory.text.words import stop_words_for
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.offline.answers import is_quoting
-from nacre.runtime.models.offline.intent import finder_for, is_question, read_intent
+from nacre.runtime.models.offline.intent import finder_for, read_intent
 from nacre.runtime.models.offline.notes import MAX_NOTE_CHARS, Item, Known, is_answered, notes_of
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said, finished_calls, read_labelled, read_request
@@ -147,8 +147,10 @@ def _goals(said: Sequence[Said]) -> list[Item]:
     goals: list[str] = []
     for part in reversed(said):
         wish = read_intent(part.text) if part.speaker == "user" and part.sentences else None
-        if wish and not wish.small_talk and (wish.question or not wish.to_keep) and len(goals) < MOST_GOALS:
+        if wish and not wish.small_talk and (wish.question or not wish.to_keep):
             goals.append(clipped(part.text, MAX_ASK_CHARS if goals else MAX_LAST_ASK_CHARS))
+            if len(goals) == MOST_GOALS:
+                break
     return [Item(text=text, order=at - 2 * _EARLIER) for at, text in enumerate(goals)]
 
 
@@ -159,7 +161,7 @@ def _done(said: Sequence[Said]) -> list[Item]:
     for order, part in enumerate(said):
         told: list[str] = []
         if part.speaker == "user":
-            question = " ".join(sentence for sentence in part.sentences if is_question(sentence))
+            question = " ".join(sentence for sentence in part.sentences if sentence in part.questions)
         elif part.speaker == "calls":
             told = [f"`{name}` on `{path}`" for name, path in _CALL.findall(part.text)]
         elif question and is_answered([part], after=-1) and (gist := _gist(part)):

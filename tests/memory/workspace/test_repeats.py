@@ -59,9 +59,9 @@ LATER = "## Notes of the conversation, 14:30"
         (f"{FLUSH}\n\n### Asks\n- x?\n", "### Asks\n- x?\n- y?", "", f"{LATER}\n\n### Asks\n- y?"),
         (f"{LATER}\n\n- a\n", "- b", "", "- b"),
         ("- a\n", "## Own\n- b", "", "## Own\n- b"),
-        ("- a\n", "- b", "## Notes before", "- b"),
-        (f"{FLUSH}\n\n### Asks\n- x?\n", "- b", "## Notes before", f"{LATER}\n\n- b"),
-        (f"{FLUSH}\n\n### Asks\n- x?\n\n## Own\n", "- b", "## Notes before", "- b"),
+        ("- a\n", "- b", "## Notes of", "- b"),
+        (f"{FLUSH}\n\n### Asks\n- x?\n", "- b", "## Notes of", f"{LATER}\n\n- b"),
+        (f"{FLUSH}\n\n### Asks\n- x?\n\n## Own\n", "- b", "## Notes of", "- b"),
     ],
 )
 def test_what_is_left_stands_under_its_heading(existing: str, text: str, below: str, new: str) -> None:
