@@ -88,7 +88,8 @@ def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | 
     days = named_days(text, question.now.date())
     query = match_query(text, days)
     meta = snapshot.meta()
-    degraded = _degraded(embedder, meta, vector, snapshot.dimensions())
+    has_chunks = snapshot.chunk_count() > 0
+    degraded = _degraded(embedder, meta, vector, snapshot.dimensions(), has_chunks=has_chunks)
     if degraded:
         vector = None
     finder = Finder(query) if query is not None else None
@@ -119,7 +120,12 @@ def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | 
 
 
 def _degraded(
-    embedder: EmbedderInUse | None, meta: Mapping[str, str], vector: Vector | None, dimensions: int | None
+    embedder: EmbedderInUse | None,
+    meta: Mapping[str, str],
+    vector: Vector | None,
+    dimensions: int | None,
+    *,
+    has_chunks: bool,
 ) -> str:
     """Why the vector cannot take part, as a sentence; empty when it can, or none is wanted."""
     if embedder is None:
@@ -128,7 +134,9 @@ def _degraded(
         return f"Only words were searched, because {change} and new vectors are not made yet."
     if vector is None:
         return f"Only words were searched. {embedder.vectors.problem}".strip()
-    if dimensions not in (None, len(vector)):
+    if dimensions is None:
+        return "Only words were searched, because no vectors are made yet." if has_chunks else ""
+    if dimensions != len(vector):
         return (
             f"Only words were searched, because the embedder's vectors have {len(vector)} numbers and those "
             f"of the index {dimensions}: its model is not the same any more."
