@@ -97,12 +97,20 @@ class MemoryEngine:
             transcripts=transcripts,
             analysis=place.analysis,
         )
-        return cls(plan, Syncing(plan, place, await place.open(), now), now, owns_embedder=owns_embedder)
+        syncing = Syncing(plan, place, await place.open(), now)
+        await syncing.know_languages()
+        return cls(plan, syncing, now, owns_embedder=owns_embedder)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """In which languages the notes are, by their English names; empty until that is known."""
+        return self._syncing.languages
 
     async def search(
         self,
         query: str,
         *,
+        also: Sequence[str] = (),
         max_results: int | None = None,
         min_score: float | None = None,
         after: date | None = None,
@@ -113,6 +121,8 @@ class MemoryEngine:
     ) -> SearchReport:
         """The places in memory that fit `query` best.
 
+        `also` has the same question in other words, or in the languages of the notes, 4 of them at most: each
+        is searched, and a place has the best score that one of them gives it.
         At most `MAX_RESULTS` are given. `after` and `before` are inclusive days; chunks without a date are
         left out when one is given. A source that the settings do not allow is not searched. With `below`, a
         folder of the workspace, only notes that lie there are searched.
@@ -127,7 +137,7 @@ class MemoryEngine:
         embedder = self._plan.embedder.facts if self._plan.embedder else None
         usual, allowed = self._settings.query, self._settings.sources
         question = Question(
-            text=query,
+            wordings=(query, *also),
             max_results=min(MAX_RESULTS, max(1, usual.max_results if max_results is None else max_results)),
             min_score=min(1.0, max(0.0, min_score)) if min_score is not None else usual.min_score,
             scope=Scope(

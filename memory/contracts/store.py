@@ -154,6 +154,9 @@ class Snapshot(Protocol):
     def texts(self, chunk_ids: Sequence[int]) -> Mapping[int, str]:
         """What chunks say; unknown ids are left out."""
 
+    def sampled_texts(self, count: int) -> Sequence[str]:
+        """What at most so many chunks say, from everywhere in the index."""
+
     def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
         """Whole chunks by id; unknown ids are left out."""
 

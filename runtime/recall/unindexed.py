@@ -19,6 +19,7 @@ class UnindexedNotes:
 
     def __init__(self, *, workspace: Path, extra_paths: Sequence[str], problem: str) -> None:
         self.problem = problem
+        self.languages: tuple[str, ...] = ()
         self._workspace = workspace
         self._extra_paths = tuple(extra_paths)
 
