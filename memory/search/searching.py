@@ -17,9 +17,9 @@ from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.discovery import ROOT_FILES
 from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, diverse, placed, rank
+from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.evidence import Finder, TextEvidence, rarity
 from nacre.memory.text.lexical import match_query
-from nacre.memory.text.query_dates import named_days
 from nacre.memory.text.snippet import cut_snippet
 from nacre.memory.vectors.cosine_scale import stored_scale
 from nacre.memory.vectors.identity import embedder_change, stored_identity
