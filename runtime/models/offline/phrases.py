@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from nacre.memory.text.words import MONTHS, WEEKDAYS
+from nacre.memory.text.days.day_words import MONTHS, WEEKDAYS
 from nacre.runtime.models.offline.sentences import ONE_WRITING
 
 _TABLE = r"""
