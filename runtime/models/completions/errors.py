@@ -229,8 +229,8 @@ def _key_advice(facts: CallFacts) -> str:
     if not facts.key_is_configured or not slash:
         return f"Set the environment variable {variable} to a valid key."
     return (
-        f"It came from models.providers.{provider}.apiKey of the settings file: put a valid key there, or "
-        f"take it out and set the environment variable {variable}."
+        f"It came from models.providers.{provider}.apiKey of the settings file nacre.json5: put a valid key "
+        f"there, or take it out and set the environment variable {variable}."
     )
 
 
