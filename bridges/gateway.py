@@ -105,12 +105,9 @@ class Gateway:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no message waits or is being answered, among those that were taken."""
-        return not self._queues and not self._aside
-
-    async def taken(self, channel: str, account: str) -> str:
-        """The cursor of a bridge: everything before it is on disk."""
-        return await self._ledger.cursor(channel, account)
+        """Whether everything that was taken is answered, and sent as far as it can be."""
+        is_sending = any(outgoing.is_busy for outgoing in self._outgoing.values())
+        return not (self._queues or self._aside or is_sending)
 
     async def close(self) -> None:
         """Stops the bridges and the turns. What is not done stays in the ledger, for the next start."""

@@ -43,6 +43,7 @@ class LiveReply:
         self._sleep = sleep
         self._text = ""
         self._draft: OutboundPart | None = None
+        self._is_unsure = False
         can = bridge.capabilities
         self._shown = Throttle(self._show, seconds=can.edit_seconds, sleep=sleep) if can.can_edit else None
         self._typing: asyncio.Task[None] | None = None
@@ -78,10 +79,13 @@ class LiveReply:
 
     async def _show(self, text: str) -> None:
         [beginning, *_] = parts_of(text, self._bridge.capabilities) or ("",)
-        if not beginning:
+        if not beginning or self._is_unsure:
             return
         if self._draft is None:
             self._draft = await self._outbox.draft(self._turn, self._place, beginning, answers=self._answers)
+            self._is_unsure = self._draft is None
+        if self._draft is None:
+            return
         part = replace(self._draft.part, text=beginning)
         if self._draft.sent_id:
             await self._bridge.edit(part, self._draft.sent_id)

@@ -79,6 +79,11 @@ class Outgoing:
         """Whether something is on its way to a chat, so that nothing may overtake it."""
         return chat_id in self._tasks
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is on its way, or waits to be."""
+        return bool(self._tasks)
+
     async def flush(self) -> None:
         """Waits until everything is sent that can be; for a graceful end, under a time limit."""
         while self._tasks and self._up.is_set():
@@ -130,7 +135,7 @@ class Outgoing:
             if found is not None:
                 await self._outbox.sent(part, found, is_whole=not part.was_draft)
                 return
-        await self._outbox.sending(part, is_repeat=step == "mark")
+        await self._outbox.sending(part)
         sent_id = await bridge.deliver(self._marked(part) if step == "mark" else part.part)
         # Sent a second time under its key, a draft still shows what the draft said.
         shows_draft = part.was_draft and part.state == "unsure" and step == "send" and bool(sent_id)

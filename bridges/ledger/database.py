@@ -111,9 +111,9 @@ def open_database(path: Path, migrations: tuple[str, ...], *, now: datetime) -> 
     Raises:
         LedgerUnusable: the file cannot be opened, or a newer program wrote it.
     """
-    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     notice = ""
     try:
+        path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         connection = _opened(path)
     except (apsw.NotADBError, apsw.CorruptError) as error:
         aside = path.with_name(f"{path.name}.corrupt-{now:%Y%m%dT%H%M%S}")

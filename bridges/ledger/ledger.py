@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from nacre.bridges.contracts.bridge import Place
-from nacre.bridges.ledger.database import Connection, Database, open_database
+from nacre.bridges.contracts.errors import LedgerUnusable
+from nacre.bridges.ledger.database import PRIVATE_FOLDER, Connection, Database, open_database, unusable
 from nacre.bridges.ledger.outbox import Outbox, chat_of, forget_old, put_part
 from nacre.bridges.ledger.schema import MIGRATIONS
 from nacre.bridges.ledger.stored_inbound import inbound_from_json, inbound_to_json
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.sessions.disk.kernel_lock import try_lock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +40,18 @@ class Received:
 class Ledger:
     """The ledger of a state folder. Open it with `open`."""
 
-    def __init__(self, database: Database, *, now: Clock, ledger_id: str, notice: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        now: Clock,
+        ledger_id: str,
+        notice: str,
+        release: Callable[[], None],
+    ) -> None:
         self._database = database
         self._now = now
+        self._release: Callable[[], None] | None = release
         self.outbox = Outbox(database, ledger_id=ledger_id)
         self.notice = notice
         """A sentence for the owner about what was found at opening, or nothing."""
@@ -49,12 +60,17 @@ class Ledger:
     async def open(cls, path: Path, *, now: Clock, new_id: Callable[[], str]) -> Self:
         """Opens the file, made if need be. What was being sent when a program ended is `unsure` now.
 
-        Only one process at a time may send what stands in it.
+        One process at a time: two would send everything twice.
 
         Raises:
-            LedgerUnusable: the file cannot be opened or written.
+            LedgerUnusable: the file cannot be opened or written, or another process has it.
         """
-        database, notice = open_database(path, MIGRATIONS, now=now())
+        release = _locked(path)
+        try:
+            database, notice = open_database(path, MIGRATIONS, now=now())
+        except BaseException:
+            release()
+            raise
 
         def begin(db: Connection) -> str:
             db.execute("UPDATE outbound SET state = 'unsure' WHERE state = 'sending'")
@@ -65,12 +81,16 @@ class Ledger:
             ledger_id = await database.write(begin)
         except BaseException:
             await database.close()
+            release()
             raise
-        return cls(database, now=now, ledger_id=ledger_id, notice=notice)
+        return cls(database, now=now, ledger_id=ledger_id, notice=notice, release=release)
 
     async def close(self) -> None:
-        """Finishes what was asked for and closes the file."""
+        """Finishes what was asked for and closes the file. Safe to repeat."""
         await self._database.close()
+        if self._release is not None:
+            self._release()
+            self._release = None
 
     async def receive(self, inbound: Inbound, session_key: str, *, cursor: str = "") -> Received | None:
         """Puts a message on disk, and its bridge's cursor; `None` for one that came before."""
@@ -162,6 +182,20 @@ class Ledger:
             forget_old(db, where)
 
         await self._database.write(work)
+
+
+def _locked(path: Path) -> Callable[[], None]:
+    """Keeps other programs out of a ledger until what comes back is called, or this process dies."""
+    try:
+        path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        release = try_lock(path.with_name(f"{path.name}.lock"))
+    except OSError as error:
+        raise unusable(path, error) from error
+    if release is None:
+        raise LedgerUnusable(
+            f"Another program runs the bridges of {path}. Stop it first: both would answer every message."
+        )
+    return release
 
 
 def _named(received: Received) -> Received:

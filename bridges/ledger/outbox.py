@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from nacre.bridges.contracts.bridge import Part, Place
@@ -23,7 +23,7 @@ PartState: TypeAlias = Literal["pending", "unsure"]
 class OutboundPart:
     """A part that is to be sent. `sent_id` is set where it is shown already, and is to be changed.
 
-    `was_draft`: what may be shown of it reads differently. `is_repeat`: it says of itself that it may be one.
+    `was_draft`: what may be shown of it reads differently.
     """
 
     number: int
@@ -31,7 +31,6 @@ class OutboundPart:
     state: PartState
     sent_id: str
     was_draft: bool
-    is_repeat: bool
     attempts: int
 
 
@@ -46,17 +45,22 @@ class Outbox:
         """Puts parts on disk that answer no turn."""
         await self._database.write(lambda db: [put_part(db, place, text, answers=answers) for text in texts])
 
-    async def draft(self, turn: int, place: Place, text: str, *, answers: str) -> OutboundPart:
-        """Notes that the beginning of a turn's answer is about to be shown."""
+    async def draft(self, turn: int, place: Place, text: str, *, answers: str) -> OutboundPart | None:
+        """Notes that the beginning of a turn's answer is about to be shown.
 
-        def work(db: Connection) -> int:
-            # A turn that was cut off has one already, which may be shown.
-            there = db.execute("SELECT seq FROM outbound WHERE turn = ? AND state = 'draft'", (turn,)).get
-            return int(there or put_part(db, place, text, answers=answers, turn=turn, state="draft"))
+        `None` when nobody knows whether an earlier program showed one: then nothing more is shown before the
+        whole answer, which says of itself that it may be a repeat where that cannot be found out.
+        """
+
+        def work(db: Connection) -> int | None:
+            query = "SELECT seq, sent_id FROM outbound WHERE turn = ? AND state = 'draft'"
+            there = db.execute(query, (turn,)).fetchone()
+            if there is None:
+                return put_part(db, place, text, answers=answers, turn=turn, state="draft")
+            return int(there[0]) if there[1] else None
 
         number = await self._database.write(work)
-        found = await self._part(number)
-        return replace(found, part=replace(found.part, text=text))
+        return None if number is None else await self._part(number)
 
     async def next_part(self, channel: str, account: str, chat_id: str) -> OutboundPart | None:
         """The oldest part of a chat that is to be sent now; `None` while there is none."""
@@ -76,10 +80,10 @@ class Outbox:
         rows = await self._database.write(lambda db: db.execute(query, (channel, account)).fetchall())
         return tuple(str(chat_id) for (chat_id,) in rows)
 
-    async def sending(self, part: OutboundPart, *, is_repeat: bool = False) -> None:
+    async def sending(self, part: OutboundPart) -> None:
         """Notes that a part is about to be sent: until `sent`, nobody knows whether it arrived."""
-        update = "UPDATE outbound SET state = 'sending', is_repeat = max(is_repeat, ?) WHERE seq = ?"
-        await self._database.write(lambda db: db.execute(update, (int(is_repeat), part.number)))
+        update = "UPDATE outbound SET state = 'sending' WHERE seq = ?"
+        await self._database.write(lambda db: db.execute(update, (part.number,)))
 
     async def sent(self, part: OutboundPart, sent_id: str, *, is_whole: bool = True) -> None:
         """Notes that a part arrived. One that is not `is_whole` is still to be changed."""
@@ -115,11 +119,11 @@ class Outbox:
 
     async def _part(self, number: int) -> OutboundPart:
         query = (
-            "SELECT channel, account, chat_id, thread_id, answers, text, state, is_draft, is_repeat, "
+            "SELECT channel, account, chat_id, thread_id, answers, text, state, is_draft, "
             "attempts, sent_id FROM outbound WHERE seq = ?"
         )
         row: Any = await self._database.write(lambda db: db.execute(query, (number,)).fetchone())
-        channel, account, chat_id, thread_id, answers, text, state, was_draft, is_repeat, attempts, sent = row
+        channel, account, chat_id, thread_id, answers, text, state, was_draft, attempts, sent = row
         place = Place(channel=channel, account=account, chat_id=chat_id, thread_id=thread_id)
         return OutboundPart(
             number=number,
@@ -127,7 +131,6 @@ class Outbox:
             state="unsure" if state == "unsure" else "pending",
             sent_id=sent,
             was_draft=bool(was_draft),
-            is_repeat=bool(is_repeat),
             attempts=attempts,
         )
 

@@ -38,7 +38,6 @@ CREATE TABLE outbound (
     text TEXT NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('draft', 'pending', 'sending', 'unsure', 'sent', 'failed')),
     is_draft INTEGER NOT NULL DEFAULT 0,
-    is_repeat INTEGER NOT NULL DEFAULT 0,
     attempts INTEGER NOT NULL DEFAULT 0,
     sent_id TEXT NOT NULL DEFAULT '',
     problem TEXT NOT NULL DEFAULT ''

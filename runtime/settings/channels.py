@@ -9,14 +9,14 @@ from pydantic import BeforeValidator, Field
 
 from nacre.runtime.settings.section import SettingsSection
 
-QueueMode: TypeAlias = Literal["collect", "followup", "steer", "steer-backlog", "interrupt"]
+QueueMode: TypeAlias = Literal["collect", "followup", "interrupt"]
 DropPolicy: TypeAlias = Literal["summarize", "old", "new"]
 
 
 def _queue_mode(value: Any) -> Any:
-    """A mode in any case; `queue` is the former name of `steer`."""
+    """A mode in any case. What OpenClaw would put into the running turn is answered behind it."""
     mode = value.strip().lower() if isinstance(value, str) else value
-    return "steer" if mode == "queue" else mode
+    return "followup" if mode in ("queue", "steer", "steer-backlog") else mode
 
 
 AnyQueueMode: TypeAlias = Annotated[QueueMode, BeforeValidator(_queue_mode)]
@@ -43,9 +43,8 @@ class QueueSettings(SettingsSection):
     """`messages.queue`: what becomes of messages that arrive while a turn of their session runs."""
 
     mode: AnyQueueMode = "collect"
-    """`collect`: one turn answers all of them. `followup`: each gets its own, in order. `steer`: the running
-    turn reads them before its next step. `steer-backlog`: that, and each is answered afterwards, too.
-    `interrupt`: the running turn is stopped."""
+    """`collect`: one turn answers all of them. `followup`: each gets its own, in order. `interrupt`: the
+    running turn is stopped. OpenClaw's `steer`, `steer-backlog` and `queue` are read as `followup`."""
     by_channel: Mapping[str, AnyQueueMode] = Field(default_factory=dict)
     """Another mode for a channel, by its name."""
     debounce_ms: Annotated[int, Field(ge=0)] = 1_000

@@ -15,15 +15,17 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from nacre.bridges.contracts.bridge import Capabilities, Part
+from nacre.bridges.contracts.bridge import Capabilities, Door, Part
 from nacre.runtime.contracts.model import ModelRequest
 from tests.bridges.chats import FOLLOW_UP, Answering, gateway
 from tests.bridges.line_channel import LineBridge
 
+SETTINGS = {**FOLLOW_UP, "plugins": {"slots": {"memory": "none"}}}
 TAIL = ", and this goes on for a while so that a draft is shown"
 
 
@@ -49,6 +51,12 @@ class SteppedBridge(LineBridge):
     """The line bridge, which counts."""
 
     steps: Steps
+    door: Door
+
+    async def start(self, door: Door) -> None:
+        """Keeps the door, to see how far it is."""
+        self.door = door
+        await super().start(door)
 
     async def deliver(self, part: Part) -> str:
         """Sends."""
@@ -85,10 +93,11 @@ async def answer(state_dir: Path, port: int, can: Capabilities, steps: Steps, sa
     """Answers everything that the server has, and ends."""
     bridge = SteppedBridge(port, capabilities=can)
     bridge.steps = steps
-    async with gateway(state_dir, SteppedModel(steps), [bridge], settings=FOLLOW_UP, ids=ids) as (at, _):
+    async with gateway(state_dir, SteppedModel(steps), [bridge], settings=SETTINGS, ids=ids) as (at, _):
         for _ in itertools.count():
             await asyncio.sleep(0.005)
-            if at.is_idle and await at.taken("line", "default") == str(said) and not await at.undelivered():
+            [status] = at.statuses
+            if status.state == "connected" and at.is_idle and bridge.door.cursor == str(said):
                 return
 
 
@@ -100,8 +109,16 @@ def child(order: dict[str, Any]) -> None:
     asyncio.run(answer(Path(order["state"]), order["port"], can, steps, order["said"], order["ids"]))
 
 
+async def _warmed(state_dir: Path) -> None:
+    """Imports everything that a child needs, once for all of them."""
+    async with gateway(state_dir, SteppedModel(Steps(0)), [], settings=SETTINGS) as (_, agent):
+        await agent.ask("hello")
+
+
 def main() -> None:
     """Forks for each order, and tells how the child ended: `null` well, else the signal."""
+    with TemporaryDirectory() as folder:
+        asyncio.run(_warmed(Path(folder)))
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
