@@ -53,7 +53,7 @@ RUNTIME: Floors = (
     ("runtime/models/embedding/http",),
     ("runtime/models", "runtime/settings", "runtime/tools"),
     (
-        "runtime/models/cooldown",
+        "runtime/models/waits",
         "runtime/models/litellm",
         "runtime/models/openai_compatible",
         "runtime/settings/disk",
@@ -68,6 +68,7 @@ MEMORY: Floors = (
     ("memory/stores/sqlite", "memory/files"),
     ("memory/batch_jobs", "memory/vectors", "memory/embedders", "memory/workspace"),
     ("memory/text",),
+    ("memory/text/days",),
     ("memory/contracts",),
 )
 SESSIONS: Floors = (
