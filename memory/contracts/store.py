@@ -14,14 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Protocol, TypeAlias, TypeVar
 
-from nacre.memory.contracts.records import (
-    Chunk,
-    ChunkPlace,
-    FailedFile,
-    Source,
-    SourceCount,
-    VectorEngine,
-)
+from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, VectorEngine
 from nacre.memory.contracts.words import MatchQuery, WordFields
 
 Vector: TypeAlias = Sequence[float]

@@ -22,10 +22,10 @@ from nacre.memory.contracts.store import IndexPlace, Store, Writer
 from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_index, pause_seconds
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
+from nacre.memory.sync.languages import language_rows, stored_languages
 from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
 from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment, describe, embeddings_problem
 from nacre.memory.sync.vectors import VectorOutcome, embed_pending
-from nacre.memory.text.languages import languages_in
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
 
@@ -35,10 +35,6 @@ T = TypeVar("T")
 
 VECTORS_AFTER_SECONDS = 1.0
 """How long after a background pass over files the vectors follow: a one-shot command is over by then."""
-
-LANGUAGES_ROW = "languages"
-LANGUAGE_SAMPLE = 120
-"""Of so many texts the languages are told: enough for one that a twentieth of the notes is in."""
 
 JOB_PAUSE_SECONDS = 60.0
 """How long until a pass looks again at a batch job that nobody waits for."""
@@ -147,7 +143,7 @@ class Syncing:
 
     async def know_languages(self) -> None:
         """Takes the languages from the index, as an earlier pass left them."""
-        self.languages = tuple((await self.with_store(_meta)).get(LANGUAGES_ROW, "").split())
+        self.languages = stored_languages(await self.with_store(_meta))
 
     async def was_indexed(self) -> bool:
         """Whether a pass over the files was ever finished on this index."""
@@ -222,11 +218,10 @@ class Syncing:
         if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
             return
         rows = {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
-        if outcome.indexed_files or outcome.removed_files or LANGUAGES_ROW not in meta:
-            texts = await self._store.read(lambda index: index.sampled_texts(LANGUAGE_SAMPLE))
-            rows[LANGUAGES_ROW] = " ".join(languages_in(texts))
+        has_changed = bool(outcome.indexed_files or outcome.removed_files)
+        rows |= await language_rows(self._store, meta, has_changed=has_changed)
         await self._store.write(lambda index: index.set_meta(rows))
-        self.languages = tuple({**meta, **rows}[LANGUAGES_ROW].split())
+        self.languages = stored_languages({**meta, **rows})
 
     async def _embed(self, run: SyncRun) -> VectorOutcome:
         named = self._plan.embedder

@@ -180,7 +180,7 @@ class SqliteSnapshot:
         first, last = next(self._connection.execute("SELECT min(id), max(id) FROM chunks"))
         if first is None:
             return ()
-        looks = sorted({first + (last - first) * step // count for step in range(count)})
+        looks = sorted({first + (last + 1 - first) * step // count for step in range(count)})
         query = "SELECT id, text FROM chunks WHERE id >= ? ORDER BY id LIMIT 1"
         found = dict(row for look in looks for row in self._connection.execute(query, (look,)))
         return tuple(found.values())
