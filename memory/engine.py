@@ -181,7 +181,7 @@ class MemoryEngine:
     ) -> SyncReport:
         """Brings the index in line with the files and waits for it, vectors included.
 
-        `force` builds everything again behind the index that answers, also when a sync is running. With it, and
+        `force` builds everything again behind the index that answers, also when a sync is running. Then, and
         for the reason `cli`, an embedder that was left for its fallback is asked again at once.
 
         Raises:
