@@ -191,7 +191,8 @@ class MemoryEngine:
     ) -> SyncReport:
         """Brings the index in line with the files and waits for it, vectors included.
 
-        `force` builds everything again behind the index that answers, also when a sync is running.
+        `force` builds everything again behind the index that answers, also when a sync is running. Then, and
+        for the reason `cli`, an embedder that was left for its fallback is asked again at once.
 
         Raises:
             IndexBusy, IndexUnusable: the index cannot be written now, or at all.
