@@ -134,9 +134,10 @@ async def held_to_contract(
     """
     try:
         async for item in items:
-            if not isinstance(item, TextDelta | ModelAlive | AssistantMessage):
-                given = "nothing" if item is None else f"a {type(item).__name__}"
-                raise BadModelReply(f"The model {model_name!r} answered with {given}.")
+            given: object = item
+            if not isinstance(given, TextDelta | ModelAlive | AssistantMessage):
+                kind = "nothing" if given is None else f"a {type(given).__name__}"
+                raise BadModelReply(f"The model {model_name!r} answered with {kind}.")
             yield item
             if isinstance(item, AssistantMessage):
                 return

@@ -77,17 +77,6 @@ async def test_a_search_has_the_published_shape(engine: MemoryEngine) -> None:
     )
 
 
-async def test_the_model_is_told_in_which_languages_to_ask(engine: MemoryEngine) -> None:
-    """In the description of the search, and a search takes the question in each of them."""
-    search, _ = memory_tools(engine, cites=False)
-    assert "The notes are in English:" in search.description
-    below, _ = memory_tools(engine, cites=False, below="chats/club")
-    assert "The notes are in" not in below.description
-
-    reply = await _told(engine, "memory_search", query="кошка Лизы", queries=["Lisa's cat"])
-    assert [hit["path"] for hit in reply["results"]] == ["memory/2026-02-10.md"]
-
-
 async def test_a_citation_stands_below_the_snippet_or_nowhere(engine: MemoryEngine) -> None:
     """TOOL-3, 4: on adds the field and a last line, off adds neither."""
     on = (await _told(engine, "memory_search", cites=True, query="Pepper"))["results"][0]
