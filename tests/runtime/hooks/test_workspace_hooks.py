@@ -10,12 +10,13 @@ import pytest
 
 from nacre import Agent
 from nacre.runtime.hooks.hooks import Hooks
-from nacre.runtime.hooks.trust import TRUST_FILE, HookFile, TrustedHooks, hook_files
+from nacre.runtime.hooks.trust import HookFile, TrustedHooks, hook_files
 from nacre.runtime.hooks.workspace_hooks import register_workspace_hooks
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.runtime.agents import START
 
+TRUST_FILE = "trusted-hooks.json"
 GUARD = """
 from __future__ import annotations
 from dataclasses import dataclass
