@@ -50,8 +50,10 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
         try:
             hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace.place)
             turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
-            await settle(turn, runs=False)
-            turn, reply = await _outcome(parts, await arrived(hooks, chat, inbound), turn)
+            left_over = await parts.turn.approvals.left_over(where.key)
+            await settle(turn, left_over, runs=False)
+            heard = await arrived(hooks, chat, inbound)
+            turn, reply = await _outcome(parts, heard, turn, has_left_over=bool(left_over))
             parts.turn.on_said()
             reply = None if reply is None else await leaving(hooks, chat, reply)
             emit(turn.ending(reply))
@@ -60,7 +62,7 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
             parts.upkeep.start_if_due(parts.running.keys)
 
 
-async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn) -> Outcome:
+async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_over: bool) -> Outcome:
     """What comes of a message, and the turn that it ended in: a command may have changed the session."""
     policy = turn.session.policy
     called = parts.commands.called(inbound.text, policy)
@@ -81,7 +83,9 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn) -> Outcome:
     await turn.write_down(inbound.text, inbound.attachments)
     if turn is not before:
         await before.save_notes()
-    await settle(turn, runs=True)
+    if has_left_over:
+        # Listed again: the owner may have answered since. Nothing else can have come, the lane is ours.
+        await settle(turn, await parts.turn.approvals.left_over(turn.session.key), runs=True)
     return turn, await turn.answer()
 
 
