@@ -78,7 +78,7 @@ class MemoryEngine:
     ) -> MemoryEngine:
         """Opens the index, creating it when there is none; a damaged one is set aside. Reads no Markdown yet.
 
-        The engine never closes `transcripts`, and `embedder` only if it `owns_embedder`. `count_tokens` makes
+        The engine closes `transcripts`, and `embedder` only if it `owns_embedder`. `count_tokens` makes
         chunk sizes exact and indexing slower; without it sizes are estimated.
 
         Raises:
@@ -230,6 +230,8 @@ class MemoryEngine:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._syncing.close()
+        if self._plan.transcripts is not None:
+            await self._plan.transcripts.close()
         if self._owns_embedder and self._plan.embedder is not None:
             await self._plan.embedder.close()
 

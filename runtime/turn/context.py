@@ -147,7 +147,7 @@ class TurnContext:
         )
 
     def _tools(self) -> tuple[Tool, ...]:
-        parts, chat, rules = self._parts, self.chat, self._parts.settings.tools
+        parts, chat, rules = self._parts, self.chat, self._parts.settings.tool_rules
         own = [
             tool.as_tool(self._run_sub_agent) if isinstance(tool, SubAgent) else tool for tool in parts.tools
         ]

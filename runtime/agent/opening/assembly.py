@@ -190,7 +190,11 @@ def _window_parts(
 def _history_turns(route: Route, settings: Settings) -> int | None:
     origin = route.origin
     return history_turns(
-        route.key, channel=origin.channel, sender_id=origin.sender_id, channels=settings.channels
+        route.key,
+        channel=origin.channel,
+        sender_id=origin.sender_id,
+        channels=settings.channels,
+        ids_fold_case=route.ids_fold_case,
     )
 
 

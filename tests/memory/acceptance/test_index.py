@@ -47,6 +47,9 @@ class Transcripts:
             )
         ]
 
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
     async def text(self, name: str) -> TranscriptText | None:
         """Its lines, on the lines of the same number."""
         if self.broken:

@@ -169,6 +169,26 @@ def test_a_damaged_list_trusts_nothing_and_is_set_aside(tmp_path: Path, damage: 
     assert trusted.digests() == {}
 
 
+async def test_no_file_tool_reads_a_state_folder(tmp_path: Path) -> None:
+    """Inside the workspace it belongs to programs: conversations, keys and trust are shown to no model."""
+    workspace, secret = tmp_path / "one", "sk-7391"
+    state = workspace / "state"
+    (state / "agents" / "main" / "sessions").mkdir(parents=True)
+    (workspace / "door").symlink_to(state / "agents")
+    (state / "nacre.json5").write_text(f"{{/* {secret} */}}", encoding="utf-8")
+    (state / "agents" / "main" / TRUST_FILE).write_text("{}", encoding="utf-8")
+    paths = ("state/nacre.json5", f"state/agents/main/{TRUST_FILE}", f"door/main/{TRUST_FILE}")
+    reads = [calls(("read", {"path": path})) for path in paths]
+    lists = [calls(("list", {"path": path})) for path in ("state", "state/agents/main/sessions", "door")]
+    mine = calls(("read", {"path": "plan.md"}))
+    (workspace / "plan.md").write_text("mine", encoding="utf-8")
+
+    _, results = await _said(state, workspace, (*reads, *lists, mine, says("Done.")))
+
+    assert ["belongs to a program" in text for text in results] == [True] * 6 + [False], results
+    assert secret not in str(results)
+
+
 async def test_no_file_tool_grants_trust(tmp_path: Path) -> None:
     """Where the workspace is the parent of the state folder, or the state folder itself, tools fail."""
     for name, workspace in (("parent", tmp_path / "one"), ("same", tmp_path / "two" / "state")):
