@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
 from nacre.memory.text.character_grams import RUN, index_grams, query_grams
-from nacre.memory.text.words import DAY_WORDS, stop_words_for
+from nacre.memory.text.days.day_words import DAY_WORDS
+from nacre.memory.text.words import stop_words_for
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.records import Chunk
-    from nacre.memory.text.query_dates import DayRange
+    from nacre.memory.text.days.ranges import DayRange
 
 T = TypeVar("T")
 

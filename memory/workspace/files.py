@@ -138,7 +138,9 @@ def entries_of(folder: Path, beginnings: tuple[str, ...]) -> tuple[FolderEntry, 
         return folder_entries(entry for entry in scan if entry.name.startswith(beginnings))
 
 
-def append_locked(path: Path, text: str, lock_dir: Path, *, skip_repeats: bool) -> Appended:
+def append_locked(
+    path: Path, text: str, lock_dir: Path, *, skip_repeats: bool, heading: str, below: str
+) -> Appended:
     """Adds Markdown at the end of a file in one write, and syncs it; the file is made if need be.
 
     Raises:
@@ -149,7 +151,9 @@ def append_locked(path: Path, text: str, lock_dir: Path, *, skip_repeats: bool) 
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
         with _binary(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "rb+") as file:
-            added, appended = addition(_tail(file), text, skip_repeats=skip_repeats)
+            added, appended = addition(
+                _tail(file), text, skip_repeats=skip_repeats, heading=heading, below=below
+            )
             if added:
                 _append(file.fileno(), added.encode("utf-8"))
         if is_new:

@@ -80,12 +80,14 @@ class FolderWorkspace:
 
         return await asyncio.to_thread(read)
 
-    async def append(self, name: str, text: str, *, skip_repeats: bool = True) -> Appended:
+    async def append(
+        self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
+    ) -> Appended:
         path = self._allowed(name)
         if not text.strip():
             return Appended(written="", skipped_parts=0)
         append = partial(append_locked, path, text, self._lock_dir, skip_repeats=skip_repeats)
-        return await asyncio.to_thread(append)
+        return await asyncio.to_thread(append, heading=heading, below=below)
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         await asyncio.to_thread(change_locked, self._allowed(name), change, self._lock_dir)

@@ -28,6 +28,9 @@ MAX_LISTED = 500
 DATE_PLACEHOLDER = "YYYY-MM-DD"
 """Today, in a path or in the owner's own words for a flush, as instructions name the daily log."""
 
+FLUSH_HEADING = "## Notes of the conversation"
+"""How the heading of each flush in a daily log begins; the time stands behind it."""
+
 _DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _NOTES = re.compile(r"memory\.md|memory/.*\.md")
 
@@ -196,7 +199,14 @@ class _Files:
             raise ToolFailed("The text is empty, so there is nothing to append.")
         encoded(arguments.text, str(relative))
         is_note = bool(_NOTES.fullmatch(str(relative).casefold()))
-        appended = await self._workspace.append(str(relative), arguments.text, skip_repeats=is_note)
+        # What is noted behind a flush is no part of it, and no open question because that ended with one.
+        appended = await self._workspace.append(
+            str(relative),
+            arguments.text,
+            skip_repeats=is_note,
+            heading=f"## Noted at {self._now():%H:%M}",
+            below=FLUSH_HEADING,
+        )
         if not appended.written:
             return ToolOutput(text=f"Nothing was added: all of it already stands in {relative}.")
         self._on_changed(str(relative))

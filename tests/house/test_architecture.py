@@ -37,6 +37,7 @@ OPENERS = {
     "runtime/extensions/discovery.py": "the manifests of extensions",
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/workspace/watcher.py": "what the system has mounted where",
+    "memory/text/days/day_words.py": "the packaged words for days",
     "memory/text/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace/workspace.py": "the packaged templates",
@@ -65,8 +66,8 @@ LIBRARIES = {
     "httpx": (
         "runtime/models/embedding/download.py",
         "runtime/models/embedding/http/connection.py",
+        "runtime/models/openai_compatible/answer.py",
         "runtime/models/openai_compatible/connection.py",
-        "runtime/models/openai_compatible/model.py",
     ),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),

@@ -21,7 +21,10 @@ MAY_KNOW_FOLDERS = {
 INDEXING = ("memory/files/", "memory/search/", "memory/sync/", "memory/text/", "memory/vectors/")
 DISK = ("asyncio.subprocess", "glob", "io", "mmap", "os", "pathlib", "shutil", "subprocess", "tempfile")
 """Modules that reach a file without asking anybody."""
-MAY_REACH_DISK = {"memory/text/words.py": "the packaged lists of words"}
+MAY_REACH_DISK = {
+    "memory/text/days/day_words.py": "the packaged words for days",
+    "memory/text/words.py": "the packaged lists of words",
+}
 
 
 def _imports(source: Source, modules: tuple[str, ...]) -> list[str]:

@@ -13,11 +13,12 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.completions.price_map import price_map_entry
-from nacre.runtime.models.cooldown.file import CooldownFile
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.openai_compatible.providers import address_in_environment, goes_without_litellm
+from nacre.runtime.models.waits.cooldown_file import CooldownFile
+from nacre.runtime.models.waits.silence import Patience
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.models import ProviderSettings
@@ -47,12 +48,24 @@ def open_models(
     """
     cooldowns = CooldownFile(config.folders.agent_dir / "model-cooldowns.json", now=now)
 
+    patience = Patience(
+        slow_seconds=config.settings.agent.model_slow_seconds,
+        first_byte_seconds=config.settings.agent.model_first_byte_seconds,
+    )
+
     def chain(models: Sequence[ChatModel]) -> ModelChain:
         candidates = [
             Candidate(model=model, budget=_budget(config.settings.agent, model, is_fallback=place > 0))
             for place, model in enumerate(models)
         ]
-        return ModelChain(candidates, cooldowns=cooldowns, now=now, sleep=sleep, count_tokens=count_tokens)
+        return ModelChain(
+            candidates,
+            cooldowns=cooldowns,
+            now=now,
+            sleep=sleep,
+            count_tokens=count_tokens,
+            patience=patience,
+        )
 
     def connected(first_name: str) -> ModelChain:
         names = model_names(replace(config, model_name=first_name))

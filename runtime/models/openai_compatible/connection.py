@@ -89,7 +89,7 @@ class Connection:
         return self._client
 
     def _made(self) -> Any:
-        httpx = import_module("httpx")
+        httpx = load_client()
         local = is_loopback(self._base_url)
         return httpx.AsyncClient(
             timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),
@@ -100,6 +100,11 @@ class Connection:
             # reading all certificates takes 0.1 s, and plain HTTP has none
             verify=False if local and self._base_url.startswith("http://") else httpx.create_ssl_context(),
         )
+
+
+def load_client() -> Any:
+    """httpx, imported on first use."""
+    return import_module("httpx")
 
 
 async def hang_up(response: httpx.Response) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path
 from nacre.runtime.contracts.events import FlushEnded
+from nacre.runtime.tools.files import FLUSH_HEADING
 from nacre.runtime.turn.window.flush import FlushLimits, run_extract, run_flush
 from nacre.runtime.turn.window.heard import HeardWindow
 from nacre.runtime.turn.window.notes_file import NotesFile
@@ -79,12 +80,14 @@ class SessionFlush:
         await self._ended(notes, ended)
 
     def _notes_file(self) -> NotesFile:
-        parts, policy = self._parts, self._session.policy
+        parts, policy, now = self._parts, self._session.policy, self._parts.now()
         folder = MEMORY_FOLDER if policy.is_private else policy.notes_folder
         return NotesFile(
             parts.workspace,
-            daily_log_path(parts.now().date(), folder=folder),
-            origin="" if policy.is_private else self._session.key,
+            daily_log_path(now.date(), folder=folder),
+            heading=f"{FLUSH_HEADING}, {now:%H:%M}"
+            if policy.is_private
+            else f"## Notes from {self._session.key}",
         )
 
     def _limits(self, fitting_tokens: int | None) -> FlushLimits:

@@ -46,7 +46,8 @@ async def test_a_healthy_status_names_every_part(tmp_path: Path) -> None:
     assert (shown["Search"], shown["Provider"], shown["Model"]) == ("hybrid", "test", "words")
     assert shown["Indexed"] == "2 files · 2 chunks"
     assert shown["memory"] == "2 files · 2 chunks"
-    assert shown["Vector"] == f"{status.vector_engine}, 2 vectors, 64 dimensions"
+    first, _, then = shown["Vector"].partition(" for a process's first search, then ")
+    assert (first, then) == (status.vector_engine, "vectors in memory; 2 vectors, 64 dimensions")
     assert status.vector_engine.startswith("sqlite-vec ")
     assert shown["Embedding cache"].startswith("enabled (")
     assert (shown["Embeddings"], shown["Dirty"]) == ("ready", "no")
@@ -60,7 +61,7 @@ async def test_a_status_says_what_is_wrong_and_why(tmp_path: Path) -> None:
     shown = _shown(status)
     (agent,) = status_json(status, agent_id="main")
 
-    assert shown["Vector"].startswith("numpy, ")
+    assert shown["Vector"] == "numpy; 0 vectors"
     assert "could not be loaded" in shown["Vector problem"]
     assert shown["Embeddings"] == "unavailable: The embedding server answered 503."
     assert (shown["Pending"], shown["Embedding cache"]) == ("2 vectors", "disabled")

@@ -138,9 +138,12 @@ async def test_a_fallback_makes_the_vectors_when_the_provider_fails(tmp_path: Pa
     assert (report.problem, status.provider, status.pending_vectors) == ("", "local", 0)
     assert hit.explain is not None
     assert hit.explain.vector_rank == 1
-    assert "openai/text-embedding-3-small" in status.last_sync_problem
-    assert "local makes the embeddings instead" in status.last_sync_problem
+    assert status.last_sync_problem == ""
+    assert status.fallback is not None
+    assert "openai/text-embedding-3-small" in status.fallback.reason
+    assert "local makes the embeddings instead" in status.fallback.told()
     assert (found(model)["mode"], found(model)["provider"]) == ("hybrid", "local")
+    assert found(model)["fallback"] == {"from": "openai", "reason": status.fallback.reason}
 
 
 async def test_without_settings_memory_is_searched_by_meaning(tmp_path: Path) -> None:

@@ -150,10 +150,14 @@ class RememberedWorkspace:
                 found[name] = error
         return found
 
-    async def append(self, name: str, text: str, *, skip_repeats: bool = True) -> Appended:
+    async def append(
+        self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
+    ) -> Appended:
         path = str(plain_name(name))
         old = self._everything.files[path].data if path in self._everything.files else b""
-        added, appended = addition(old.decode(errors="replace"), text, skip_repeats=skip_repeats)
+        added, appended = addition(
+            old.decode(errors="replace"), text, skip_repeats=skip_repeats, heading=heading, below=below
+        )
         if added:
             self._everything.write(path, old + added.encode())
         return appended
