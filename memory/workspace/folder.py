@@ -39,7 +39,8 @@ class FolderWorkspace:
     """`Workspace` (its methods are described there) over the folder `root`.
 
     `lock_dir` is a folder for the locks that processes share. `kept` are places of programs: what lies
-    there and inside the root is neither listed, read nor written; whoever asks gets `PathOutsideRoot`.
+    there and inside the root is neither listed, read nor written by name; whoever asks gets
+    `PathOutsideRoot`.
     """
 
     def __init__(self, root: Path, *, lock_dir: Path, kept: Sequence[Path] = ()) -> None:

@@ -69,6 +69,22 @@ def test_only_changes_of_memory_count(path: str, expected: bool) -> None:
     assert concerns_workspace(Path("/w"), TOP, path) is expected
 
 
+@pytest.mark.parametrize(
+    ("top", "path", "expected"),
+    [
+        ((*TOP, "plan.md"), "/w/plan.md", True),
+        ((*TOP, "plan.md"), "/w/other.md", False),
+        ((".",), "/w/other.md", True),
+        ((".",), "/w/other.txt", False),
+    ],
+)
+def test_files_of_the_root_count_when_they_are_asked_for(
+    top: tuple[str, ...], path: str, expected: bool
+) -> None:
+    """An extra path may be one file beside MEMORY.md, or all of them."""
+    assert concerns_workspace(Path("/w"), top, path) is expected
+
+
 def test_few_folders_are_watched(tmp_path: Path) -> None:
     """The workspace itself without its sub-folders, memory/ and extra folders with theirs; no links."""
     root = workspace(tmp_path, {"memory/a.md": "a", "extra/b.md": "b", "one/c.md": "c"})
