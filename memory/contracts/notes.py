@@ -38,7 +38,8 @@ class NoteMarks:
 
     `modified_ns` is when its text changed, which programs may set as they like; `changed_ns` when anything
     about it changed. Notes with the same `device` and `inode` are one note under two names; an `inode` of 0
-    says that nothing is known of that. A member whose notes have revisions may count them in `inode`.
+    says that nothing is known of that. A member without inodes gives a number that no other of its notes has,
+    such as that of the write which made the note so, and 0 as its device.
     """
 
     size_bytes: int
@@ -117,13 +118,8 @@ class NoteWatch(Protocol):
         """Ends it: nothing is told any more."""
 
 
-def is_note(name: str) -> bool:
-    """Whether a listing has the file of this name: it is Markdown, and in no folder of tools."""
-    return is_markdown(name) and IGNORED_FOLDERS.isdisjoint(name.split("/")[:-1])
-
-
 def is_markdown(name: str) -> bool:
-    """Whether the name of a file ends as that of a note."""
+    """Whether a file of this name is a note, if it lies in none of `IGNORED_FOLDERS`."""
     return name.endswith(".md") or name[-3:].lower() == ".md"
 
 

@@ -86,6 +86,7 @@ class NotesContract:
         assert first == again
         assert new_a.marks != old_a.marks
         assert new_b == old_b
+        assert (old_a.marks.device, old_a.marks.inode) != (old_b.marks.device, old_b.marks.inode)
         assert new_a.marks.size_bytes == old_a.marks.size_bytes + len("- more\n")
         assert 0 < old_a.marks.changed_ns <= before_ns <= new_a.marks.changed_ns
         assert new_a.marks.changed_ns <= await workspace.now_ns()

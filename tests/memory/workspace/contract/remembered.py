@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from nacre.memory.contracts.notes import (
+    IGNORED_FOLDERS,
     MAX_NOTE_BYTES,
     FoundNote,
     NoteBytes,
@@ -15,7 +16,7 @@ from nacre.memory.contracts.notes import (
     NoteMarks,
     NoteTooLarge,
     WantedNotes,
-    is_note,
+    is_markdown,
 )
 from nacre.memory.contracts.records import SkippedPath
 from nacre.memory.contracts.workspace import (
@@ -33,6 +34,11 @@ from nacre.memory.workspace.paths import plain_name
 from nacre.memory.workspace.repeats import addition
 
 BEGAN_NS = 1_700_000_000 * 10**9
+
+
+def is_note(name: str) -> bool:
+    """Whether a listing has the file of this name."""
+    return is_markdown(name) and IGNORED_FOLDERS.isdisjoint(name.split("/")[:-1])
 
 
 @dataclass(frozen=True, kw_only=True)
