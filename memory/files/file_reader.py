@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.store import FileState, IndexedFile
 from nacre.memory.contracts.workspace import ReadFailed
+from nacre.memory.files.template_words import told_lines
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.text.lexical import lexical_fields
 
@@ -54,7 +55,8 @@ def read_batch(
         if state.content_hash == known_hashes.get(name):
             same.append(state)
         else:
-            changed.append(indexed_file(state, decode_markdown(found.data), sizes))
+            lines = told_lines(name, decode_markdown(found.data))
+            changed.append(indexed_file(state, lines, sizes))
     return ReadBatch(changed=tuple(changed), same=tuple(same), problems=tuple(problems))
 
 

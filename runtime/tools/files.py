@@ -232,9 +232,9 @@ class _Files:
         ]
         if len(entries) > MAX_LISTED:
             lines.append(f"[... and {len(entries) - MAX_LISTED} more]")
-        return ToolOutput(
-            text="\n".join(lines) or "(The folder is empty.)", summary=f"{relative}: {len(entries)} entries"
-        )
+        counted = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+        shown = "\n".join(lines) or "(The folder is empty.)"
+        return ToolOutput(text=shown, summary=f"{relative}: {counted}")
 
     async def _readable(self, path: str) -> PurePosixPath:
         relative = await self._relative(path)
@@ -273,7 +273,8 @@ class _Reader:
             lines=arguments.lines,
             page_chars=self._page_chars,
         )
-        return ToolOutput(text=shown + note, summary=f"{name}, {text.count(chr(10)) + 1} lines")
+        lines = text.count("\n") + 1
+        return ToolOutput(text=shown + note, summary=f"{name}, {lines} line{'s' if lines > 1 else ''}")
 
     async def _result(self, path: str) -> tuple[str, str, str]:
         try:

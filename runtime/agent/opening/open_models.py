@@ -13,6 +13,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.completions.provider_model import ProviderModel
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
@@ -134,6 +135,12 @@ def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
     )
+
+
+def load_ahead(model: ChatModel) -> None:
+    """Begins to load what the first request to a provider needs, while the person types it."""
+    if isinstance(model, ProviderModel):
+        model.load_ahead()
 
 
 def _way_to(name: str, provider: ProviderSettings) -> type[OpenAICompatibleModel] | type[LiteLLMModel]:
