@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import MemorySearchSettings, resolve_settings
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.recall.open_embedder import embedder_for
 
 CLIP_CHARS = 2400
@@ -188,7 +189,11 @@ async def run_engine(
     clock = Clock()
     embedder = None if way == "lexical" else chosen_embedder(embedder_name)
     engine = await MemoryEngine.open(
-        workspace=workspace.folder, index_path=index, settings=_settings(way), embedder=embedder, now=clock
+        workspace=FolderWorkspace(workspace.folder, lock_dir=index.parent / "locks"),
+        index_path=index,
+        settings=_settings(way),
+        embedder=embedder,
+        now=clock,
     )
     result = Result(rows=[], answered=[], milliseconds=[])
     try:

@@ -24,18 +24,21 @@ from nacre.memory.contracts.records import (
 )
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import Scope, Snapshot
+from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.reading import read_excerpt
-from nacre.memory.files.watcher import Watcher
 from nacre.memory.search.searching import Answer, EmbedderInUse, Question, search
 from nacre.memory.stores.sqlite.opening import SqliteIndexPlace
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
+from nacre.memory.sync.settling import Settling
 from nacre.memory.sync.syncing import Syncing
 from nacre.memory.text.chunker import ChunkSizes
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.contracts.notes import NoteWatch
     from nacre.memory.contracts.transcripts import TranscriptSource
+    from nacre.memory.contracts.workspace import Workspace
 
 MAX_RESULTS = 1_000
 """Most hits of one search, whatever is asked for."""
@@ -57,14 +60,15 @@ class MemoryEngine:
         self._settings = plan.settings
         self._syncing = syncing
         self._now = now
-        self._watcher: Watcher | None = None
+        self._watch: NoteWatch | None = None
+        self._settling: Settling | None = None
         self._background: list[asyncio.Task[None]] = []
 
     @classmethod
     async def open(
         cls,
         *,
-        workspace: Path,
+        workspace: Workspace,
         index_path: Path,
         settings: MemorySearchSettings,
         embedder: Embedder | None,
@@ -75,7 +79,7 @@ class MemoryEngine:
     ) -> MemoryEngine:
         """Opens the index, creating it when there is none; a damaged one is set aside. Reads no Markdown yet.
 
-        The engine never closes `transcripts`, and `embedder` only if it `owns_embedder`. `count_tokens` makes
+        The engine closes `transcripts`, and `embedder` only if it `owns_embedder`. `count_tokens` makes
         chunk sizes exact and indexing slower; without it sizes are estimated.
 
         Raises:
@@ -89,9 +93,7 @@ class MemoryEngine:
         )
         place = SqliteIndexPlace(index_path, settings.store.vector, now, owns_folder=not settings.store.path)
         plan = IndexPlan(
-            corpus=Corpus(
-                workspace=workspace, extra_paths=settings.extra_paths, sizes=sizes, index_path=index_path
-            ),
+            corpus=Corpus(notes=NoteFiles(workspace, settings.extra_paths), sizes=sizes),
             settings=settings,
             embedder=embedder,
             transcripts=transcripts,
@@ -166,20 +168,13 @@ class MemoryEngine:
     async def read(
         self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
     ) -> Excerpt:
-        """Lines of a memory file, straight from the disk; with `below`, of one in that folder.
+        """Lines of a memory file, straight from the workspace; with `below`, of one in that folder.
 
         Raises:
             ReadRefused: the path is not one of memory's.
         """
-        corpus = self._plan.corpus
-        return await asyncio.to_thread(
-            read_excerpt,
-            corpus.workspace,
-            corpus.extra_paths,
-            path,
-            from_line=from_line,
-            lines=lines,
-            below=below,
+        return await read_excerpt(
+            self._plan.corpus.notes, path, from_line=from_line, lines=lines, below=below
         )
 
     async def sync(
@@ -201,7 +196,7 @@ class MemoryEngine:
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         """What is indexed, what is not and why. `deep` also asks the embedder and reads the index through."""
-        watching = (self._watcher.problem or "on") if self._watcher else "off"
+        watching = (self._watch.problem or "on") if self._watch else "off"
         return await self._syncing.status(deep=deep, watching=watching)
 
     def mark_dirty(self) -> None:
@@ -233,23 +228,25 @@ class MemoryEngine:
         if self._settings.sync.interval_minutes:
             self._background.append(asyncio.create_task(self._sync_at_intervals(), name="memory-interval"))
         if self._settings.sync.watch:
-            self._watcher = Watcher(
-                workspace=self._plan.corpus.workspace,
-                extra_paths=self._plan.corpus.extra_paths,
+            self._settling = Settling(
                 debounce_ms=self._settings.sync.watch_debounce_ms,
                 changed=self.mark_dirty,
                 settled=self._settled,
             )
-            self._watcher.start()
+            self._watch = await self._plan.corpus.notes.watch(self._settling.note_change)
 
     async def close(self) -> None:
         """Stops watching and syncing, waits for the file in hand, and closes the index."""
-        if self._watcher is not None:
-            await self._watcher.close()
+        if self._watch is not None:
+            await self._watch.close()
+        if self._settling is not None:
+            self._settling.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._syncing.close()
+        if self._plan.transcripts is not None:
+            await self._plan.transcripts.close()
         if self._owns_embedder and self._plan.embedder is not None:
             await self._plan.embedder.close()
 

@@ -15,7 +15,7 @@ from nacre.memory.contracts.records import Chunk, SearchHit, SearchMode, citatio
 from nacre.memory.contracts.settings import QuerySettings
 from nacre.memory.contracts.store import Scope, Snapshot, Vector
 from nacre.memory.contracts.words import MatchQuery
-from nacre.memory.files.discovery import ROOT_FILES
+from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed, rank
 from nacre.memory.text.days.query_dates import named_days

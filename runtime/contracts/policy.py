@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
+from nacre.memory.contracts.notes import CHATS_FOLDER
+
 Audience: TypeAlias = Literal["private", "direct", "group"]
 """`private` is the owner alone, `direct` a chat with somebody else, `group` every other chat."""
 
 SHARED_FOLDER = "shared"
 """What every chat may read lives in this folder of the workspace; it is written on the owner's word."""
-CHATS_FOLDER = "chats"
-"""Holds a folder for each chat that is not private: what is noted there was said by others."""
 
 _THREAD_WORDS = ("thread", "topic")
 _DIGEST_CHARS = 16

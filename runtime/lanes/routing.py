@@ -21,11 +21,15 @@ from nacre.sessions.index.changes import Origin
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """A session's key, the policy that holds in it, and where its message came from."""
+    """A session's key, the policy that holds in it, and where its message came from.
+
+    `ids_fold_case` is the message's: whether its channel takes `Anna` and `anna` for one id.
+    """
 
     key: str
     policy: ChatPolicy
     origin: Origin
+    ids_fold_case: bool = False
 
 
 def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Route:
@@ -54,7 +58,12 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
             f"{'' if policy.is_owner else ' that is not the owner’s'} named the private session {key!r}. "
             "Leave session_key empty, or name a group session."
         )
-    return Route(key=key, policy=policy, origin=_origin(inbound, policy))
+    return Route(
+        key=key,
+        policy=policy,
+        origin=_origin(inbound, policy),
+        ids_fold_case=inbound.ids_fold_case is True,
+    )
 
 
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.notes import CHATS_FOLDER
 from nacre.memory.contracts.records import SearchHit, SearchReport
-from nacre.runtime.contracts.policy import CHATS_FOLDER
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 if TYPE_CHECKING:

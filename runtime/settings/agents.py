@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.runtime.settings.hooks import ToolRule
 from nacre.runtime.settings.section import SettingsSection, bytes_or, clamped, count_or
 from nacre.sessions.contracts.keys import normalise_agent_id
 
@@ -147,6 +148,13 @@ class ToolNames(SettingsSection):
         return (not self.allow or _is_named(name, self.allow)) and not _is_named(name, self.deny)
 
 
+class AgentTools(ToolNames):
+    """`agents.defaults.tools`: an agent's own tools, and its rules for single ones."""
+
+    rules: Mapping[str, ToolRule] = Field(default_factory=dict)
+    """As `tools.rules`, whose rule for the same tool it replaces."""
+
+
 def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
     return any(_matches(pattern, name) for pattern in patterns)
 
@@ -225,7 +233,7 @@ class AgentSettings(SettingsSection):
     context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.model_construct)
     compaction: CompactionSettings = Field(default_factory=CompactionSettings.model_construct)
     memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)
-    tools: ToolNames = Field(default_factory=ToolNames.model_construct)
+    tools: AgentTools = Field(default_factory=AgentTools.model_construct)
     """Which tools there are at all, of Nacre and of whoever embeds it."""
 
 

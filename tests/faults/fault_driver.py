@@ -33,6 +33,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from tests.faults.crash_driver import LONG, MOST_WRITES, count_writes, reopened
+from tests.faults.drivers import forked
 from tests.runtime.agents import opened, said, window_settings, write_settings
 
 LIMITS_BYTES = (0, 100, 300, 700, 1_500, *range(3_000, 60_000, 3_000))
@@ -116,16 +117,7 @@ def attempt(
 ) -> dict[str, object]:
     """One child with its fate, and what became of its session."""
     write_settings(state_dir, window_settings())
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_end)
-        asyncio.run(talk(state_dir, lambda text: _tell(write_end, text), fate))
-        os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end) as pipe:
-        told = [json.loads(line) for line in pipe]
-    _, status = os.waitpid(child, 0)
+    told, status = forked(lambda tell: talk(state_dir, tell, fate))
     write_settings(state_dir, window_settings(200_000))
     return {
         "fate": fate,
@@ -141,10 +133,6 @@ def report(value: object) -> None:
     """One JSON line on stdout, at once."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
-
-
-def _tell(descriptor: int, text: str) -> None:
-    os.write(descriptor, json.dumps(text).encode() + b"\n")
 
 
 def attempts(kind: str, root: Path) -> None:

@@ -36,8 +36,7 @@ OPENERS = {
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",
     "runtime/extensions/discovery.py": "the manifests of extensions",
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
-    "memory/files/file_reader.py": "memory files, read for the index",
-    "memory/files/watcher.py": "what the system has mounted where",
+    "memory/workspace/watcher.py": "what the system has mounted where",
     "memory/text/days/day_words.py": "the packaged words for days",
     "memory/text/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
@@ -105,7 +104,7 @@ LIBRARIES = {
     "tiktoken": ("runtime/models/tokenizer.py",),
     "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/contracts/clock.py",),
-    "watchfiles": ("memory/files/watcher.py",),
+    "watchfiles": ("memory/workspace/watcher.py",),
     "wcwidth": ("cli/screen/plain.py",),
 }
 LONG: dict[str, str] = {}

@@ -5,39 +5,25 @@ from __future__ import annotations
 from datetime import datetime
 
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path
-from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import stored_moment
-from nacre.runtime.contracts.events import Emit, FlushEnded
+from nacre.runtime.contracts.events import FlushEnded
 from nacre.runtime.contracts.model import Ask
 from nacre.runtime.hooks.heard_window import HeardWindow
-from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.tools.files import FLUSH_HEADING
 from nacre.runtime.turn.window.flush import FlushLimits, run_extract, run_flush
 from nacre.runtime.turn.window.notes_file import NotesFile
-from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
+from nacre.runtime.turn.window.parts import WindowTurn
 from nacre.runtime.turn.window.resuming import resume_flush
 
 
 class SessionFlush:
-    """Saves notes of one session. The arguments are those of `Window`, and `heard` tells hooks."""
+    """Saves notes of one session; `heard` tells hooks."""
 
-    def __init__(
-        self,
-        session: OpenSession,
-        parts: WindowParts,
-        models: ModelChain,
-        budget: ContextBudget,
-        frame: RequestFrame,
-        emit: Emit,
-        heard: HeardWindow,
-    ) -> None:
-        self._session = session
-        self._parts = parts
-        self._models = models
-        self._budget = budget
-        self._frame = frame
-        self._emit = emit
+    def __init__(self, turn: WindowTurn, heard: HeardWindow) -> None:
+        self._turn = turn
+        self._session = turn.session
+        self._parts = turn.parts
+        self._budget = turn.budget
         self._heard = heard
 
     @property
@@ -59,15 +45,15 @@ class SessionFlush:
         is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
         limits = self._limits(budget.compact_at // 2 if is_too_long else None)
         ask = self._heard.ask(
-            self._models.asking(parts.flush_model, self._emit),
-            model_name=(parts.flush_model or self._models.first.model).name,
+            self._turn.models.asking(parts.flush_model, self._turn.emit),
+            model_name=(parts.flush_model or self._turn.models.first.model).name,
         )
         if await self._has_resumed(ask, limits):
             return
         notes = self._notes_file(parts.now())
         ended = await run_flush(
             self._session,
-            system=await self._frame.system(),
+            system=await self._turn.frame.system(),
             notes=notes,
             settings=parts.settings.memory_flush,
             ask=ask,
@@ -86,7 +72,7 @@ class SessionFlush:
         ended = await resume_flush(
             self._session,
             unfinished,
-            system=await self._frame.system(),
+            system=await self._turn.frame.system(),
             notes=notes,
             settings=parts.settings.memory_flush,
             ask=ask,
@@ -122,7 +108,7 @@ class SessionFlush:
         await self._heard.flush_begins()
         ended = await run_extract(
             self._session,
-            system=await self._frame.system(),
+            system=await self._turn.frame.system(),
             notes=notes,
             settings=parts.settings.memory_flush,
             ask_offline=parts.offline.stream,
@@ -151,5 +137,5 @@ class SessionFlush:
     async def _ended(self, notes: NotesFile, ended: FlushEnded) -> None:
         if notes.wrote:
             self._parts.on_notes(notes.path)
-        self._emit(ended)
+        self._turn.emit(ended)
         await self._heard.flush_ended(ended)

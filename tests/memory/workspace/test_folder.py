@@ -10,7 +10,8 @@ import pytest
 
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.workspace.folder import FolderWorkspace
-from tests.memory.workspace.workspace_contract import OpenWorkspace, WorkspaceContract
+from tests.memory.workspace.contract.notes_contract import NotesContract
+from tests.memory.workspace.contract.workspace_contract import OpenWorkspace, WorkspaceContract
 
 
 @pytest.fixture
@@ -23,6 +24,10 @@ def open_workspace(tmp_path: Path) -> OpenWorkspace:
 
 class TestFolderWorkspace(WorkspaceContract):
     """The contract, over one folder."""
+
+
+class TestFolderNotes(NotesContract):
+    """What the index asks of it."""
 
 
 async def test_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
