@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -48,6 +49,15 @@ class FolderWorkspace:
     @property
     def is_there(self) -> bool:
         return self._root.is_dir()
+
+    def may_change(self, name: str) -> bool:
+        try:
+            path = contained_path(self._root, name)
+        except PathOutsideRoot:
+            return True
+        # a folder must let names into it, a file must let itself be written
+        there = next((each for each in (path, *path.parents) if each.exists()), self._root)
+        return os.access(there, os.W_OK)
 
     async def real_name(self, name: str) -> PurePosixPath:
         return path_in_root(self._root, contained_path(self._root, name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import Emit, FlushEnded
@@ -43,8 +45,14 @@ class SessionFlush:
         return self._session.flushes.unflushed_bytes >= limit_bytes
 
     async def run(self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False) -> None:
-        """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's."""
+        """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's.
+
+        Nobody is asked for notes that could not be written: the owner is told once, and nothing is recorded,
+        so that a flush comes when they can be.
+        """
         parts, budget, notes = self._parts, self._budget, self._notes_file()
+        if not self._may_write(notes.path):
+            return
         await self._heard.flush_begins()
         # A context that the provider refuses, or will, is not sent again: its newest half is.
         is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
@@ -81,6 +89,8 @@ class SessionFlush:
         if not self._budget.flush_enabled:
             return
         parts, notes = self._parts, self._notes_file()
+        if not self._may_write(notes.path):
+            return
         await self._heard.flush_begins()
         ended = await run_extract(
             self._session,
@@ -91,6 +101,20 @@ class SessionFlush:
             limits=self._limits(None),
         )
         await self._ended(notes, ended)
+
+    def _may_write(self, path: str) -> bool:
+        """Whether notes can be written there; if not, that is told once in each session."""
+        parts, session = self._parts, self._session
+        if not session.policy.may_write(PurePosixPath(path)):
+            reason = "the settings make the workspace read-only (agents.defaults.sandbox.workspaceAccess)."
+        elif parts.workspace.is_there and not parts.workspace.may_change(path):
+            reason = f"{path} may not be written: it is mounted read-only, or its permissions forbid it."
+        else:
+            return True
+        parts.told.once(
+            session.session_id, (f"No notes are saved of this conversation: {reason}",), self._emit
+        )
+        return False
 
     def _notes_file(self) -> NotesFile:
         parts, policy = self._parts, self._session.policy
