@@ -29,9 +29,10 @@ class LiteLLMModel:
 
     `context_window_tokens` `None` takes the window from litellm's price map. `base_url` is the address of
     an own or compatible server; `api_key` `None` lets litellm look for the provider's variable in the
-    environment. `request_timeout_seconds` bounds the wait for an answer to begin. A stream that is silent
-    for `stall_timeout_seconds` is given up; models that think before they speak may be silent until the
-    request time-out before the first word. `now_ms` stamps the answers.
+    environment, `key_place` says where it stands if not in the settings. `request_timeout_seconds` bounds the
+    wait for an answer to begin. A stream that is silent for `stall_timeout_seconds` is given up; models that
+    think before they speak may be silent until the request time-out before the first word. `now_ms` stamps
+    the answers.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class LiteLLMModel:
         context_window_tokens: int | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
+        key_place: str = "",
         request_timeout_seconds: float = 600,
         stall_timeout_seconds: float = 60,
         now_ms: Callable[[], int],
@@ -49,6 +51,7 @@ class LiteLLMModel:
         self._known = KnownModel(name, configured_window_tokens=context_window_tokens)
         self._base_url = base_url
         self._api_key = api_key
+        self._key_place = key_place
         self._request_timeout_seconds = request_timeout_seconds
         self._stall_timeout_seconds = stall_timeout_seconds
         self._now_ms = now_ms
@@ -145,6 +148,7 @@ class LiteLLMModel:
             model_name=self.name,
             api_base=self._base_url,
             key_is_configured=bool(self._api_key),
+            key_place=self._key_place,
             secrets=(self._api_key,) if self._api_key else (),
             now_seconds=self._now_ms() / 1000,
         )

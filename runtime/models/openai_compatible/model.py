@@ -42,9 +42,10 @@ class OpenAICompatibleModel:
 
     `context_window_tokens` `None` takes the window from litellm's price map. `base_url` is the address of
     an own or compatible server, `None` the provider's; `api_key` `None` looks for the provider's variable in
-    the environment. `request_timeout_seconds` bounds the wait for an answer to begin. A stream that is silent
-    for `stall_timeout_seconds` is given up; models that think before they speak may be silent until the
-    request time-out before the first word. `now_ms` stamps the answers.
+    the environment, `key_place` says where it stands if not in the settings. `request_timeout_seconds` bounds
+    the wait for an answer to begin. A stream that is silent for `stall_timeout_seconds` is given up; models
+    that think before they speak may be silent until the request time-out before the first word. `now_ms`
+    stamps the answers.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class OpenAICompatibleModel:
         context_window_tokens: int | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
+        key_place: str = "",
         request_timeout_seconds: float = 600,
         stall_timeout_seconds: float = 60,
         now_ms: Callable[[], int],
@@ -62,6 +64,7 @@ class OpenAICompatibleModel:
         self._known = KnownModel(name, configured_window_tokens=context_window_tokens)
         self._given_base_url = base_url
         self._given_key = api_key
+        self._key_place = key_place
         self._request_timeout_seconds = request_timeout_seconds
         self._stall_timeout_seconds = stall_timeout_seconds
         self._now_ms = now_ms
@@ -198,6 +201,7 @@ class OpenAICompatibleModel:
             model_name=self.name,
             api_base=without_credentials(endpoint.base_url),
             key_is_configured=bool(self._given_key),
+            key_place=self._key_place,
             secrets=(endpoint.api_key, password),
             now_seconds=self._now_ms() / 1000,
         )
