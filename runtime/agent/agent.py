@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from nacre.runtime.agent.answering import run_turn
+from nacre.runtime.agent.answering import failure_of, run_turn
 from nacre.runtime.agent.approving import ApprovalDoor
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given
@@ -198,8 +198,13 @@ class Agent:
             raise TurnBroken("This agent is closed. Open a new one.")
         parts, events = self._parts, asyncio.Queue[Event | None]()
         bounds = TurnBounds(limits or parts.limits)
-        work = run_turn(parts, inbound, lambda: self._route(inbound), events.put_nowait, bounds)
-        task = parts.running.start(self._lane(inbound), work, spare_tools=bounds.spare_tools)
+        try:
+            where = self._route(inbound)
+        except Exception as error:  # noqa: BLE001 - as in the turn itself: a bug ends in an answer
+            yield TurnFailed(error=failure_of(error))
+            return
+        work = run_turn(parts, inbound, where, events.put_nowait, bounds)
+        task = parts.running.start(where.key, work, spare_tools=bounds.spare_tools)
         task.add_done_callback(lambda _done: events.put_nowait(None))
         last: Event | None = None
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot
@@ -28,12 +27,10 @@ from nacre.sessions.contracts.errors import SessionError
 log = logging.getLogger(__name__)
 
 
-async def run_turn(
-    parts: AgentParts, inbound: Inbound, route: Callable[[], Route], emit: Emit, bounds: TurnBounds
-) -> None:
+async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
     """One turn, which ends in one way or another: whatever goes wrong is told and not raised."""
     try:
-        await _answer(parts, inbound, route(), emit, bounds)
+        await _answer(parts, inbound, where, emit, bounds)
     except asyncio.CancelledError:
         emit(TurnFailed(error=TurnCancelled("The turn was stopped.")))
         raise

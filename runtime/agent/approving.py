@@ -15,7 +15,7 @@ from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.contracts.errors import ApprovalNotFound, SessionInUse
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Reply
-from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.hooks.around import leaving, without_text
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.tools.approvals.approval import Approval
@@ -109,6 +109,7 @@ def _route(approval: Approval) -> Route:
         chat_kind=approval.chat_kind,
         is_owner=approval.is_owner,
         session_key_is_private=approval.is_private_key,
+        notes_folder=notes_folder_of(approval.session_key),
     )
     return Route(key=approval.session_key, policy=policy, origin=Origin(**approval.origin))
 

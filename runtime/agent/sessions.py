@@ -16,7 +16,7 @@ from nacre.runtime.commands.conversation.session import Session
 from nacre.runtime.contracts.errors import TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import CompactionEnded, Event, FlushEnded, Warned
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Attachment, Reply
-from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.turn.loop.limits import UsageLimits
@@ -142,7 +142,12 @@ class Sessions:
         sent_to, sent_by = _text(origin, "to"), _text(origin, "from")
         return Route(
             key=key,
-            policy=ChatPolicy(chat_kind=chat_kind, is_owner=True, session_key_is_private=is_private),
+            policy=ChatPolicy(
+                chat_kind=chat_kind,
+                is_owner=True,
+                session_key_is_private=is_private,
+                notes_folder=notes_folder_of(key),
+            ),
             origin=Origin(
                 chat_kind=chat_kind,
                 channel=_text(origin, "provider"),

@@ -71,21 +71,22 @@ class Commands:
         To the owner a single word behind a slash that is no command is a slip, and so is one before more
         text that is very like a command. What others may not use are words, whatever they look like.
         """
-        offered = self.offered(policy)
         found = called_word(text, self._by_word)
         if found is not None:
             word, rest = found
             command = self._by_word[word]
-            if command in offered:
+            if command in self.offered(policy):
                 return Called(command=command, rest=rest)
             if policy.is_owner is not True:
                 return None
             stand_in, told = elsewhere(command)
             return Called(command=stand_in, rest=told)
         slip = slash_word(text) if policy.is_owner is True else None
-        if slip is not None and (not slip[1] or nearest_word(slip[0], offered, likeness=_SURE_LIKENESS)):
-            return Called(command=UNKNOWN, rest=slip[0])
-        return None
+        if slip is None:
+            return None
+        if slip[1] and not nearest_word(slip[0], self.offered(policy), likeness=_SURE_LIKENESS):
+            return None
+        return Called(command=UNKNOWN, rest=slip[0])
 
 
 def _with_triggers(commands: Sequence[Command], triggers: Sequence[str]) -> list[Command]:

@@ -26,9 +26,10 @@ def called_word(text: str, words: Iterable[str]) -> tuple[str, str] | None:
     `/new@name`) does not count. The longest word wins.
     """
     text = _unaddressed(text)
-    for word in sorted(words, key=len, reverse=True):
+    begun = [word for word in words if text[: len(word)].lower() == word]
+    for word in sorted(begun, key=len, reverse=True):
         rest = text[len(word) :]
-        if text[: len(word)].lower() == word and re.match(r"\s*:|\s|$", rest):
+        if re.match(r"\s*:|\s|$", rest):
             return word, re.sub(r"^\s*:", "", rest).strip()
     return None
 

@@ -55,6 +55,7 @@ class OpenSession:
         self.flushes = FlushRecords(journal, self.line)
         self._now = now
         self._notices = notices
+        self._chat: ToolChat | None = None
 
     @property
     def key(self) -> str:
@@ -73,13 +74,15 @@ class OpenSession:
 
     def chat(self, place: str) -> ToolChat:
         """What tools and hooks are told of this chat; `place` is where the notes are."""
-        return ToolChat(
-            session_key=self.key,
-            session_id=self.session_id,
-            channel=self.route.origin.channel,
-            policy=self.policy,
-            workspace=Path(place),
-        )
+        if self._chat is None:
+            self._chat = ToolChat(
+                session_key=self.key,
+                session_id=self.session_id,
+                channel=self.route.origin.channel,
+                policy=self.policy,
+                workspace=Path(place),
+            )
+        return self._chat
 
     @property
     def branch(self) -> Sequence[Entry]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt
@@ -57,30 +58,41 @@ async def stream_with_retries(
             so does everything that asking again does not mend.
     """
     is_begun = False
-    problem = ""
+    failure: ModelError | None = None
 
     def tell(state: RetryCallState) -> None:
-        nonlocal problem
-        problem = str(_failure(state))
-        on_retry(state.attempt_number, state.upcoming_sleep, problem)
+        on_retry(state.attempt_number, state.upcoming_sleep, str(_failure(state)))
 
+    # Counting attempts costs more than a turn may: it begins where there is one to count.
+    try:
+        async with aclosing(held_to_contract(model.stream(request), model_name=model.name)) as items:
+            async for item in items:
+                is_begun = True
+                yield item
+        return
+    except ModelError as error:
+        failure = error
     attempts = _attempts(max_retries, sleep, chance).copy(
         retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs), before_sleep=tell
     )
     try:
         async for attempt in attempts:
             with attempt:
+                if attempt.retry_state.attempt_number == 1:
+                    raise failure
                 if is_begun:
-                    yield AnswerRestarted(problem=problem)
+                    yield AnswerRestarted(problem=str(failure))
                     is_begun = False
-                items = held_to_contract(model.stream(request), model_name=model.name)
                 try:
-                    async for item in items:
-                        is_begun = True
-                        yield item
-                finally:
-                    if isinstance(items, AsyncGenerator):  # one that was left early ends its request now
-                        await items.aclose()
+                    async with aclosing(
+                        held_to_contract(model.stream(request), model_name=model.name)
+                    ) as items:
+                        async for item in items:
+                            is_begun = True
+                            yield item
+                except ModelError as error:
+                    failure = error
+                    raise
     except RateLimited as error:
         if _wish(error) <= MAX_DELAY_SECONDS:
             raise
@@ -107,7 +119,7 @@ async def call_with_retries(
 
 async def held_to_contract(
     items: AsyncIterator[TextDelta | AssistantMessage], *, model_name: str
-) -> AsyncIterator[TextDelta | AssistantMessage]:
+) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
     """A model's answer up to its final message; whatever else a model does becomes a `ModelError`.
 
     A bot author's model that breaks the contract must cost neither the person's words nor the notes

@@ -100,6 +100,8 @@ def due_reset(
     Three aware moments; `now` carries the owner's zone. `last_said_at` is the newest message's, of a
     person or of the assistant.
     """
+    if _is_still_talking(policy, last_said_at, now):
+        return None
     over = next_reset(policy, started_at=started_at, last_said_at=last_said_at, now=now)
     return over.cause if over is not None and _utc(over.at) <= _utc(now) else None
 
@@ -118,6 +120,14 @@ def next_reset(
         idle_ends = _later(last_said_at, policy.idle_minutes, now) + timedelta(milliseconds=1)
         ends.append(NextReset(at=idle_ends, cause="idle"))
     return min(ends, key=lambda end: _utc(end.at), default=None)
+
+
+def _is_still_talking(policy: ResetPolicy, last_said_at: datetime, now: datetime) -> bool:
+    """Whether the last words are too new for either reason, whatever the clock of the owner's zone says."""
+    least_minutes = PAUSE_MINUTES
+    if policy.idle_minutes is not None:
+        least_minutes = min(PAUSE_MINUTES, policy.idle_minutes)
+    return now - last_said_at < timedelta(minutes=least_minutes)
 
 
 def next_boundary(now: datetime, at_hour: int) -> datetime:

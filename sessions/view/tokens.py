@@ -18,6 +18,10 @@ from nacre.sessions.view.transcript import TranscriptItem
 IMAGE_TOKENS = 1200
 """An image of usual size; providers count between 300 and 1600."""
 
+MOST_QUICK_MESSAGES = 4
+MOST_QUICK_CHARS = 2_000
+"""What is counted at once: up to so many characters in the newest so many messages."""
+
 MESSAGE_OVERHEAD_TOKENS = 4
 """Role and separators, as OpenAI's cookbook counts them for chat models."""
 
@@ -81,6 +85,17 @@ def measure_context(
         )
     estimated = overhead_tokens + estimate_tokens(items, count_tokens)
     return ContextMeasure(tokens=estimated, usage_tokens=0, trailing_tokens=estimated)
+
+
+def is_little_to_count(items: Sequence[TranscriptItem]) -> bool:
+    """Whether `measure_context` needs less time than handing it to a thread would: a few short texts."""
+    newest = items[-MOST_QUICK_MESSAGES:]
+    place = last_counted_place(newest)
+    if place is None:
+        return False
+    blocks = [block for item in newest[place + 1 :] for block in item.message.content]
+    chars = sum(len(block.text) for block in blocks if isinstance(block, Text))
+    return chars <= MOST_QUICK_CHARS and all(isinstance(block, Text) for block in blocks)
 
 
 def last_counted_place(items: Sequence[TranscriptItem]) -> int | None:

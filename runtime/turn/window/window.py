@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 
 from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
@@ -30,7 +31,12 @@ from nacre.sessions.compaction.cut import (
     transcript_tokens,
     with_compaction,
 )
-from nacre.sessions.view.tokens import ContextMeasure, estimate_tokens, measure_context
+from nacre.sessions.view.tokens import (
+    ContextMeasure,
+    estimate_tokens,
+    is_little_to_count,
+    measure_context,
+)
 
 log = logging.getLogger(__name__)
 
@@ -71,12 +77,11 @@ class Window:
     async def measure(self) -> ContextMeasure:
         """How full the window is: the provider's last usage, and an estimate for what followed.
 
-        Counting is work for the processor, so it is done on a thread.
+        Counting much is work for the processor, so it is done on a thread.
         """
         items, count_tokens = self._session.view.transcript(), self._parts.count_tokens
-        measure = await asyncio.to_thread(
-            measure_context, items, self._session.branch, count_tokens, overhead_tokens=0
-        )
+        count = partial(measure_context, items, self._session.branch, count_tokens, overhead_tokens=0)
+        measure = count() if is_little_to_count(items) else await asyncio.to_thread(count)
         if 0 < measure.usage_tokens <= self.budget.window_tokens:
             return measure
         overhead = await self._frame.overhead_tokens()

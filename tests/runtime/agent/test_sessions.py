@@ -192,6 +192,24 @@ def _asks_for(request: object, word: str) -> None:
     assert word in str(request)
 
 
+async def test_a_group_compacted_by_a_call_keeps_its_notes(tmp_path: Path) -> None:
+    """In the group's own folder, as a compaction in the chat itself does."""
+    write_settings(tmp_path, window_settings())
+    log = "chats/chat-group-club/2026-03-14.md"
+    note = calls(("append", {"path": log, "text": "- bees"}), purpose="flush")
+    noted = [says("noted", usage=Usage(input_tokens=1_000))] * 4
+    model = ScriptedModel(*noted, note, QUIET, says("## Goal\nBees", purpose="compaction"))
+    async with opened(tmp_path, model) as agent:
+        for _ in noted:
+            text = "The hive needs sugar before the frost comes. " * 300
+            await agent.respond(said(text, is_owner=False, sender_id="ann", **GROUP))
+        session = await agent.sessions.get("agent:main:chat:group:club")
+        await session.compact()
+
+    model.assert_complete()
+    assert "- bees" in (tmp_path / "workspace" / log).read_text(encoding="utf-8")
+
+
 async def test_usage_sums_what_providers_reported(tmp_path: Path) -> None:
     """All calls of the transcript, those of the branch that was left and of the flush too."""
     model = ScriptedModel(

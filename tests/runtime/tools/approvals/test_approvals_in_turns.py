@@ -134,8 +134,10 @@ async def test_only_the_owner_answers_and_only_where_they_may(tmp_path: Path) ->
     assert reply is not None
     assert (reply.text, reply.session_key) == ("done", "agent:main:telegram:group:-1")
     assert paid(log) == ["5 to Ann"]
-    # What ran for the group ran under the group's policy: no memory tools, no private files.
-    assert "memory_search" not in {spec.name for spec in model.requests[-1].tools}
+    # What ran for the group ran under the group's policy: its own tools, which see its own notes alone.
+    first, last = (model.requests[number] for number in (0, -1))
+    assert last.tools == first.tools
+    assert last.system.stable == first.system.stable
 
 
 async def test_a_call_is_approved_after_the_turn_went_on(tmp_path: Path) -> None:
