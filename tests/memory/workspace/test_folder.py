@@ -15,6 +15,7 @@ import pytest
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.workspace.folder import FolderWorkspace
 from tests.memory.workspace.workspace_contract import OpenWorkspace, WorkspaceContract
+from tests.sessions.disk_steps import disk_steps, is_on_disk
 
 
 @pytest.fixture
@@ -84,3 +85,14 @@ async def test_a_folder_that_is_gone_says_so(tmp_path: Path) -> None:
     assert not workspace.is_there
     assert workspace.place == str(tmp_path / "drive")
     assert not (tmp_path / "drive").exists()
+
+
+async def test_a_files_name_is_on_disk_when_a_write_returns(tmp_path: Path) -> None:
+    """The folder is synced after a new file and after one that takes another's place."""
+    workspace = FolderWorkspace(tmp_path, lock_dir=tmp_path.parent / "locks")
+    with disk_steps(tmp_path) as steps:
+        await workspace.append("memory/log.md", "text")
+        await workspace.change("note.md", lambda _: b"text")
+
+    assert is_on_disk(steps, "memory/log.md")
+    assert is_on_disk(steps, "note.md")
