@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -195,6 +197,7 @@ async def test_a_limit_of_the_disk_removes_the_oldest_that_nothing_names(tmp_pat
     (results / "long.txt").write_text("x" * 5_000)
     limits = replace(LIMITS, most_bytes=1)
     after = START.replace(year=2027)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # threads that begin when watched
     with disk_steps(tmp_path) as steps:
         first = await keep_up(index, limits, now=lambda: after, main_key="main")
 
