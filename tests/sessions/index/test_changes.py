@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -240,6 +241,7 @@ async def test_names_are_on_disk_before_the_next_step(tmp_path: Path) -> None:
     assert is_on_disk(steps, "sessions.json.changes")
 
     await sessions.update(MAIN, change(label="mine"))
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # threads that begin when watched
     with disk_steps(tmp_path) as steps:
         await sessions.close()
     renamed = steps.index(("named", "sessions.json")), steps.index(("named", "sessions.json.changes"))
