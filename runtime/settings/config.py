@@ -135,7 +135,7 @@ def load_config(
             model_name=chosen_model or settings.agent.model.primary.strip(),
             settings=settings,
             auth=auth,
-            notices=(*_file_notices(file, written), *auth.problems, *notices),
+            notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
         )
 
 

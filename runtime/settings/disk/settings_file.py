@@ -61,6 +61,22 @@ def told_of_other_files(file: Path) -> list[str]:
     ]
 
 
+def told_of_sources(raw: Mapping[str, Any]) -> list[str]:
+    """A sentence if a valid file asks for conversations as a source and has not switched them on."""
+    agents = raw.get("agents") or {}
+    defaults = (agents.get("defaults") or {}).get("memorySearch") or {}
+    searches = [defaults, *((entry.get("memorySearch") or {}) for entry in agents.get("list") or ())]
+    for own in searches:
+        search = merged_settings(defaults, own)
+        is_on = (search.get("experimental") or {}).get("sessionMemory")
+        if "sessions" in (search.get("sources") or ()) and not is_on:
+            return [
+                "memorySearch.sources names 'sessions', and past conversations are not searched: set "
+                "memorySearch.experimental.sessionMemory to true to allow it."
+            ]
+    return []
+
+
 def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:
     """A valid file in which `agents.defaults` are those of one agent: the entry at `place` of `agents.list`.
 
