@@ -13,6 +13,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nacre.memory.contracts.embedder import fallback_of
 from nacre.memory.contracts.records import (
     Excerpt,
     MemoryStatus,
@@ -123,6 +124,9 @@ class MemoryEngine:
         """
         started = time.perf_counter()
         await self._freshen()
+        await self._syncing.follow_index()
+        fallback = fallback_of(self._plan.embedder)
+        embedder = self._plan.embedder.facts if self._plan.embedder else None
         usual, allowed = self._settings.query, self._settings.sources
         question = Question(
             text=query,
@@ -140,13 +144,13 @@ class MemoryEngine:
             now=self._now(),
         )
         result = await search(self._search, question)
-        embedder = self._plan.embedder
         return SearchReport(
             hits=result.hits,
             mode=result.mode,
             degraded=result.degraded,
-            provider=embedder.facts.provider if embedder else "none",
-            model=embedder.facts.model if embedder else "",
+            provider=embedder.provider if embedder else "none",
+            model=embedder.model if embedder else "",
+            fallback=fallback,
             stale=self._syncing.stale,
             elapsed_ms=(time.perf_counter() - started) * 1000,
         )

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from nacre.cli.screen.json_text import camel_json
-from nacre.memory.contracts.records import HitExplanation, MemoryStatus, SearchHit, SearchReport, SyncReport
+from nacre.memory.contracts.records import (
+    Fallback,
+    HitExplanation,
+    MemoryStatus,
+    SearchHit,
+    SearchReport,
+    SyncReport,
+)
 from nacre.runtime.commands.contract.wording import counted
 
 _SHOWN_ISSUES = 20
@@ -33,6 +40,8 @@ def search_lines(report: SearchReport) -> list[str]:
 def search_problems(report: SearchReport) -> list[str]:
     """Why a search may have missed something, a line each."""
     lines = [report.degraded] if report.degraded else []
+    if report.fallback is not None and report.fallback.reason not in report.degraded:
+        lines.append(report.fallback.told())
     if report.stale:
         lines.append(
             "The latest changes of the notes are not in the index yet; `nacre memory index` says why."
@@ -44,7 +53,8 @@ def search_json(report: SearchReport) -> dict[str, Any]:
     told = {"results": [_hit_json(hit) for hit in report.hits], **camel_json(report)}
     del told["hits"]
     blank = {name: told[name] or None for name in ("model", "degraded")}
-    return told | blank | {"elapsedMs": round(report.elapsed_ms, 2)}
+    rest = {"fallback": _fallback_json(report.fallback), "elapsedMs": round(report.elapsed_ms, 2)}
+    return told | blank | rest
 
 
 def index_lines(report: SyncReport, *, agent_id: str) -> list[str]:
@@ -63,8 +73,8 @@ def index_problems(report: SyncReport) -> list[str]:
     """What a sync could not do, a line each."""
     lines = [report.problem] if report.problem else []
     lines += [f"{file.path} could not be indexed: {file.problem}" for file in report.failed[:_SHOWN_ISSUES]]
-    if report.fallback and report.fallback not in report.problem:
-        lines.append(report.fallback)
+    if report.fallback is not None and report.fallback.reason not in report.problem:
+        lines.append(report.fallback.told())
     if report.held_texts:
         lines.append(f"A batch job has {report.held_texts} texts; a later pass fetches what it made.")
     if report.pending_vectors:
@@ -78,6 +88,7 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str], *, agent_id
         ("Search", status.mode if status.mode != "none" else "not possible"),
         ("Provider", status.provider),
         ("Model", status.model),
+        ("Fallback", _fallback(status)),
         ("Sources", ", ".join(status.sources)),
         ("Extra paths", ", ".join(status.extra_paths)),
         ("Indexed", f"{counted(status.files, 'file')} · {counted(status.chunks, 'chunk')}"),
@@ -126,6 +137,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
         "dbSizeBytes": status.index_bytes,
         "provider": status.provider,
         "model": status.model or None,
+        "fallback": _fallback_json(status.fallback),
         **camel_json(status, "mode", "sources", "extra_paths", "source_counts"),
         **camel_json(status, "pending_files", "waiting_transcripts", "pending_vectors"),
         "failedFiles": [
@@ -149,6 +161,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
         "vector": {
             "enabled": status.vector_enabled,
             "engine": status.vector_engine,
+            "engineLater": status.vector_engine_later or None,
             "dims": status.dimensions,
             "entries": status.vectors,
             "loadError": status.vector_problem or None,
@@ -185,20 +198,25 @@ def _explanation(why: HitExplanation) -> str:
 def _pending(status: MemoryStatus) -> str:
     parts = [
         counted(status.pending_files, "file") if status.pending_files else "",
-        f"{status.pending_vectors} vectors" if status.pending_vectors else "",
-        f"{status.waiting_transcripts} conversations until they grow or end"
-        if status.waiting_transcripts
-        else "",
+        counted(status.pending_vectors, "vector") if status.pending_vectors else "",
+        _waiting(status.waiting_transcripts) if status.waiting_transcripts else "",
         "a sync is running" if status.syncing else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _waiting(conversations: int) -> str:
+    until = "it grows or ends" if conversations == 1 else "they grow or end"
+    return f"{counted(conversations, 'conversation')} until {until}"
 
 
 def _vector(status: MemoryStatus) -> str:
     if not status.vector_enabled:
         return "disabled"
     dimensions = f", {status.dimensions} dimensions" if status.dimensions else ""
-    return f"{status.vector_engine}, {status.vectors} vectors{dimensions}"
+    later = status.vector_engine_later
+    then = f" for a process's first search, then {later}" if later else ""
+    return f"{status.vector_engine}{then}; {counted(status.vectors, 'vector')}{dimensions}"
 
 
 def _embeddings(status: MemoryStatus) -> str:
@@ -207,11 +225,29 @@ def _embeddings(status: MemoryStatus) -> str:
     return f"unavailable: {status.embeddings_problem}" if status.embeddings_problem else "ready"
 
 
+def _fallback(status: MemoryStatus) -> str:
+    if status.fallback is None:
+        return ""
+    left, again = status.fallback, _moment(status.fallback.retry_at_seconds)
+    when = f" It is asked again by `nacre memory index`, and in a chat after {again}." if again else ""
+    return f"for {left.provider} ({left.model}). {left.reason}{when}"
+
+
+def _fallback_json(fallback: Fallback | None) -> dict[str, Any] | None:
+    """The seed's shape: who was left, and why."""
+    if fallback is None:
+        return None
+    told = {"from": fallback.provider, "reason": fallback.reason}
+    again = _moment(fallback.retry_at_seconds)
+    return told | {"retryAt": again} if again else told
+
+
 def _cache(status: MemoryStatus) -> str:
     if not status.cache_enabled:
         return "disabled"
     most = f" of at most {status.cache_max_entries}" if status.cache_max_entries else ""
-    return f"enabled ({status.cached_vectors} entries{most})"
+    entries = "1 entry" if status.cached_vectors == 1 else f"{status.cached_vectors} entries"
+    return f"enabled ({entries}{most})"
 
 
 def _moment(seconds: float | None) -> str | None:

@@ -16,6 +16,7 @@ from nacre.runtime.contracts.events import (
     FallbackAnswered,
     FlushEnded,
     ModelRetried,
+    ModelSlow,
     SessionReset,
     Silence,
     ToolEnded,
@@ -61,6 +62,8 @@ def event_line(event: Event) -> Line | None:
             return "· a new day, a fresh session; /resume goes back to the one before", "dim"
         case SessionReset():
             return "· after a long silence, a fresh session; /resume goes back to the one before", "dim"
+        case ModelSlow():
+            return _slow_text(event), "warning"
         case ModelRetried():
             seconds = f"{event.delay_seconds:.1f}".removesuffix(".0")
             return f"· {one_line(event.problem)} Attempt {event.attempt + 1} in {seconds} s.", "warning"
@@ -78,6 +81,13 @@ def event_line(event: Event) -> Line | None:
             return str(event.error), "error"
         case _:
             return None
+
+
+def _slow_text(event: ModelSlow) -> str:
+    name, seconds = one_line(event.model_name), f"{event.silent_seconds:.15g}"
+    what = "has begun and then sent nothing" if event.has_begun else "is slow: it has sent nothing"
+    then = f"; else {one_line(event.next_model_name)} is asked in a while" if event.next_model_name else ""
+    return f"· {name} {what} for {seconds} s. Ctrl-C stops the turn{then}."
 
 
 def asked_text(event: ApprovalAsked) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.records import Chunk
+from nacre.memory.contracts.records import Chunk, Fallback
 
 
 class EmbeddingFailed(MemoryIndexError):
@@ -43,7 +43,7 @@ class EmbedderFacts:
 
 
 class Embedder(Protocol):
-    """A model that embeds. Its facts may change once, when another model takes over."""
+    """A model that embeds. Its facts change only where it has a fallback (`WithFallback`)."""
 
     @property
     def facts(self) -> EmbedderFacts: ...
@@ -70,9 +70,63 @@ class Embedder(Protocol):
         """Lets go of connections, threads and models."""
 
 
-def handed_over(embedder: Embedder | None) -> str:
-    """Why a fallback makes the vectors, as a sentence. Most embedders never do, and have no `reason`."""
-    return getattr(embedder, "reason", "")
+@runtime_checkable
+class WithFallback(Embedder, Protocol):
+    """An embedder that is two: the one that the owner named, and another while that one fails.
+
+    Its facts are those of the one in use. Which one that is, the index remembers for all processes.
+    """
+
+    @property
+    def first(self) -> Embedder:
+        """The one that the owner named."""
+
+    @property
+    def second(self) -> Embedder:
+        """The one that makes the vectors while the first cannot."""
+
+    @property
+    def problem(self) -> str:
+        """Why the second is in use, as a sentence about the first; empty while the first is."""
+
+    @property
+    def news(self) -> str | None:
+        """The `problem` that this process found out and no index has noted yet; `None` when there is none."""
+
+    def noted(self, news: str) -> None:
+        """Says that the index knows of these news now."""
+
+    def follow(self, problem: str) -> None:
+        """Uses the second because of `problem`, or the first when that is empty, as the index says."""
+
+    def come_back(self) -> None:
+        """Uses the first again: it was asked, and answered."""
+
+    def in_use(self) -> Embedder:
+        """The one in use, which stays that one: for a pass whose vectors must all be of one model."""
+
+
+def in_use(embedder: Embedder) -> Embedder:
+    """The embedder whose facts stay as they are now, for a pass or a question."""
+    return embedder.in_use() if isinstance(embedder, WithFallback) else embedder
+
+
+def fallback_of(embedder: Embedder | None) -> Fallback | None:
+    """Who was left for the embedder in use, and why; `None` when that is the one that was named."""
+    if not isinstance(embedder, WithFallback) or not embedder.problem:
+        return None
+    left = embedder.first.facts
+    return Fallback(
+        provider=left.provider, model=left.model, reason=embedder.problem, to=embedder.facts.provider
+    )
+
+
+def lack_of(embedder: Embedder | None) -> str:
+    """What an embedder needs and does not have, such as a key, as a sentence; known without asking it.
+
+    Most lack nothing, and say so by not having the attribute.
+    """
+    return getattr(embedder, "lack", "")
 
 
 def embedding_texts(chunk: Chunk, piece_tokens: int | None = None) -> tuple[str, ...]:

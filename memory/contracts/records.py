@@ -19,9 +19,9 @@ SearchMode: TypeAlias = Literal["hybrid", "lexical", "vector", "none"]
 class Chunk:
     """A piece of one file, as it is indexed.
 
-    `text` is what the file says on these lines; `heading_path` the headings above it, outermost first;
-    `date` the day that the file name or the nearest heading names; `content_hash` the SHA-256 hex digest
-    of `text`; `ordinal` the place among the chunks of the file, from 0.
+    `text` is what the file says on these lines, without the words of its template; `heading_path` the
+    headings above it, outermost first; `date` the day that the file name or the nearest heading names;
+    `content_hash` the SHA-256 hex digest of `text`; `ordinal` the place among the chunks of the file, from 0.
     """
 
     source: Source
@@ -81,12 +81,31 @@ class SearchHit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fallback:
+    """That `to` makes the embeddings in the place of `provider` with its `model`, and why, as a sentence.
+
+    In a status `retry_at_seconds` is when that one is asked again, since the epoch, once that is noted.
+    """
+
+    provider: str
+    model: str
+    reason: str
+    to: str
+    retry_at_seconds: float | None = None
+
+    def told(self) -> str:
+        """The same for the owner, in words."""
+        return f"{self.reason} {self.to} makes the embeddings instead."
+
+
+@dataclass(frozen=True, kw_only=True)
 class SearchReport:
     """A search's answer: the hits, best first, and how they came about.
 
     `mode` says which lists took part; `degraded` is a sentence for the owner when less took part than the
-    settings ask for, else empty; `provider` and `model` name the embedder (`none` and empty without one);
-    `stale` is true when known changes in the workspace are not in the index yet.
+    settings ask for, else empty; `provider` and `model` name the embedder (`none` and empty without one),
+    `fallback` the one that it stands in for; `stale` is true when known changes in the workspace are not in
+    the index yet.
     """
 
     hits: tuple[SearchHit, ...]
@@ -96,6 +115,7 @@ class SearchReport:
     degraded: str
     stale: bool
     elapsed_ms: float
+    fallback: Fallback | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +165,8 @@ class SyncReport:
     """What a sync did. `rebuilt` is the reason for a full rebuild, empty for an incremental sync.
 
     `pending_vectors` counts chunks still without a vector, `held_texts` the texts that a batch job has;
-    `problem` is a sentence when embedding stopped early or the workspace could not be read, `fallback` one
-    that says why the named provider did not make the vectors, else both are empty.
+    `problem` is a sentence when embedding stopped early or the workspace could not be read, else empty;
+    `fallback` says why the named provider did not make the vectors, if it did not.
     """
 
     reason: str
@@ -164,7 +184,7 @@ class SyncReport:
     rebuilt: str
     problem: str
     elapsed_seconds: float
-    fallback: str = ""
+    fallback: Fallback | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,15 +197,28 @@ class SourceCount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VectorEngine:
+    """What compares vectors for a process's first search, as its makers call it.
+
+    `later` is what does from the second one on, empty when that is the same; `problem` is why it is not the
+    preferred one.
+    """
+
+    name: str
+    problem: str = ""
+    later: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MemoryStatus:
     """The engine as its owner should see it; every sentence field is empty when there is nothing to say.
 
-    `provider` is `none` without an embedder. `vector_engine` names what compares vectors (`numpy 2.3.0`,
-    `off`), with `vector_problem` when it is not the preferred one. `pending_*`, `failed` and
-    `identity_problem` say what is not up to date and why; `waiting_transcripts` have grown, but by less than
-    `sync.sessions` asks for. `refused` cites chunks that the embedder does not take, the first hundred.
-    `embeddings_problem` is `None` until probed
-    (`deep`), empty when the probe answered.
+    `provider` is `none` without an embedder. `mode` is what a search would look at now, `fallback` whom the
+    embedder stands in for. `vector_engine` is a `VectorEngine`'s name, `vector_engine_later` and
+    `vector_problem` its other parts. `pending_*`, `failed` and `identity_problem` say what is not up to date
+    and why; `waiting_transcripts` have grown, but by less than `sync.sessions` asks for. `refused` cites
+    chunks that the embedder does not take, the first hundred. `embeddings_problem` is what the embedder
+    lacks, such as a key, else `None` until it is asked (`deep`) and empty when it answered.
     """
 
     index_path: str
@@ -210,6 +243,7 @@ class MemoryStatus:
     identity_problem: str
     vector_enabled: bool
     vector_engine: str
+    vector_engine_later: str
     vector_problem: str
     dimensions: int | None
     vectors: int
@@ -222,6 +256,7 @@ class MemoryStatus:
     quarantined: tuple[str, ...]
     index_bytes: int
     watching: str
+    fallback: Fallback | None = None
 
 
 def citation(path: str, start_line: int, end_line: int) -> str:

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Protocol, TypeAlias, TypeVar
 
-from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount
+from nacre.memory.contracts.records import (
+    Chunk,
+    ChunkPlace,
+    FailedFile,
+    Source,
+    SourceCount,
+    VectorEngine,
+)
 from nacre.memory.contracts.words import MatchQuery, WordFields
 
 Vector: TypeAlias = Sequence[float]
@@ -90,14 +97,6 @@ class StoreCounts:
     pending_chunks: int
     dimensions: int | None
     size_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class VectorEngine:
-    """What compares vectors, as its makers call it; `problem` is why it is not the preferred one."""
-
-    name: str
-    problem: str = ""
 
 
 class Snapshot(Protocol):

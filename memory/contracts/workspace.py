@@ -135,12 +135,16 @@ class Workspace(Protocol):
     ) -> Mapping[str, FileBytes | ReadFailed]:
         """Many files in one step; what cannot be read has its error as its value."""
 
-    async def append(self, name: str, text: str, *, skip_repeats: bool = True) -> Appended:
+    async def append(
+        self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
+    ) -> Appended:
         """Adds Markdown at the end of a file, which is made if need be; what stands there is not touched.
 
         The text starts on a fresh line, after a blank line unless a list goes on, and is safe from a kill
         when this returns. With `skip_repeats`, parts that already stand in the file under the same heading
-        are left out; of a very large file, those near its end.
+        are left out; of a very large file, those near its end. What is left then stands under `heading`, a
+        Markdown line, unless the file ends right behind that line, or the text has a heading of that level.
+        With `below`, the heading is for a file alone that ends under a heading which begins so.
         """
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from nacre.memory.contracts.records import ChunkPlace
 from nacre.memory.contracts.store import Scores
+from nacre.memory.text.days.ranges import DayRange, closeness
 from nacre.memory.text.evidence import TextEvidence, best_line_share, rarity, share
-from nacre.memory.text.query_dates import DayRange, closeness
 from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE, CosineScale
 
 EVIDENCE_POOL = 20

@@ -17,9 +17,9 @@ from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.discovery import ROOT_FILES
 from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, diverse, placed, rank
+from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.evidence import Finder, TextEvidence, rarity
 from nacre.memory.text.lexical import match_query
-from nacre.memory.text.query_dates import named_days
 from nacre.memory.text.snippet import cut_snippet
 from nacre.memory.vectors.cosine_scale import stored_scale
 from nacre.memory.vectors.identity import embedder_change, stored_identity
@@ -88,7 +88,8 @@ def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | 
     days = named_days(text, question.now.date())
     query = match_query(text, days)
     meta = snapshot.meta()
-    degraded = _degraded(embedder, meta, vector, snapshot.dimensions())
+    has_chunks = snapshot.chunk_count() > 0
+    degraded = _degraded(embedder, meta, vector, snapshot.dimensions(), has_chunks=has_chunks)
     if degraded:
         vector = None
     finder = Finder(query) if query is not None else None
@@ -119,7 +120,12 @@ def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | 
 
 
 def _degraded(
-    embedder: EmbedderInUse | None, meta: Mapping[str, str], vector: Vector | None, dimensions: int | None
+    embedder: EmbedderInUse | None,
+    meta: Mapping[str, str],
+    vector: Vector | None,
+    dimensions: int | None,
+    *,
+    has_chunks: bool,
 ) -> str:
     """Why the vector cannot take part, as a sentence; empty when it can, or none is wanted."""
     if embedder is None:
@@ -128,7 +134,9 @@ def _degraded(
         return f"Only words were searched, because {change} and new vectors are not made yet."
     if vector is None:
         return f"Only words were searched. {embedder.vectors.problem}".strip()
-    if dimensions not in (None, len(vector)):
+    if dimensions is None:
+        return "Only words were searched, because no vectors are made yet." if has_chunks else ""
+    if dimensions != len(vector):
         return (
             f"Only words were searched, because the embedder's vectors have {len(vector)} numbers and those "
             f"of the index {dimensions}: its model is not the same any more."

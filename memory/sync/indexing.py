@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
 from nacre.memory.batch_jobs.jobs import JOBS_ROW
+from nacre.memory.contracts.embedder import WithFallback, in_use
 from nacre.memory.contracts.errors import IndexBusy
 from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import IndexedFile, Snapshot, Store, Writer
 from nacre.memory.contracts.transcripts import TranscriptSource
+from nacre.memory.sync.fallback import FALLBACK_ROW, follow_index, news_row
 from nacre.memory.sync.files import Corpus, FileOutcome, sync_files
 from nacre.memory.sync.transcripts import sync_transcripts
 from nacre.memory.sync.vectors import attach_known_vectors
@@ -70,29 +72,58 @@ async def index_files(
     Raises:
         IndexBusy, IndexUnusable: the index cannot be written now, or at all.
     """
-    stored = stored_identity(await store.read(lambda index: index.meta()))
-    reason = "it was asked for" if force else text_change(stored, plan.identity)
-    if not reason and await store.has_unfinished_rebuild(plan.identity):
+    meta = await store.read(lambda index: index.meta())
+    follow_index(plan.embedder, meta)
+    marks = _marks(plan, meta, now_seconds)
+    stored = stored_identity(meta)
+    reason = "it was asked for" if force else text_change(stored, marks.identity)
+    if not reason and await store.has_unfinished_rebuild(marks.identity):
         reason = "the last rebuild was cut off"
     if reason:
         try:
-            return await _rebuild(store, plan, reason, now_seconds=now_seconds, advance=advance)
+            return await _rebuild(store, plan, marks, reason, now_seconds=now_seconds, advance=advance)
         except IndexBusy as error:
             log.info("no rebuild now: %s", error)
             outcome = await _index_changes(store, plan, now_seconds=now_seconds, advance=advance)
             outcome.problem = outcome.problem or str(error)
             return outcome
-    if not stored:
-        await store.write(lambda index: index.set_meta(plan.identity))
-    elif change := embedder_change(stored, plan.identity):
+    if change := embedder_change(stored, marks.identity):
         log.info("vectors are made again, because %s", change)
-        await store.write(lambda index: _change_embedder(index, plan.identity))
+    if change or not stored or marks.news is not None:
+        await store.write(lambda index: _mark(index, marks, detach=bool(change)))
+        marks.settle()
     return await _index_changes(store, plan, now_seconds=now_seconds, advance=advance)
 
 
-def _change_embedder(index: Writer, identity: Mapping[str, str]) -> None:
-    index.detach_vectors()
-    index.set_meta(identity)
+@dataclass(frozen=True, kw_only=True)
+class _Marks:
+    """What an index is marked with, taken at one moment: its embedder may become another one at any time."""
+
+    identity: Mapping[str, str]
+    rows: Mapping[str, str]
+    embedder: Embedder | None
+    news: str | None
+
+    def settle(self) -> None:
+        """The index has the marks now."""
+        if isinstance(self.embedder, WithFallback) and self.news is not None:
+            self.embedder.noted(self.news)
+
+
+def _marks(plan: IndexPlan, meta: Mapping[str, str], now_seconds: float) -> _Marks:
+    embedder = plan.embedder
+    return _Marks(
+        identity=plan.identity,
+        rows=news_row(embedder, meta, now_seconds),
+        embedder=embedder,
+        news=embedder.news if isinstance(embedder, WithFallback) else None,
+    )
+
+
+def _mark(index: Writer, marks: _Marks, *, detach: bool) -> None:
+    if detach:
+        index.detach_vectors()
+    index.set_meta({**marks.identity, **marks.rows})
 
 
 async def _index_changes(
@@ -120,15 +151,14 @@ async def _index_changes(
 
 
 async def _rebuild(
-    store: Store, plan: IndexPlan, reason: str, *, now_seconds: float, advance: Advance
+    store: Store, plan: IndexPlan, marks: _Marks, reason: str, *, now_seconds: float, advance: Advance
 ) -> FileOutcome:
     """Fills a hidden index, brings over what could not be looked at, and publishes it."""
     log.info("rebuilding the memory index, because %s", reason)
-    # Taken once: at a fallback the embedder becomes another one, whose vectors these are not.
-    identity, now = plan.identity, int(now_seconds)
-    key = embedder_key(identity)
-    rebuild = await store.begin_rebuild(identity)
-    hidden, embedder = rebuild.store, plan.embedder
+    now, key = int(now_seconds), embedder_key(marks.identity)
+    embedder = in_use(plan.embedder) if plan.embedder is not None else None
+    rebuild = await store.begin_rebuild(marks.identity)
+    hidden = rebuild.store
 
     async def attach() -> None:
         if embedder is not None:
@@ -145,8 +175,9 @@ async def _rebuild(
             await _carry_over(store, hidden, outcome)
             await attach()
             kept = _kept_meta(await store.read(lambda index: index.meta()))
-            await hidden.write(lambda index: index.set_meta(kept | identity))
+            await hidden.write(lambda index: index.set_meta({**kept, **marks.rows, **marks.identity}))
             await rebuild.publish()
+        marks.settle()
     except BaseException:
         await rebuild.leave()
         raise
@@ -205,4 +236,5 @@ def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutc
 
 
 def _kept_meta(meta: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in meta.items() if key.startswith(("last_sync", SCALE_ROW, JOBS_ROW))}
+    kept = ("last_sync", SCALE_ROW, JOBS_ROW, FALLBACK_ROW)
+    return {key: value for key, value in meta.items() if key.startswith(kept)}

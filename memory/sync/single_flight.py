@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from nacre.memory.contracts.errors import IndexClosed, MemoryIndexError
 from nacre.memory.contracts.records import SyncProgress
@@ -33,6 +33,24 @@ class SyncRun:
         """Hands progress to whoever listens."""
         for listener in self.listeners:
             listener(progress)
+
+    def advance(self, stage: Literal["index", "embed"]) -> Callable[[int, int], None]:
+        """What a stage tells how much of how much it has done, from now on; guesses the time left."""
+        started = time.perf_counter()
+
+        def advance(done: int, total: int) -> None:
+            elapsed = time.perf_counter() - started
+            self.tell(
+                SyncProgress(
+                    stage=stage,
+                    completed=done,
+                    total=total,
+                    elapsed_seconds=elapsed,
+                    eta_seconds=elapsed / done * (total - done) if done else None,
+                )
+            )
+
+        return advance
 
 
 class SingleFlight(Generic[T]):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from nacre.memory.contracts.embedder import handed_over
-from nacre.memory.contracts.records import FailedFile, MemoryStatus, SourceCount
-from nacre.memory.contracts.store import FileState, IndexPlace, Store
+from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, fallback_of, lack_of
+from nacre.memory.contracts.records import FailedFile, Fallback, MemoryStatus, SearchMode, Source, SourceCount
+from nacre.memory.contracts.store import FileState, IndexPlace, Store, StoreCounts
 from nacre.memory.files.discovery import Discovery, FoundFile, discover
+from nacre.memory.sync.fallback import left_embedder
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.plan import plan_changes
 from nacre.memory.sync.transcripts import deleted_transcripts, due_and_waiting
-from nacre.memory.vectors.identity import identity_problem, stored_identity
+from nacre.memory.vectors.identity import embedder_change, identity_problem, stored_identity
 
 VECTORS_PROBLEM_ROW = "last_sync_vectors_problem"
 """The meta row that says why vectors are missing; blank when nothing went wrong."""
@@ -58,10 +59,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
     pending_transcripts, waiting_transcripts = await _pending_transcripts(transcripts, plan)
     pending_files = _pending_files(found, stored, failed, moment.now_seconds) + pending_transcripts
     pending_vectors = counts.pending_chunks if embedder else 0
-    by_source = {item.source: item for item in counts.sources}
-    source_counts = tuple(
-        by_source.get(source, SourceCount(source=source, files=0, chunks=0)) for source in settings.sources
-    )
+    source_counts = _source_counts(counts, settings.sources)
     identity, synced_at = stored_identity(meta), meta.get("last_sync_at_seconds")
     problem = identity_problem(identity, plan.identity)
     return MemoryStatus(
@@ -74,7 +72,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         extra_paths=corpus.extra_paths,
         provider=embedder.facts.provider if embedder else "none",
         model=embedder.facts.model if embedder else "",
-        mode="lexical" if embedder is None else "hybrid" if settings.query.hybrid.enabled else "vector",
+        mode=_mode(plan, identity, counts, moment.embeddings_problem),
         dirty=pending_files > 0 or bool(problem),
         syncing=moment.syncing,
         pending_files=pending_files,
@@ -87,6 +85,7 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         identity_problem=problem,
         vector_enabled=settings.store.vector.enabled,
         vector_engine=engine.name,
+        vector_engine_later=engine.later,
         vector_problem=engine.problem,
         dimensions=counts.dimensions,
         vectors=counts.vectors,
@@ -95,11 +94,37 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
         cache_max_entries=settings.cache.max_entries,
         embeddings_problem=moment.embeddings_problem,
         last_sync_at_seconds=float(synced_at) if synced_at else None,
-        last_sync_problem=_last_problem(moment, meta, pending_vectors, handed_over(embedder)),
+        last_sync_problem=_last_problem(moment, meta, pending_vectors),
+        fallback=_fallback(meta, embedder),
         quarantined=tuple(moment.place.quarantined()),
         index_bytes=counts.size_bytes,
         watching=moment.watching,
     )
+
+
+def _source_counts(counts: StoreCounts, sources: Sequence[Source]) -> tuple[SourceCount, ...]:
+    """Every source of the settings, those without a file, too."""
+    found = {item.source: item for item in counts.sources}
+    return tuple(found.get(source, SourceCount(source=source, files=0, chunks=0)) for source in sources)
+
+
+def _mode(
+    plan: IndexPlan, identity: Mapping[str, str], counts: StoreCounts, problem: str | None
+) -> SearchMode:
+    """What a search would look at now. An index without any chunk yet is about to get vectors, too."""
+    has_chunks = any(item.chunks for item in counts.sources)
+    lacks_vectors = (has_chunks and not counts.vectors) or embedder_change(identity, plan.identity)
+    if plan.embedder is None or problem or lacks_vectors:
+        return "lexical"
+    return "hybrid" if plan.settings.query.hybrid.enabled else "vector"
+
+
+def _fallback(meta: Mapping[str, str], embedder: Embedder | None) -> Fallback | None:
+    """Who was left for the embedder in use, and when it is asked again."""
+    fallback, left = fallback_of(embedder), left_embedder(meta, embedder)
+    if fallback is None or left is None:
+        return fallback
+    return replace(fallback, retry_at_seconds=left.retry_at_seconds)
 
 
 def _pending_files(
@@ -122,7 +147,7 @@ def _has_changed(file: FoundFile, state: FileState | None) -> bool:
     )
 
 
-def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int, fallback: str) -> str:
+def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int) -> str:
     """What the last pass could not do, this process's or another's.
 
     Another's trouble with vectors is over when none is missing; a batch job that failed in this process is
@@ -131,8 +156,23 @@ def _last_problem(moment: Moment, meta: Mapping[str, str], pending_vectors: int,
     problems = [moment.files_problem or meta.get("last_sync_problem", ""), moment.vectors_problem]
     if pending_vectors and not moment.vectors_problem:
         problems.append(meta.get(VECTORS_PROBLEM_ROW, ""))
-    told = " ".join(filter(None, problems))
-    return told if fallback in told else f"{told} {fallback}".strip()
+    return " ".join(filter(None, problems))
+
+
+async def embeddings_problem(embedder: Embedder | None, *, ask: bool) -> str | None:
+    """Why the embedder in use gives no vectors: what it lacks, or what it says when asked.
+
+    Empty when it answered, or there is none; `None` when it was not asked and lacks nothing that is known.
+    """
+    if problem := lack_of(embedder):
+        return problem
+    if not ask or embedder is None:
+        return "" if ask else None
+    try:
+        await embedder.embed_query("ping")
+    except EmbeddingFailed as error:
+        return str(error)
+    return ""
 
 
 async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan) -> tuple[int, int]:

@@ -15,15 +15,17 @@ from datetime import datetime
 from typing import TypeVar
 
 from nacre.memory.batch_jobs.sync import JobTally
-from nacre.memory.contracts.embedder import EmbeddingFailed, handed_over
+from nacre.memory.contracts.embedder import WithFallback, fallback_of, in_use
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
-from nacre.memory.contracts.records import MemoryStatus, SyncProgress, SyncReport
+from nacre.memory.contracts.records import MemoryStatus, SyncReport
 from nacre.memory.contracts.store import IndexPlace, Store, Writer
+from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_index, pause_seconds
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
 from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
-from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment, describe
+from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment, describe, embeddings_problem
 from nacre.memory.sync.vectors import VectorOutcome, embed_pending
+from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
 
 log = logging.getLogger(__name__)
@@ -33,8 +35,6 @@ T = TypeVar("T")
 VECTORS_AFTER_SECONDS = 1.0
 """How long after a background pass over files the vectors follow: a one-shot command is over by then."""
 
-FIRST_PAUSE_SECONDS = 30.0
-LONGEST_PAUSE_SECONDS = 3600.0
 JOB_PAUSE_SECONDS = 60.0
 """How long until a pass looks again at a batch job that nobody waits for."""
 
@@ -88,10 +88,12 @@ class Syncing:
         files = await self._files.run(reason, force=force, listener=listener)
         vectors = VectorOutcome()
         if self._plan.embedder is not None:
-            vectors = await self._vectors.run(reason, listener=listener)
-            if self._hand_over is not None and not self._hand_over.done():
+            # what the owner asks for by hand asks an embedder that was left, too
+            vectors = await self._vectors.run(reason, force=force or reason == "cli", listener=listener)
+            # one that comes back and fails at once is left again, by a further hand-over
+            while (hand_over := self._hand_over) is not None and not hand_over.done():
                 with suppress(IndexClosed):
-                    vectors = vectors.then(await asyncio.shield(self._hand_over))
+                    vectors = vectors.then(await asyncio.shield(hand_over))
         return SyncReport(
             reason=reason,
             indexed_files=files.indexed_files,
@@ -108,7 +110,7 @@ class Syncing:
             rebuilt=files.rebuilt,
             problem=" ".join(part for part in (files.problem, vectors.problem) if part),
             elapsed_seconds=time.perf_counter() - started,
-            fallback=handed_over(self._plan.embedder),
+            fallback=fallback_of(self._plan.embedder),
         )
 
     def hand_over(self) -> None:
@@ -131,6 +133,11 @@ class Syncing:
             await self._replace(store, error)
             return await work(self._store)
 
+    async def follow_index(self) -> None:
+        """Of two embedders, uses the one whose vectors the index has: another process may have decided."""
+        if isinstance(self._plan.embedder, WithFallback):
+            follow_index(self._plan.embedder, await self.with_store(_meta))
+
     async def was_indexed(self) -> bool:
         """Whether a pass over the files was ever finished on this index."""
         return "last_sync_at_seconds" in await self.with_store(_meta)
@@ -151,10 +158,11 @@ class Syncing:
         """The state of the index. `deep` also asks the embedder and reads the index through."""
         if deep:
             await self.heal_if_damaged()
+        await self.follow_index()
         moment = Moment(
-            syncing=self._files.busy or self._vectors.busy,
+            syncing=self._files.busy or self._vectors.busy or self._is_handing_over,
             now_seconds=self._now().timestamp(),
-            embeddings_problem=await self._probe() if deep else None,
+            embeddings_problem=await embeddings_problem(self._plan.embedder, ask=deep),
             files_problem=self._files_problem,
             vectors_problem=self._vector_problem,
             place=self._place,
@@ -175,9 +183,13 @@ class Syncing:
             await self.query_vectors.close()
         await self._store.close()
 
+    @property
+    def _is_handing_over(self) -> bool:
+        return self._hand_over is not None and not self._hand_over.done()
+
     async def _index_files(self, run: SyncRun) -> FileOutcome:
         changes, now_seconds = self._changes, self._now().timestamp()
-        advance = _advance(run, "index")
+        advance = run.advance("index")
         try:
             outcome = await self.with_store(
                 lambda store: index_files(
@@ -202,34 +214,48 @@ class Syncing:
         await self._store.write(lambda index: index.set_meta(rows))
 
     async def _embed(self, run: SyncRun) -> VectorOutcome:
-        embedder = self._plan.embedder
-        if embedder is None:
+        named = self._plan.embedder
+        if named is None:
             return VectorOutcome()
         now_seconds, cache = int(self._now().timestamp()), self._plan.settings.cache
+        was_left = fallback_of(named) is not None
+        rest_seconds = await self.with_store(
+            lambda store: ask_first_again(store, named, now_seconds, at_once=run.force)
+        )
+        if was_left and fallback_of(named) is None:
+            return VectorOutcome()  # the hand-over that this began makes the vectors
+        embedder = in_use(named)
+        key = facts_key(embedder.facts)
         outcome = await self.with_store(
             lambda store: embed_pending(
                 store,
                 embedder,
-                self._plan.embedder_key,
+                key,
                 now_seconds=now_seconds,
-                advance=_advance(run, "embed"),
+                advance=run.advance("embed"),
                 tally=self._jobs_tally,
             )
         )
         self._vector_problem = problem = f"{outcome.problem} {self._jobs_tally.problem}".strip()
+        is_well = not outcome.problem and fallback_of(named) is None
 
         def clean_up(index: Writer) -> None:
             index.evict(keep_unused=cache.max_entries if cache.enabled else 0)
-            if index.meta().get(VECTORS_PROBLEM_ROW, "") != problem:
+            meta = index.meta()
+            if meta.get(VECTORS_PROBLEM_ROW, "") != problem:
                 index.set_meta({VECTORS_PROBLEM_ROW: problem})
+            if is_well and meta.get(FALLBACK_ROW) and embedder_key(stored_identity(meta)) == key:
+                index.set_meta({FALLBACK_ROW: ""})
 
         await self._store.write(clean_up)
         self._failures = self._failures + 1 if outcome.problem else 0
         if outcome.problem:
             log.warning("Embedding stopped: %s Words are searched meanwhile.", outcome.problem)
-            self._embed_later(min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1)))
+            self._embed_later(pause_seconds(self._failures))
         elif outcome.held:
             self._embed_later(JOB_PAUSE_SECONDS)
+        elif rest_seconds:
+            self._embed_later(rest_seconds)
         return outcome
 
     def _embed_later(self, seconds: float) -> None:
@@ -243,15 +269,6 @@ class Syncing:
                 return
             self._vector_timer.cancel()
         self._vector_timer = loop.call_at(at, self._vectors.start, "vectors")
-
-    async def _probe(self) -> str:
-        if self._plan.embedder is None:
-            return ""
-        try:
-            await self._plan.embedder.embed_query("ping")
-        except EmbeddingFailed as error:
-            return str(error)
-        return ""
 
     async def _replace(self, broken: Store, error: MemoryIndexError) -> None:
         """Puts a fresh index in the place of a damaged one, once for all who ran into it."""
@@ -267,22 +284,3 @@ class Syncing:
 
 async def _meta(store: Store) -> Mapping[str, str]:
     return await store.read(lambda index: index.meta())
-
-
-def _advance(run: SyncRun, stage: str) -> Callable[[int, int], None]:
-    started = time.perf_counter()
-
-    def advance(done: int, total: int) -> None:
-        elapsed = time.perf_counter() - started
-        left = elapsed / done * (total - done) if done else None
-        run.tell(
-            SyncProgress(
-                stage="embed" if stage == "embed" else "index",
-                completed=done,
-                total=total,
-                elapsed_seconds=elapsed,
-                eta_seconds=left,
-            )
-        )
-
-    return advance

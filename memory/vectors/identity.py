@@ -10,7 +10,7 @@ from nacre.memory.text.chunker import ChunkSizes
 from nacre.memory.text.lexical import LEXICAL_VERSION
 
 if TYPE_CHECKING:
-    from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.contracts.embedder import Embedder, EmbedderFacts
 
 _TEXT_KEYS = ("chunking", "lexical")
 _VECTOR_KEYS = ("provider", "model", "endpoint")
@@ -38,6 +38,11 @@ def stored_identity(meta: Mapping[str, str]) -> dict[str, str]:
 def embedder_key(identity: Mapping[str, str]) -> str:
     """The name under which vectors of this identity's embedder are stored."""
     return "\n".join(identity.get(_PREFIX + key, "") for key in _VECTOR_KEYS)
+
+
+def facts_key(facts: EmbedderFacts) -> str:
+    """The name under which an embedder's vectors are stored: the `embedder_key` of an index of its own."""
+    return "\n".join((facts.provider, facts.model, facts.fingerprint))
 
 
 def text_change(stored: Mapping[str, str], wanted: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.memory.contracts.embedder import EmbeddingFailed, in_use
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder, EmbedderFacts
@@ -36,27 +36,32 @@ class QueryVectors:
         self._clock = clock
         self._known: OrderedDict[tuple[EmbedderFacts, str], Sequence[float]] = OrderedDict()
         self._asked: dict[tuple[EmbedderFacts, str], asyncio.Task[Sequence[float]]] = {}
-        self._rest_until = 0.0
-        self.problem = ""
+        self._failures: dict[EmbedderFacts, tuple[float, str]] = {}
+        """Of the embedder with these facts: until when it is left alone, and why."""
+
+    @property
+    def problem(self) -> str:
         """Why the last question got no vector, as a sentence; empty when it got one."""
+        return self._failures.get(self._embedder.facts, (0.0, ""))[1]
 
     async def vector(self, text: str) -> Sequence[float] | None:
         """The vector of `text`, or `None`, with the reason in `problem`."""
         # An embedder may hand over to a fallback, whose vectors are others.
-        key = (self._embedder.facts, text)
+        embedder = in_use(self._embedder)
+        key = (embedder.facts, text)
         if key in self._known:
             self._known.move_to_end(key)
             return self._known[key]
-        if self._clock() < self._rest_until:
+        if self._clock() < self._failures.get(embedder.facts, (0.0, ""))[0]:
             return None
         task = self._asked.get(key)
         if task is None:
-            task = asyncio.create_task(self._ask(key, text), name="memory-query-vector")
+            task = asyncio.create_task(self._ask(embedder, text), name="memory-query-vector")
             self._asked[key] = task
         done, _ = await asyncio.wait({task}, timeout=self._timeout_seconds)
         if not done:
             # The answer is still welcome: the same question may come again.
-            self._fail(f"The embedder did not answer within {self._timeout_seconds:.15g} s.")
+            self._fail(embedder, f"The embedder did not answer within {self._timeout_seconds:.15g} s.")
             return None
         vector = task.result()
         return vector if len(vector) else None
@@ -72,20 +77,20 @@ class QueryVectors:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, key: tuple[EmbedderFacts, str], text: str) -> Sequence[float]:
+    async def _ask(self, embedder: Embedder, text: str) -> Sequence[float]:
+        key = (embedder.facts, text)
         try:
-            vector = await self._embedder.embed_query(text)
+            vector = await embedder.embed_query(text)
         except EmbeddingFailed as error:
-            self._fail(str(error))
+            self._fail(embedder, str(error))
             return ()
         finally:
             self._asked.pop(key, None)
         self._known[key] = vector
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
-        self.problem, self._rest_until = "", 0.0
+        self._failures.pop(embedder.facts, None)
         return vector
 
-    def _fail(self, problem: str) -> None:
-        self.problem = problem
-        self._rest_until = self._clock() + REST_SECONDS
+    def _fail(self, embedder: Embedder, problem: str) -> None:
+        self._failures[embedder.facts] = (self._clock() + REST_SECONDS, problem)

@@ -101,7 +101,9 @@ def entries_of(folder: Path, beginnings: tuple[str, ...]) -> tuple[FolderEntry, 
         return folder_entries(entry for entry in scan if entry.name.startswith(beginnings))
 
 
-def append_locked(path: Path, text: str, lock_dir: Path, *, skip_repeats: bool) -> Appended:
+def append_locked(
+    path: Path, text: str, lock_dir: Path, *, skip_repeats: bool, heading: str, below: str
+) -> Appended:
     """Adds Markdown at the end of a file in one write, and syncs it; the file is made if need be.
 
     Raises:
@@ -113,7 +115,9 @@ def append_locked(path: Path, text: str, lock_dir: Path, *, skip_repeats: bool) 
         is_new = not path.exists()
         with _binary(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "rb+") as file:
             existing = _tail(file)
-            written, skipped = without_repeats(existing, text) if skip_repeats else (text.strip("\r\n"), 0)
+            written, skipped = text.strip("\r\n"), 0
+            if skip_repeats:
+                written, skipped = without_repeats(existing, text, heading=heading, below=below)
             if written:
                 _append(file.fileno(), (_gap(existing, written) + written + "\n").encode("utf-8"))
         if is_new:

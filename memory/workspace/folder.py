@@ -76,12 +76,14 @@ class FolderWorkspace:
     ) -> Mapping[str, FileBytes | ReadFailed]:
         return await asyncio.to_thread(lambda: {name: self._read(name, max_bytes) for name in names})
 
-    async def append(self, name: str, text: str, *, skip_repeats: bool = True) -> Appended:
+    async def append(
+        self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
+    ) -> Appended:
         path = self._writable(name)
         if not text.strip():
             return Appended(written="", skipped_parts=0)
         append = partial(append_locked, path, text, self._lock_dir, skip_repeats=skip_repeats)
-        return await asyncio.to_thread(append)
+        return await asyncio.to_thread(append, heading=heading, below=below)
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
         await asyncio.to_thread(change_locked, self._writable(name), change, self._lock_dir)

@@ -14,23 +14,34 @@ from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 
 @dataclass(frozen=True)
 class _Part:
+    """A paragraph, list item or fenced block; `path` has the headings above it, outermost first."""
+
     text: str
-    heading: str
+    path: tuple[str, ...]
     after_blank: bool
+
+    @property
+    def heading(self) -> str:
+        return self.path[-1] if self.path else ""
 
     @property
     def key(self) -> tuple[str, str]:
         return _normalised(self.heading), _normalised(self.text)
 
 
-def without_repeats(existing: str, text: str) -> tuple[str, int]:
+def without_repeats(existing: str, text: str, *, heading: str = "", below: str = "") -> tuple[str, int]:
     """The parts of `text` that do not stand in `existing` under the same heading, and how many do.
 
     White space does not count. A part of `text` that has no heading is a repeat wherever it stands
-    in `existing`. A text without any repeat comes back as it is, without blank lines around it.
+    in `existing`. A text without any repeat comes back as it is, without blank lines around it; of
+    another one each part that is left has the headings above it that it had.
+
+    The line `heading` stands above what is left, and is not looked at for repeats. It is left out right
+    behind itself, above a heading of its level or a higher one, and, with `below`, where no heading that
+    begins so is open at the end of `existing`.
     """
     existing_parts = list(_parts(existing))
-    last_heading = existing_parts[-1].heading if existing_parts else ""
+    open_path = existing_parts[-1].path if existing_parts else ()
     known = {
         key
         for part in existing_parts
@@ -39,9 +50,9 @@ def without_repeats(existing: str, text: str) -> tuple[str, int]:
     parts = list(_parts(text))
     new = [part for part in parts if part.key not in known]
     skipped = len(parts) - len(new)
-    if not skipped:
-        return text.strip("\r\n"), 0
-    return _joined(new, last_heading), skipped
+    above = _heading_above(open_path, new[0].path, heading, below) if new and heading else ""
+    written = _joined(new, (above,) if above else open_path) if skipped else text.strip("\r\n")
+    return f"{above}\n\n{written}" if above else written, skipped
 
 
 def is_list_item(line: str) -> bool:
@@ -50,9 +61,17 @@ def is_list_item(line: str) -> bool:
     return item is not None and not item[1]
 
 
+def _heading_above(open_path: tuple[str, ...], path: tuple[str, ...], heading: str, below: str) -> str:
+    """The `heading` where it is wanted above a text that begins under the headings `path`."""
+    has_its_own = bool(path) and _level(path[0]) <= _level(heading)
+    stands_there = bool(open_path) and _normalised(open_path[-1]) == _normalised(heading)
+    is_apart = not below or any(line.startswith(below) for line in open_path)
+    return heading if is_apart and not has_its_own and not stands_there else ""
+
+
 def _parts(text: str) -> Iterator[_Part]:
     lines: list[str] = []
-    heading = ""
+    path: tuple[str, ...] = ()
     fence, blank, after_blank, bare_heading = "", True, True, False
     for line in [*text.splitlines(), ""]:
         if fence:
@@ -63,12 +82,12 @@ def _parts(text: str) -> Iterator[_Part]:
         opens = FENCE.match(line)
         starts_part = bool(HEADING.match(line) or is_list_item(line) or opens)
         if lines and (not line.strip() or starts_part):
-            yield _Part("\n".join(lines), heading, after_blank)
+            yield _Part("\n".join(lines), path, after_blank)
             lines, bare_heading = [], False
         if HEADING.match(line):
             if bare_heading:
-                yield _Part("", heading, True)
-            heading, bare_heading, blank = line.strip(), True, False
+                yield _Part("", path, True)
+            path, bare_heading, blank = _under(path, line.strip()), True, False
             continue
         if line.strip():
             if not lines:
@@ -77,23 +96,42 @@ def _parts(text: str) -> Iterator[_Part]:
             fence = opens[1] if opens else ""
         blank = not line.strip()
     if lines:
-        yield _Part("\n".join(lines).rstrip("\n"), heading, after_blank)
+        yield _Part("\n".join(lines).rstrip("\n"), path, after_blank)
     elif bare_heading:
-        yield _Part("", heading, True)
+        yield _Part("", path, True)
 
 
-def _joined(parts: list[_Part], last_heading: str) -> str:
-    text, heading, previous = "", last_heading, None
+def _joined(parts: list[_Part], open_path: tuple[str, ...]) -> str:
+    """The parts as Markdown behind a text that ends under the headings `open_path`."""
+    text, previous = "", None
     for part in parts:
-        if part.heading and part.heading != heading:
-            text += ("\n\n" if text else "") + part.heading
-            heading, previous = part.heading, None
+        wanted = _under(open_path, *part.path) if part.path else open_path
+        if wanted != open_path or (part.path and not part.text):
+            same = _common_length(wanted, open_path)
+            text += ("\n\n" if text else "") + "\n".join(wanted[min(same, len(wanted) - 1) :])
+            open_path, previous = wanted, None
         if part.text:
             both_items = previous is None or (is_list_item(previous.text) and is_list_item(part.text))
             tight = text and not part.after_blank and both_items
             text += ("\n" if tight else "\n\n" if text else "") + part.text
             previous = part
     return text
+
+
+def _under(path: tuple[str, ...], *headings: str) -> tuple[str, ...]:
+    """The headings that are open behind further ones: each closes those of its level and below."""
+    for heading in headings:
+        path = (*(above for above in path if _level(above) < _level(heading)), heading)
+    return path
+
+
+def _common_length(left: tuple[str, ...], right: tuple[str, ...]) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(left), len(right)))
+
+
+def _level(heading: str) -> int:
+    return len(heading) - len(heading.lstrip("#"))
 
 
 def _normalised(text: str) -> str:

@@ -113,6 +113,20 @@ class SessionReset:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelSlow:
+    """A model that is being asked has sent nothing for `silent_seconds`; the wait goes on.
+
+    `has_begun` tells a model whose answer has begun, and that may be thinking, from one that has not sent a
+    byte. `next_model_name` is who is asked should this one be given up, empty when there is nobody.
+    """
+
+    model_name: str
+    silent_seconds: float
+    has_begun: bool
+    next_model_name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelRetried:
     """A model call failed in a way that passes; it is asked again after `delay_seconds`."""
 
@@ -176,6 +190,7 @@ Event: TypeAlias = (
     | FlushEnded
     | CompactionEnded
     | SessionReset
+    | ModelSlow
     | ModelRetried
     | AnswerDiscarded
     | FallbackAnswered

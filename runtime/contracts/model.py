@@ -5,6 +5,8 @@ test double all keep (`tests/runtime/models/contract/model_contract.py` checks e
 
 - It yields zero or more `TextDelta` and then exactly one `AssistantMessage`, which is the last item.
   The deltas joined are the text blocks of that message joined.
+- It may yield `ModelAlive` anywhere before that message: for a sign of life that is no text. A model that
+  yields none while it thinks is taken for one that sends nothing.
 - The message carries every tool call, complete, with ids that are unique within the message and
   never empty. Arguments that were not a JSON object stand in `ToolCall.invalid_arguments`.
 - `stop_reason` is `toolUse` when there are calls, `length` when the output limit cut the answer,
@@ -75,6 +77,15 @@ class TextDelta:
     text: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelAlive:
+    """Something came of the model that is no text: its answer began, it thinks, or it is still there."""
+
+
+StreamItem: TypeAlias = TextDelta | ModelAlive | AssistantMessage
+"""What a model yields."""
+
+
 @runtime_checkable
 class ChatModel(Protocol):
     """Any model that can hold a conversation. See the module's docstring for the contract."""
@@ -87,7 +98,7 @@ class ChatModel(Protocol):
     def context_window_tokens(self) -> int | None:
         """The window in tokens, or `None` when the model does not know its own."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Answers one request; see the module's docstring."""
 
     async def aclose(self) -> None:
@@ -101,7 +112,7 @@ class AnswerRestarted:
     problem: str
 
 
-Answering: TypeAlias = TextDelta | AnswerRestarted | AssistantMessage
+Answering: TypeAlias = StreamItem | AnswerRestarted
 """What comes of asking: a model's answer, which may begin again."""
 
 Ask: TypeAlias = Callable[[ModelRequest], AsyncIterator[Answering]]

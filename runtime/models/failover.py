@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import AllModelsFailed, ContextOverflow, ModelError
-from nacre.runtime.contracts.events import Event, FallbackAnswered, ModelRetried
+from nacre.runtime.contracts.events import Event, FallbackAnswered, ModelRetried, ModelSlow
 from nacre.runtime.contracts.model import (
     Answering,
     AnswerRestarted,
@@ -24,9 +24,10 @@ from nacre.runtime.contracts.model import (
     ModelRequest,
     overhead_tokens,
 )
-from nacre.runtime.models.cooldown.cooldown import asking_order, cooling
-from nacre.runtime.models.cooldown.file import CooldownFile
 from nacre.runtime.models.retry import MAX_RETRIES, stream_with_retries
+from nacre.runtime.models.waits.cooldown import asking_order, cooling
+from nacre.runtime.models.waits.cooldown_file import CooldownFile
+from nacre.runtime.models.waits.silence import AS_LONG_AS_IT_TAKES, Patience
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.view.tokens import estimate_message_tokens
 
@@ -59,6 +60,7 @@ class ModelChain:
         now: Clock,
         sleep: Callable[[float], Awaitable[None]],
         count_tokens: Callable[[str], int],
+        patience: Patience = AS_LONG_AS_IT_TAKES,
     ) -> None:
         self._candidates = {candidate.model.name: candidate for candidate in candidates}
         if not candidates or len(self._candidates) != len(candidates):
@@ -67,6 +69,7 @@ class ModelChain:
         self._now = now
         self._sleep = sleep
         self._count_tokens = count_tokens
+        self._patience = patience
 
     @property
     def first(self) -> Candidate:
@@ -96,7 +99,7 @@ class ModelChain:
         """Asks another model alone, with its retries; without one, or for the first, the chain."""
         if model is None or model is self.first.model:
             return self.ask(emit)
-        return lambda request: self._one(model, request, emit, is_last=True)
+        return lambda request: self._one(model, request, emit)
 
     async def _order(self) -> tuple[Candidate, ...]:
         if len(self._candidates) == 1:
@@ -110,17 +113,16 @@ class ModelChain:
     ) -> AsyncIterator[Answering]:
         failed: dict[str, ModelError] = {}
         order = await self._order()
-        for candidate in order:
-            model = candidate.model
+        names = [candidate.model.name for candidate in order]
+        for place, candidate in enumerate(order):
+            model, next_name = candidate.model, "".join(names[place + 1 : place + 2])
             asked_at_ms = epoch_ms(self._now())
             if failed:
                 name, error = list(failed.items())[-1]
                 await self._refuse_small_window(candidate, request, after=name, error=error)
                 yield AnswerRestarted(problem=str(error))
             try:
-                async with aclosing(
-                    self._one(model, request, emit, is_last=candidate is order[-1])
-                ) as answers:
+                async with aclosing(self._one(model, request, emit, next_name=next_name)) as answers:
                     async for item in answers:
                         if isinstance(item, AssistantMessage):
                             await self._answered(model.name, request, failed, emit, told)
@@ -133,8 +135,20 @@ class ModelChain:
         raise _failure(failed)
 
     def _one(
-        self, model: ChatModel, request: ModelRequest, emit: Callable[[Event], None], *, is_last: bool
+        self, model: ChatModel, request: ModelRequest, emit: Callable[[Event], None], *, next_name: str = ""
     ) -> AsyncGenerator[Answering, None]:
+        patience = self._patience if next_name else replace(self._patience, first_byte_seconds=None)
+
+        def tell_silence(has_begun: bool) -> None:
+            emit(
+                ModelSlow(
+                    model_name=model.name,
+                    silent_seconds=patience.slow_seconds or 0.0,
+                    has_begun=has_begun,
+                    next_model_name=next_name,
+                )
+            )
+
         return stream_with_retries(
             model,
             request,
@@ -142,8 +156,10 @@ class ModelChain:
             on_retry=lambda attempt, delay_seconds, problem: emit(
                 ModelRetried(attempt=attempt, delay_seconds=delay_seconds, problem=problem)
             ),
-            max_retries=MAX_RETRIES if is_last else RETRIES_BEFORE_FALLBACK,
-            retries_time_outs=is_last,
+            max_retries=RETRIES_BEFORE_FALLBACK if next_name else MAX_RETRIES,
+            retries_time_outs=not next_name,
+            patience=patience,
+            on_silence=tell_silence,
         )
 
     async def _failed(self, name: str, error: ModelError, asked_at_ms: int) -> None:

@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt
@@ -22,7 +23,16 @@ from nacre.runtime.contracts.errors import (
     ModelUnavailable,
     RateLimited,
 )
-from nacre.runtime.contracts.model import Answering, AnswerRestarted, ChatModel, ModelRequest, TextDelta
+from nacre.runtime.contracts.model import (
+    Answering,
+    AnswerRestarted,
+    ChatModel,
+    ModelAlive,
+    ModelRequest,
+    StreamItem,
+    TextDelta,
+)
+from nacre.runtime.models.waits.silence import AS_LONG_AS_IT_TAKES, Patience, watched
 from nacre.sessions.contracts.messages import AssistantMessage
 
 FIRST_DELAY_SECONDS = 2.0
@@ -44,6 +54,8 @@ async def stream_with_retries(
     on_retry: Callable[[int, float, str], None],
     max_retries: int = MAX_RETRIES,
     retries_time_outs: bool = True,
+    patience: Patience = AS_LONG_AS_IT_TAKES,
+    on_silence: Callable[[bool], None] = lambda _has_begun: None,
     chance: Callable[[], float] = random.random,
 ) -> AsyncGenerator[Answering, None]:
     """`model.stream(request)`, held to its contract and repeated while it fails in passing.
@@ -51,7 +63,7 @@ async def stream_with_retries(
     The delay is 2 s, doubled each time, plus up to a quarter by `chance` (0…1), or the provider's
     `Retry-After` where it is longer. A time-out is tried again once at most, and not at all without
     `retries_time_outs`: it has cost its time already. `on_retry(attempt, delay_seconds, problem)` is told
-    before each wait.
+    before each wait, `on_silence(has_begun)` when the model sends nothing for longer than `patience` has.
 
     Raises:
         ModelError: the last failure. A provider that asks to wait for more than 60 s fails at once, and
@@ -60,12 +72,10 @@ async def stream_with_retries(
     is_begun = False
     failure: ModelError | None = None
 
-    def tell(state: RetryCallState) -> None:
-        on_retry(state.attempt_number, state.upcoming_sleep, str(_failure(state)))
-
+    asked = partial(_watched_answer, model, request, patience, on_silence)
     # Counting attempts costs more than a turn may: it begins where there is one to count.
     try:
-        async with aclosing(held_to_contract(model.stream(request), model_name=model.name)) as items:
+        async with aclosing(asked()) as items:
             async for item in items:
                 is_begun = True
                 yield item
@@ -73,7 +83,8 @@ async def stream_with_retries(
     except ModelError as error:
         failure = error
     attempts = _attempts(max_retries, sleep, chance).copy(
-        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs), before_sleep=tell
+        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
+        before_sleep=lambda state: on_retry(state.attempt_number, state.upcoming_sleep, str(_failure(state))),
     )
     try:
         async for attempt in attempts:
@@ -84,9 +95,7 @@ async def stream_with_retries(
                     yield AnswerRestarted(problem=str(failure))
                     is_begun = False
                 try:
-                    async with aclosing(
-                        held_to_contract(model.stream(request), model_name=model.name)
-                    ) as items:
+                    async with aclosing(asked()) as items:
                         async for item in items:
                             is_begun = True
                             yield item
@@ -96,12 +105,7 @@ async def stream_with_retries(
     except RateLimited as error:
         if _wish(error) <= MAX_DELAY_SECONDS:
             raise
-        raise RateLimited(
-            f"{error} That is longer than the {MAX_DELAY_SECONDS:g} seconds that a turn waits: "
-            f"ask again in {_wish(error):.0f} seconds, or use another model.",
-            detail=error.detail,
-            retry_after_seconds=error.retry_after_seconds,
-        ) from error
+        raise _longer_than_a_turn_waits(error) from error
 
 
 async def call_with_retries(
@@ -118,8 +122,8 @@ async def call_with_retries(
 
 
 async def held_to_contract(
-    items: AsyncIterator[TextDelta | AssistantMessage], *, model_name: str
-) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
+    items: AsyncIterator[StreamItem], *, model_name: str
+) -> AsyncGenerator[StreamItem, None]:
     """A model's answer up to its final message; whatever else a model does becomes a `ModelError`.
 
     A bot author's model that breaks the contract must cost neither the person's words nor the notes
@@ -130,8 +134,9 @@ async def held_to_contract(
     """
     try:
         async for item in items:
-            if not isinstance(item, TextDelta | AssistantMessage):
-                raise BadModelReply(f"The model {model_name!r} answered with a {type(item).__name__}.")
+            if not isinstance(item, TextDelta | ModelAlive | AssistantMessage):
+                given = "nothing" if item is None else f"a {type(item).__name__}"
+                raise BadModelReply(f"The model {model_name!r} answered with {given}.")
             yield item
             if isinstance(item, AssistantMessage):
                 return
@@ -151,6 +156,22 @@ async def held_to_contract(
     finally:
         if isinstance(items, AsyncGenerator):
             await items.aclose()
+
+
+def _watched_answer(
+    model: ChatModel, request: ModelRequest, patience: Patience, on_silence: Callable[[bool], None]
+) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
+    items = held_to_contract(model.stream(request), model_name=model.name)
+    return watched(items, model_name=model.name, patience=patience, on_silence=on_silence)
+
+
+def _longer_than_a_turn_waits(error: RateLimited) -> RateLimited:
+    return RateLimited(
+        f"{error} That is longer than the {MAX_DELAY_SECONDS:.15g} seconds that a turn waits: "
+        f"ask again in {_wish(error):.0f} seconds, or use another model.",
+        detail=error.detail,
+        retry_after_seconds=error.retry_after_seconds,
+    )
 
 
 def _attempts(

@@ -104,8 +104,12 @@ class MemoryCore(MemoryPlugin):
         status = await self.engine.status()
         files = "1 file" if status.files == 1 else f"{status.files} files"
         chunks = "1 chunk" if status.chunks == 1 else f"{status.chunks} chunks"
-        text = f"{files}, {chunks}, {status.mode} search"
-        return f"{text} · {status.last_sync_problem}" if status.last_sync_problem else text
+        told = [
+            f"{files}, {chunks}, {status.mode} search",
+            status.fallback.told() if status.fallback else "",
+            status.last_sync_problem or status.embeddings_problem or "",
+        ]
+        return " · ".join(filter(None, told))
 
     def _cites(self, policy: ChatPolicy) -> bool:
         """Whether search results name their source in this chat."""

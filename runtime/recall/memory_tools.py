@@ -148,6 +148,8 @@ def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
         "mode": report.mode,
         "citations": "on" if cites else "off",
     }
+    if report.fallback is not None:
+        result["fallback"] = {"from": report.fallback.provider, "reason": report.fallback.reason}
     if report.degraded:
         result["degraded"] = report.degraded
     if report.stale:

@@ -225,10 +225,16 @@ class AgentSettings(SettingsSection):
     """`true` makes the workspace folder without any file in it."""
     max_steps: Annotated[int, Field(ge=1, le=1_000)] = 40
     """Most model calls in one turn."""
+    max_concurrent: Annotated[int, Field(ge=1)] = 4
+    """Most messages of chats that are answered at the same time; those of one session never are."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Longest that a turn may take, from the person's words to the answer."""
     model_timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
     """Longest that a model may take to begin its answer, before it is asked again or another is."""
+    model_slow_seconds: Annotated[float, Field(gt=0)] = 15.0
+    """After how long a silence of the model the owner is told that it is slow."""
+    model_first_byte_seconds: Annotated[float, Field(gt=0)] = 45.0
+    """How long a model that has a fallback may send not one byte before the fallback is asked."""
     tool_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
     """Longest that one tool call may take."""
     context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.model_construct)

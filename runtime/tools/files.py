@@ -28,6 +28,9 @@ MAX_LISTED = 500
 DATE_PLACEHOLDER = "YYYY-MM-DD"
 """Today, in a path or in the owner's own words for a flush, as instructions name the daily log."""
 
+FLUSH_HEADING = "## Notes of the conversation"
+"""How the heading of each flush in a daily log begins; the time stands behind it."""
+
 _DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _NOTES = re.compile(r"memory\.md|memory/.*\.md")
 
@@ -199,7 +202,14 @@ class _Files:
             raise ToolFailed("The text is empty, so there is nothing to append.")
         encoded(arguments.text, str(relative))
         is_note = bool(_NOTES.fullmatch(str(relative).casefold()))
-        appended = await self._workspace.append(str(relative), arguments.text, skip_repeats=is_note)
+        # What is noted behind a flush is no part of it, and no open question because that ended with one.
+        appended = await self._workspace.append(
+            str(relative),
+            arguments.text,
+            skip_repeats=is_note,
+            heading=f"## Noted at {self._now():%H:%M}",
+            below=FLUSH_HEADING,
+        )
         if not appended.written:
             return ToolOutput(text=f"Nothing was added: all of it already stands in {relative}.")
         self._on_changed(str(relative))
@@ -225,9 +235,9 @@ class _Files:
         ]
         if len(entries) > MAX_LISTED:
             lines.append(f"[... and {len(entries) - MAX_LISTED} more]")
-        return ToolOutput(
-            text="\n".join(lines) or "(The folder is empty.)", summary=f"{relative}: {len(entries)} entries"
-        )
+        counted = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+        shown = "\n".join(lines) or "(The folder is empty.)"
+        return ToolOutput(text=shown, summary=f"{relative}: {counted}")
 
     async def _readable(self, path: str) -> PurePosixPath:
         relative = await self._relative(path)
@@ -270,7 +280,8 @@ class _Reader:
             lines=arguments.lines,
             page_chars=self._page_chars,
         )
-        return ToolOutput(text=shown + note, summary=f"{name}, {text.count(chr(10)) + 1} lines")
+        lines = text.count("\n") + 1
+        return ToolOutput(text=shown + note, summary=f"{name}, {lines} line{'s' if lines > 1 else ''}")
 
     async def _result(self, path: str) -> tuple[str, str, str]:
         try:

@@ -22,6 +22,8 @@ _PATTERNS = re.compile(
     r"|(?<![\w.-])v?\d+\.\d+\.\d+(?:[-+][\w.]+)?(?![\w.])",
     re.ASCII,
 )
+_SIGNS = re.compile(r"[0-9/]|\.\w|[0-9a-f]{8}-", re.ASCII)
+"""What each of these names has somewhere; most sentences have none of it."""
 _HASH = re.compile(r"(?<![\w-])(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,64}(?![\w-])", re.ASCII)
 """Words of hexadecimal signs with at least one letter and one digit, so that no word or number is one."""
 
@@ -34,6 +36,8 @@ def identifiers(texts: Iterable[str], *, most: int) -> list[str]:
     """
     found: dict[str, None] = {}
     for text in map(_ends, texts):
+        if not _SIGNS.search(text):
+            continue
         spans = [(match.start(), match.end()) for match in _PATTERNS.finditer(text)]
         taken = list(spans)
         for match in _HASH.finditer(text):

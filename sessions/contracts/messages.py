@@ -73,17 +73,23 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class UserMessage:
-    """What a person, or the runtime in a person's place, said."""
+    """What a person, or the runtime in a person's place, said.
+
+    `inbound_id` names the message in the chat that it came from; it is empty where there was no such name.
+    """
 
     content: tuple[Text | Image, ...]
     timestamp_ms: int
+    inbound_id: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        """The message as pi stores it, with `inboundId` beside it where it has one."""
+        message: dict[str, Any] = {
             "role": "user",
             "content": [block.to_json() for block in self.content],
             "timestamp": self.timestamp_ms,
         }
+        return {**message, "inboundId": self.inbound_id} if self.inbound_id else message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
@@ -188,7 +194,12 @@ def message_from_json(raw: Mapping[str, Any]) -> Message | None:
     role = raw.get("role")
     timestamp_ms = whole_number(raw.get("timestamp"))
     if role == "user":
-        return UserMessage(content=_text_and_images(raw.get("content")), timestamp_ms=timestamp_ms)
+        inbound_id = raw.get("inboundId")
+        return UserMessage(
+            content=_text_and_images(raw.get("content")),
+            timestamp_ms=timestamp_ms,
+            inbound_id=inbound_id if isinstance(inbound_id, str) else "",
+        )
     if role == "assistant":
         return _assistant_from_json(raw, timestamp_ms)
     if role == "toolResult":
@@ -212,7 +223,7 @@ def _assistant_from_json(raw: Mapping[str, Any], timestamp_ms: int) -> Assistant
     elif isinstance(content, list | tuple):
         blocks = [block for block in map(_assistant_block, content) if block is not None]
     elif content is not None:
-        raise ValueError(f"an assistant message's content is {type(content).__name__}, not text or blocks")
+        raise ValueError(f"an assistant message's content is {_kind(content)}, not text or blocks")
     stop_reason = raw.get("stopReason")
     error_message = raw.get("errorMessage")
     return AssistantMessage(
@@ -256,7 +267,7 @@ def _text_and_images(content: object) -> tuple[Text | Image, ...]:
     if isinstance(content, str):
         return (Text(text=content),)
     if not isinstance(content, list | tuple):
-        raise ValueError(f"a message's content is {type(content).__name__}, not text or blocks")
+        raise ValueError(f"a message's content is {_kind(content)}, not text or blocks")
     blocks: list[Text | Image] = []
     for raw in content:
         if isinstance(raw, dict) and raw.get("type") == "text":
@@ -264,3 +275,7 @@ def _text_and_images(content: object) -> tuple[Text | Image, ...]:
         elif isinstance(raw, dict) and raw.get("type") == "image":
             blocks.append(Image(data=str(raw.get("data") or ""), mime_type=str(raw.get("mimeType") or "")))
     return tuple(blocks)
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else type(value).__name__

@@ -38,6 +38,7 @@ OPENERS = {
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/files/file_reader.py": "memory files, read for the index",
     "memory/files/watcher.py": "what the system has mounted where",
+    "memory/text/days/day_words.py": "the packaged words for days",
     "memory/text/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace/workspace.py": "the packaged templates",
@@ -56,7 +57,7 @@ OPENERS = {
 }
 LIBRARIES = {
     "aiofiles": ("sessions/journal/reading.py",),
-    "apsw": ("memory/stores/sqlite/connection.py",),
+    "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
     "click": ("cli/**/*.py",),
     "filelock": (
         "memory/stores/sqlite/connection.py",
@@ -67,8 +68,8 @@ LIBRARIES = {
     "httpx": (
         "runtime/models/embedding/download.py",
         "runtime/models/embedding/http/connection.py",
+        "runtime/models/openai_compatible/answer.py",
         "runtime/models/openai_compatible/connection.py",
-        "runtime/models/openai_compatible/model.py",
     ),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),

@@ -23,7 +23,7 @@ FORMAT = "nacre.sessions.disk.lines"
 ALLOWED = {
     "runtime/hooks/trust.py": "a file of its own, written as safely",
     "runtime/lanes/open_store.py": "chooses the store",
-    "runtime/models/cooldown/file.py": "a file of its own, written as safely",
+    "runtime/models/waits/cooldown_file.py": "a file of its own, written as safely",
     "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",
     "runtime/tools/approvals/folder.py": "files of its own, written as safely",
     "cli/sessions/shelf.py": "writes the file that is exported to",

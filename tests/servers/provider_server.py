@@ -45,6 +45,7 @@ class ProviderServer:
         self._embedding_failures: deque[Step] = deque()
         self._ready = threading.Event()
         self._client_left = threading.Event()
+        self._go_on = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="provider-server", daemon=True)
@@ -96,6 +97,10 @@ class ProviderServer:
             raise AssertionError(
                 f"{len(self._steps)} scripted step(s) were never asked for: {list(self._steps)}"
             )
+
+    def go_on(self) -> None:
+        """Lets the answers that are held go on, and those to come."""
+        self._loop.call_soon_threadsafe(self._go_on.set)
 
     async def client_left(self) -> None:
         """Waits until a client hung up during a stalled answer; fails after ten seconds."""
@@ -191,6 +196,8 @@ class ProviderServer:
     ) -> bool:
         number = len(self.requests)
         step = await self._step_for(request, number)
+        if step.held == "head" and not await self._may_go_on(reader):
+            return False
         if step.status != 200 or step.body:
             await _send(writer, step)
             return True
@@ -200,6 +207,8 @@ class ProviderServer:
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         )
+        if step.held == "words" and not await self._may_go_on(reader):
+            return False
         for chunk in wire.chunks(step, request, number):
             await _write_event(writer, json.dumps(chunk, ensure_ascii=False))
         if step.ending == "stall":
@@ -214,6 +223,16 @@ class ProviderServer:
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True
+
+    async def _may_go_on(self, reader: asyncio.StreamReader) -> bool:
+        """Waits for `go_on`; False when the client left before."""
+        left, told = asyncio.create_task(reader.read(1)), asyncio.create_task(self._go_on.wait())
+        await asyncio.wait({left, told}, return_when=asyncio.FIRST_COMPLETED)
+        if left.done():
+            self._client_left.set()
+        for task in (left, told):
+            task.cancel()
+        return not left.done()
 
     async def _step_for(self, request: dict[str, Any], number: int) -> Step:
         if self._steps:

@@ -21,6 +21,9 @@ CREATED_SECONDS = 1_790_000_000
 Ending = Literal["done", "cut", "drop", "stall"]
 """How a stream ends: whole; without finish reason and `[DONE]`; connection reset; silent for ever."""
 
+Held = Literal["", "head", "words"]
+"""What an answer is held back before, until `ProviderServer.go_on`: its head, or what follows it; nothing."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
@@ -37,6 +40,7 @@ class Step:
     finish_reason: str | None = None
     ending: Ending = "done"
     call_ids: bool = True
+    held: Held = ""
     status: int = 200
     body: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -12,12 +12,14 @@ import json
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from nacre.memory.contracts.store import Scope, Vector, VectorEngine
+from nacre.memory.contracts.records import VectorEngine
+from nacre.memory.contracts.store import Scope, Vector
 from nacre.memory.stores.sqlite.connection import Connection, SqliteError
 from nacre.memory.stores.sqlite.scope import Narrowed, narrowed
 from nacre.memory.vectors.vector_math import (
@@ -71,6 +73,13 @@ class VectorReader:
         if self._engine is None:
             self._engine = self._prepare(connection)
         return self._engine
+
+    def told(self, connection: Connection, dimensions: int) -> VectorEngine:
+        """The same with what compares vectors of so many numbers from the second question on."""
+        engine = self.engine(connection)
+        fits = self._fits(_row_count(connection), dimensions)
+        later = "vectors in memory" if fits else f"sign codes in memory, exact cosines by {engine.name}"
+        return engine if engine.problem else replace(engine, later=later)
 
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
@@ -161,11 +170,15 @@ class VectorReader:
         if self._table.dimensions == dimensions:
             self._load(connection, total)
         if self._table.dimensions != dimensions or self._gone > self._seen // 4:
-            fits = total * 4 * dimensions <= self._resident_bytes
-            self._table = VectorTable(dimensions, most_bytes=self._resident_bytes if fits else 0)
+            most_bytes = self._resident_bytes if self._fits(total, dimensions) else 0
+            self._table = VectorTable(dimensions, most_bytes=most_bytes)
             self._seen = self._last_row = 0
             self._load(connection, total)
         self._data_version = version
+
+    def _fits(self, count: int, dimensions: int) -> bool:
+        """Whether so many vectors are held in memory whole, beside their codes."""
+        return count * 4 * dimensions <= self._resident_bytes
 
     def _load(self, connection: Connection, total: int) -> None:
         """Reads the rows that are not in the table yet; `total` is how many rows there are."""

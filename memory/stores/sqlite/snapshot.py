@@ -11,8 +11,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, citation
-from nacre.memory.contracts.store import FileState, Scope, Scores, Snapshot, StoreCounts, Vector, VectorEngine
+from nacre.memory.contracts.records import (
+    Chunk,
+    ChunkPlace,
+    FailedFile,
+    Source,
+    SourceCount,
+    VectorEngine,
+    citation,
+)
+from nacre.memory.contracts.store import FileState, Scope, Scores, Snapshot, StoreCounts, Vector
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection, ConnectionThread, one_moment, open_connection
 from nacre.memory.stores.sqlite.nearest import VectorReader
@@ -128,7 +136,7 @@ class SqliteSnapshot:
         )
 
     def vector_engine(self) -> VectorEngine:
-        return self._vectors.engine(self._connection)
+        return self._vectors.told(self._connection, self.dimensions() or 0)
 
     def chunk_count(self) -> int:
         return self._words.count(self._connection)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from nacre.memory.contracts.errors import IndexBusy, IndexDamaged, IndexUnusable, refusals_told
-from nacre.memory.contracts.store import Snapshot, VectorEngine, Writer
+from nacre.memory.contracts.records import VectorEngine
+from nacre.memory.contracts.store import Snapshot, Writer
 from nacre.memory.stores.sqlite.connection import (
     Connection,
     ConnectionThread,

@@ -16,7 +16,7 @@ from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.given import Given, extended
 from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
 from nacre.runtime.agent.opening.memory_slot import on_notes, open_memory_slot
-from nacre.runtime.agent.opening.open_models import open_models
+from nacre.runtime.agent.opening.open_models import load_ahead, open_models
 from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.agent.opening.shared import Shared, World
@@ -82,6 +82,8 @@ async def assemble(
         parts = await _assembled(config, given, world)
         await parts.upkeep.begin()
         parts.lifecycle.finish_left_over()
+        if watch:  # whoever opens an agent for one turn asks at once
+            load_ahead(parts.chosen.default.first.model)
         return parts
     except BaseException as error:
         await closing.aclose()

@@ -13,11 +13,13 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.completions.price_map import price_map_entry
-from nacre.runtime.models.cooldown.file import CooldownFile
+from nacre.runtime.models.completions.provider_model import ProviderModel
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.openai_compatible.providers import address_in_environment, goes_without_litellm
+from nacre.runtime.models.waits.cooldown_file import CooldownFile
+from nacre.runtime.models.waits.silence import Patience
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
@@ -48,12 +50,24 @@ def open_models(
     """
     cooldowns = CooldownFile(config.folders.agent_dir / "model-cooldowns.json", now=now)
 
+    patience = Patience(
+        slow_seconds=config.settings.agent.model_slow_seconds,
+        first_byte_seconds=config.settings.agent.model_first_byte_seconds,
+    )
+
     def chain(models: Sequence[ChatModel]) -> ModelChain:
         candidates = [
             Candidate(model=model, budget=_budget(config.settings.agent, model, is_fallback=place > 0))
             for place, model in enumerate(models)
         ]
-        return ModelChain(candidates, cooldowns=cooldowns, now=now, sleep=sleep, count_tokens=count_tokens)
+        return ModelChain(
+            candidates,
+            cooldowns=cooldowns,
+            now=now,
+            sleep=sleep,
+            count_tokens=count_tokens,
+            patience=patience,
+        )
 
     def connected(first_name: str) -> ModelChain:
         names = model_names(replace(config, model_name=first_name))
@@ -128,6 +142,12 @@ def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
     )
+
+
+def load_ahead(model: ChatModel) -> None:
+    """Begins to load what the first request to a provider needs, while the person types it."""
+    if isinstance(model, ProviderModel):
+        model.load_ahead()
 
 
 def _profile(config: Config, name: str, now: Clock) -> AuthProfile | None:

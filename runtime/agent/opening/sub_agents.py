@@ -21,6 +21,7 @@ from nacre.runtime.contracts.events import (
     Event,
     FallbackAnswered,
     ModelRetried,
+    ModelSlow,
     ToolProgressed,
     ToolStarted,
     Warned,
@@ -157,7 +158,7 @@ def _told_by(task: _Task) -> Emit:
                 task.scope.progress(event.tool_name)
             case ToolProgressed():
                 task.scope.progress(f"{event.tool_name}: {event.text}")
-            case ApprovalAsked() | FallbackAnswered() | ModelRetried() | Warned():
+            case ApprovalAsked() | FallbackAnswered() | ModelRetried() | ModelSlow() | Warned():
                 task.caller.emit(event)
             case _:
                 log.debug("the sub-agent %s: %s", task.sub_agent.name, type(event).__name__)

@@ -20,6 +20,7 @@ from nacre.runtime.contracts.errors import (
     RateLimited,
     RequestRefused,
 )
+from nacre.runtime.models.completions.addresses import SentElsewhere
 from nacre.runtime.models.completions.retry_after import retry_after_seconds
 
 MAX_DETAIL_CHARS = 2_000
@@ -109,6 +110,8 @@ def classify(error: BaseException, facts: CallFacts) -> ModelError:
     """The `ModelError` for any exception that a call raised; `detail` is its text without keys."""
     if isinstance(error, ModelError):
         return error
+    if (refused := _refused_redirect(error)) is not None:
+        return refused
     causes = list(_causes(error))
     kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     text = "\n".join(dict.fromkeys(str(cause) for cause in causes))
@@ -143,6 +146,18 @@ def redacted(text: str, secrets: tuple[str, ...]) -> str:
         if secret:
             text = text.replace(secret, "[key]")
     return _LOOKS_LIKE_A_KEY.sub("[key]", text)
+
+
+def _refused_redirect(error: BaseException) -> SentElsewhere | None:
+    """Our refusal of a redirect; litellm wraps it without naming it as the cause."""
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:
+        if isinstance(current, SentElsewhere):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -221,8 +236,8 @@ def _key_advice(facts: CallFacts) -> str:
             "settings, which goes before it."
         )
     return (
-        f"It came from models.providers.{provider}.apiKey of the settings file: put a valid key there, or "
-        f"take it out and set the environment variable {variable}."
+        f"It came from models.providers.{provider}.apiKey of the settings file nacre.json5: put a valid key "
+        f"there, or take it out and set the environment variable {variable}."
     )
 
 

@@ -91,6 +91,11 @@ class HttpEmbedder:
         if job_rules is not None and endpoint.provider in JOB_PROVIDERS:
             self.jobs = HttpEmbeddingJobs(endpoint, self._connection, job_rules, budget=budget, sleep=sleep)
 
+    @property
+    def lack(self) -> str:
+        """The key that is needed and missing, as a sentence."""
+        return self._connection.lack
+
     def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
         return 1.0  # nothing is known against any script
 

@@ -13,11 +13,14 @@ import inspect
 import logging
 import os
 import sys
+import threading
 import warnings
 import weakref
+from concurrent.futures import Future
 from typing import Any
 
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.models.litellm.redirects import guard_clients
 
 _ENVIRONMENT = {
     # its own price map instead of one fetched from the network on import
@@ -35,16 +38,38 @@ _PYDANTIC_ABOUT_LITELLM = (r".*`ReadOnly` qualifier", r".*conflict with protecte
 _open_models: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int] = weakref.WeakKeyDictionary()
 
 
+_lock = threading.Lock()
+_loading: Future[Any] | None = None
+
+
 async def load_litellm() -> Any:
     """The litellm module, imported in a thread on first use (it takes seconds).
 
     Raises:
         ConfigError: litellm is not installed or cannot be imported.
     """
-    module = sys.modules.get("litellm")
-    # a module that another thread is still importing is in `sys.modules` too, but half made
-    is_loaded = module is not None and not getattr(module.__spec__, "_initializing", False)
-    return module if is_loaded else await asyncio.to_thread(_import_litellm)
+    return await asyncio.wrap_future(begin_loading())
+
+
+def begin_loading() -> Future[Any]:
+    """Begins to import litellm in a thread, once in a process; the future gives the module.
+
+    A program that ends meanwhile does not wait for the thread.
+    """
+    global _loading
+    with _lock:
+        if _loading is None or (_loading.done() and _loading.exception() is not None):
+            _loading = Future()
+            _loading.set_running_or_notify_cancel()  # whoever waits may give up, the loading goes on
+            threading.Thread(target=_load, args=(_loading,), name="litellm", daemon=True).start()
+        return _loading
+
+
+def _load(loading: Future[Any]) -> None:
+    try:
+        loading.set_result(_import_litellm())
+    except BaseException as error:  # noqa: BLE001 - it is raised where the module is waited for
+        loading.set_exception(error)
 
 
 def quiet_arguments(module: Any) -> dict[str, Any]:
@@ -100,9 +125,12 @@ def _import_litellm() -> Any:
             f"litellm, which talks to model providers, cannot be imported ({error}). "
             "Install Nacre again, or choose the model 'offline'."
         ) from error
+    guard_clients(module.in_memory_llm_clients_cache)
     if not theirs:
         module.telemetry = False
         module.suppress_debug_info = True
+        # else it brings a tokenizer from the network to count what some providers did not
+        module.disable_hf_tokenizer_download = True
         # a history with tool calls is refused by some providers when a request (a summary) offers no tools
         module.modify_params = True
     return module

@@ -61,8 +61,14 @@ NOTHING_TO_KEEP = (
 
 FOUND = "I found this in the notes:"
 FOUND_NEAR = "No note uses your words. The search put this first:"
+ASKED = "The notes hold this as a question, without an answer to it:"
 SAID = "This was said in this conversation:"
 QUOTES_ONLY = "These are quotes, word for word; I did not check or interpret them."
+STALE_QUOTES = (
+    "These are quotes as the notes were when they were last read: they have changed since, and may say "
+    "something else by now. Ask again in a moment. I did not check or interpret them."
+)
+NOTHING_FOUND_YET = "The notes have changed and were not read again yet: ask again in a moment."
 NOTHING_FOUND = "I searched the notes and this conversation and found nothing about that."
 NOTHING_FOUND_HERE = (
     "I looked through this conversation and found nothing about that; notes cannot be searched in this chat."
@@ -72,9 +78,9 @@ SEARCH_FAILED = "The search in the notes failed: {problem}"
 SEARCH_DISABLED = "The search in the notes is not available: {problem}"
 SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
 
-_QUOTING = (WROTE_DOWN, ALREADY_WRITTEN, FOUND, FOUND_NEAR, SAID)
+_QUOTING = (WROTE_DOWN, ALREADY_WRITTEN, FOUND, FOUND_NEAR, ASKED, SAID)
 _NOTHING = (NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_UNDERSTOOD)
-_LEAVING_OPEN = (*_NOTHING, FOUND_NEAR, SEARCH_FAILED, SEARCH_DISABLED)
+_LEAVING_OPEN = (*_NOTHING, FOUND_NEAR, ASKED, SEARCH_FAILED, SEARCH_DISABLED)
 
 
 def is_quoting(text: str) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from nacre.memory.contracts.words import MatchQuery
+from nacre.memory.text.evidence import Finder
+from nacre.memory.text.lexical import match_query
+from nacre.memory.text.words import stop_words_for
 from nacre.runtime.models.offline.phrases import PHRASES
-from nacre.runtime.models.offline.reading import own_words
-from nacre.runtime.models.offline.sentences import folded, plain, sentences
+from nacre.runtime.models.offline.sentences import folded, own_words, plain, sentences
 
 SENTENCE_CHARS = 600  # what is longer is no sentence; its beginning says what kind it is
 MOST_WORDS_WITHOUT_MARK = 14  # a longer sentence without a question mark is a statement
@@ -86,6 +89,19 @@ def is_question(sentence: str) -> bool:
     return bool(not is_statement and PHRASES["question"].match(text, begun))
 
 
+def has_question_mark(sentence: str) -> bool:
+    """Whether a sentence ends as a question, in the marks of any script."""
+    return _QUESTION_MARK.search(plain(sentence)) is not None
+
+
+def finder_for(question: str) -> Finder:
+    """Looks for the words that say what a question is about, for `plain` text."""
+    query = match_query(plain(question)) or MatchQuery()
+    nothing = stop_words_for(query.terms)
+    told = (term for term in query.terms if term not in nothing and not PHRASES["asking"].fullmatch(term))
+    return Finder(replace(query, terms=tuple(told)))
+
+
 def without_request(sentence: str) -> str:
     """The sentence without the words that ask to keep it; unchanged when there are none."""
     return sentence[_start_to_keep(sentence) or 0 :] or sentence
@@ -131,10 +147,10 @@ def _start_to_keep(sentence: str) -> int | None:
     """Where the text begins that a sentence asks to keep; `None` for others: "Can you remember …?" asks."""
     text = plain(sentence)
     begun = len(text) - len(_POLITE.sub("", text))
-    lead = PHRASES["keep"].match(text, begun)
-    if PHRASES["marked"].search(text):
+    lead, whole = PHRASES["keep"].match(text, begun), PHRASES["keep_whole"].match(text, begun)
+    if not (lead or whole) or PHRASES["marked"].search(text):
         return None
-    if PHRASES["keep_whole"].match(text, begun):
+    if whole:
         return begun
     to_keep = _TO_KEEP.match(text, lead.end()) if lead else None
     asks = _QUESTION_MARK.search(text) and not re.search("please|bitte", text[:begun])

@@ -8,16 +8,26 @@ from dataclasses import dataclass
 from nacre.runtime.models.offline.answers import is_quoting, leaves_open
 from nacre.runtime.models.offline.intent import (
     SENTENCE_CHARS,
+    finder_for,
+    has_question_mark,
     is_decision,
     is_question,
     kind_of,
     without_request,
 )
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.sentences import clipped, folded
+from nacre.runtime.models.offline.sentences import clipped, folded, plain
 from nacre.sessions.compaction.identifiers import identifiers
 
 MAX_NOTE_CHARS = 400
+MOST_PARTS_TO_AN_ANSWER = 40
+"""How much later in a conversation the answer to a question is looked for, in contributions."""
+
+
+LEAST_WORDS_OF_AN_ANSWER = 2
+"""With fewer words that say something, a question has too many sentences that share them."""
+ANSWERED = "answered"
+"""The kind of a question that needs no note; asked before in the same words, it is no less answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +81,39 @@ def _note(sentence: str, said: Sequence[Said], order: int, known: Known, kept: s
         return None
     text = without_request(sentence)
     words, is_told = folded(text), text != sentence
-    if words in kept or known.has_folded(words) or (is_told and known.has(sentence)):
+    if words in kept:
+        return None
+    is_known = known.has_folded(words) or (is_told and known.has(sentence))
+    if is_known and not has_question_mark(sentence):
         return None
     kind = _kind_of_users(sentence, said, order, is_told) if is_by_user else _kind_of_models(sentence)
     if not kind:
         return None
     kept.add(words)
+    if kind == "open" and (answer := _told_later(sentence, said, order)) is not None:
+        order, sentence = answer
+        words, kind = folded(without_request(sentence)), "fact"
+        is_known = words in kept or known.has_folded(words)
+        kept.add(words)
+    if is_known or kind == ANSWERED:
+        return None
     return Item(kind=kind, text=clipped(sentence, MAX_NOTE_CHARS), order=order)
+
+
+def _told_later(question: str, said: Sequence[Said], order: int) -> tuple[int, str] | None:
+    """The person's later statement that has all words of a question, and its place in the conversation."""
+    finder = finder_for(question)
+    if len(finder.terms) < LEAST_WORDS_OF_AN_ANSWER:
+        return None
+    for at in range(order + 1, min(len(said), order + 1 + MOST_PARTS_TO_AN_ANSWER)):
+        part = said[at]
+        if part.speaker != "user" or not all(term in part.folded_text for term in finder.terms):
+            continue
+        for sentence in part.sentences:
+            has_all = len(finder.look(plain(sentence)).terms) == len(finder.terms)
+            if has_all and sentence not in part.questions and kind_of(sentence) not in ("open", "request"):
+                return at, sentence
+    return None
 
 
 def _kind_of_models(decision: str) -> str:
@@ -85,9 +121,9 @@ def _kind_of_models(decision: str) -> str:
 
 
 def _kind_of_users(sentence: str, said: Sequence[Said], order: int, is_told: bool) -> str:
-    asks = not is_told and is_question(sentence)
+    asks = not is_told and sentence in said[order].questions
     kind = "" if asks else kind_of(sentence)
     if asks or (kind == "request" and not is_told):
-        return "" if is_answered(said, after=order) else "open"
+        return ANSWERED if is_answered(said, after=order) else "open"
     is_fact = is_told or identifiers([sentence[:SENTENCE_CHARS]], most=1)
     return kind if kind not in ("", "request") else "fact" if is_fact else ""

@@ -6,15 +6,17 @@ Summaries, recalled logs and tool results are data: nothing in them counts as so
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+from nacre.memory.text.evidence import fold
 from nacre.prompts import render
 from nacre.runtime.contracts.model import ModelRequest
-from nacre.runtime.models.offline.sentences import sentences
+from nacre.runtime.models.offline.intent import is_question
+from nacre.runtime.models.offline.sentences import RECALLED, own_words, plain, sentences
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,
@@ -28,16 +30,8 @@ from nacre.sessions.contracts.serialise import call_text
 
 Speaker: TypeAlias = Literal["user", "assistant", "calls", "other"]
 
-TYPED_CHARS = 16_000
 DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _TODAY = re.compile(r"\btoday\b[^\n]{0,80}?(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)", re.IGNORECASE)
-_RECALLED = re.compile(
-    r"^BEGIN NOTES FROM [^\n]*\n.*?(?:^END NOTES FROM [^\n]*$|\Z)"
-    r"|<(summary|relevant-memories|read-files|modified-files)\b[^>\n]*>.*?(?:</\1>|\Z)",
-    re.DOTALL | re.MULTILINE | re.IGNORECASE,
-)
-_FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
-_QUOTE_LINE = re.compile(r"^\s{0,3}>[^\n]*$", re.MULTILINE)
 _SUMMARY_START = re.compile(r"\s*(?:[^\n<]{0,300}\n{1,3})?<summary\b", re.IGNORECASE)
 _COMMAND = re.compile(r"\s*/[a-zA-Z]|.*NO_REPLY", re.DOTALL)
 _LABEL = re.compile(r"^\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ", re.MULTILINE)
@@ -55,6 +49,16 @@ class Said:
     def sentences(self) -> list[str]:
         """What its writer said in own words, nothing of a chat command or a prompt of the runtime."""
         return [] if _COMMAND.match(self.text) else sentences(own_words(self.text))
+
+    @cached_property
+    def questions(self) -> Collection[str]:
+        """Those of the sentences that ask something."""
+        return {sentence for sentence in self.sentences if is_question(sentence)}
+
+    @cached_property
+    def folded_text(self) -> str:
+        """All of it as a `Finder` compares words."""
+        return fold(plain(self.text))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +91,7 @@ def read_request(request: ModelRequest) -> Reading:
         message = messages[at]
         if isinstance(message, UserMessage) and not is_background(message_text(message)):
             return Reading(
-                ask=_RECALLED.sub("\n", message_text(message)).strip(),
+                ask=RECALLED.sub("\n", message_text(message)).strip(),
                 has_image=any(isinstance(block, Image) for block in message.content),
                 said=conversation(messages[:at]),
                 finished=finished_calls(messages[at + 1 :]),
@@ -111,13 +115,6 @@ def is_background(text: str) -> bool:
     """Whether a text is a summary that stands for earlier messages, or daily logs that the runtime loaded."""
     loaded = ("BEGIN NOTES FROM ", render("recall/notes", files="").strip())
     return bool(_SUMMARY_START.match(text)) or text.lstrip().startswith(loaded)
-
-
-def own_words(text: str) -> str:
-    """A text without what its writer did not say: recalled notes, summaries, quotations, code blocks."""
-    if len(text) > TYPED_CHARS:  # nobody typed its middle
-        text = f"{text[: TYPED_CHARS * 3 // 4]}\n{text[-TYPED_CHARS // 4 :]}"
-    return _QUOTE_LINE.sub("", _FENCE.sub("\n", _RECALLED.sub("\n", text)))
 
 
 def todays_log(request: ModelRequest, *, clock_date: date) -> str:

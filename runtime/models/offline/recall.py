@@ -8,17 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from nacre.memory.contracts.words import MatchQuery
+from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.evidence import Finder
-from nacre.memory.text.lexical import match_query
 from nacre.memory.text.snippet import GAP
-from nacre.memory.text.words import DAY_WORDS, stop_words_for
-from nacre.runtime.models.offline.intent import is_question, without_request
+from nacre.runtime.models.offline.intent import finder_for, has_question_mark, without_request
 from nacre.runtime.models.offline.notes import Known
-from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said
 from nacre.runtime.models.offline.sentences import clipped, folded, plain, sentences, unmarked
 
@@ -49,19 +46,15 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Passage:
-    """A quotable line: where it stands, as `path#L3` or `path#L3-L7`, and how many wanted words it has."""
+    """A quotable line: where it stands, as `path#L3` or `path#L3-L7`, and how many wanted words it has.
+
+    One that `asks` has them as a question, and answers nothing.
+    """
 
     text: str
     place: str
     matched: float
-
-
-def finder_for(question: str) -> Finder:
-    """Looks for the words that say what a question is about, for `plain` text."""
-    query = match_query(plain(question)) or MatchQuery()
-    nothing = stop_words_for(query.terms)
-    told = (term for term in query.terms if term not in nothing and not PHRASES["asking"].fullmatch(term))
-    return Finder(replace(query, terms=tuple(told)))
+    asks: bool
 
 
 def search_query(question: str, earlier: Sequence[str]) -> str:
@@ -97,11 +90,16 @@ def hits_in(result: str) -> list[Hit]:
 
 
 def best_passages(hits: Sequence[Hit], finder: Finder) -> list[Passage]:
-    """The up to three passages with most of the wanted words; when none has any, the search's first alone."""
+    """The up to three passages with most of the wanted words; when none has any, the search's first alone.
+
+    Questions are quoted only when no statement has any of the words.
+    """
     passages: dict[str, Passage] = {}
     for passage in (passage for hit in hits for passage in _passages_of(hit, finder)):
         passages.setdefault(folded(passage.text), passage)
-    ranked = sorted(passages.values(), key=lambda passage: -passage.matched)
+    told = [passage for passage in passages.values() if not passage.asks]
+    found = told if any(passage.matched for passage in told) else passages.values()
+    ranked = sorted(found, key=lambda passage: -passage.matched)
     fitting = [passage for passage in ranked if passage.matched * 2 > ranked[0].matched]
     return fitting[:MOST_QUOTES] or ranked[:1]
 
@@ -129,7 +127,7 @@ def said_before(said: Sequence[Said], finder: Finder, known: Known) -> list[str]
 
 def _statements(part: Said) -> list[str]:
     if part.speaker == "user":
-        return [sentence for sentence in part.sentences if not is_question(sentence)]
+        return [sentence for sentence in part.sentences if sentence not in part.questions]
     # What is quoted there comes from notes, which the search has looked through.
     told = sentences(part.text) if part.speaker == "other" else ()
     return [sentence for sentence in told if not sentence.startswith(_FRAMES) and sentence != "(none)"]
@@ -148,12 +146,14 @@ def _passages_of(hit: Hit, finder: Finder) -> list[Passage]:
         elif not _NOT_QUOTABLE.match(line):
             first, last = (hit.first + at, 0) if is_whole else (hit.first, hit.last)
             place = " ".join(hit.path.split()).replace("`", "") + (f"#L{first}" if first else "")
+            text = unmarked(line.removeprefix(">"))
             found.append(
                 Passage(
-                    text=clipped(unmarked(line.removeprefix(">")), MAX_QUOTE_CHARS),
+                    text=clipped(text, MAX_QUOTE_CHARS),
                     place=f"{place}-L{last}" if last > first else place,
                     # A question of a day alone has no words: the search found the log of that day.
                     matched=len(terms) + len(above - terms) / 2 if finder.terms else 1,
+                    asks=has_question_mark(text),
                 )
             )
-    return sorted(found, key=lambda passage: -passage.matched)[:MOST_LINES]
+    return sorted(found, key=lambda passage: (passage.asks, -passage.matched))[:MOST_LINES]

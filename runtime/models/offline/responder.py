@@ -14,10 +14,10 @@ from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.models.offline import answers, recall
 from nacre.runtime.models.offline.answers import Answer
-from nacre.runtime.models.offline.intent import Intent, is_question, read_intent
+from nacre.runtime.models.offline.intent import Intent, finder_for, is_question, read_intent
 from nacre.runtime.models.offline.notes import Known
-from nacre.runtime.models.offline.reading import DAILY_LOG, Reading, own_words, read_request, todays_log
-from nacre.runtime.models.offline.sentences import clipped, sentences
+from nacre.runtime.models.offline.reading import DAILY_LOG, Reading, read_request, todays_log
+from nacre.runtime.models.offline.sentences import clipped, own_words, sentences
 from nacre.runtime.models.offline.summary import flush_notes, slug_of, summary_of
 from nacre.sessions.contracts.messages import ToolCall
 
@@ -97,11 +97,12 @@ def _about_question(reading: Reading, intent: Intent) -> list[str]:
     """Quotes of the notes, then of the conversation, or that there are none."""
     if not intent.question:
         return []
-    finder, searched = recall.finder_for(intent.question), reading.finished_call(SEARCH)
+    finder, searched = finder_for(intent.question), reading.finished_call(SEARCH)
     result = searched.text if searched and not searched.failed else ""
     told = recall.told_in(result)
     passages = recall.best_passages(recall.hits_in(result), finder)
     is_near = bool(passages and not passages[0].matched)
+    asks = bool(passages and passages[0].asks)
     here = recall.said_before(reading.said, finder, Known(passage.text for passage in passages))
     parts: list[str] = []
     if searched and searched.failed:
@@ -109,16 +110,18 @@ def _about_question(reading: Reading, intent: Intent) -> list[str]:
     elif told.get("disabled"):
         parts.append(answers.SEARCH_DISABLED.format(problem=told.get("error")))
     nothing = answers.NOTHING_SAID_HERE if parts else answers.NOTHING_FOUND
-    if passages and not (is_near and here):
+    is_quoted = bool(passages) and not ((is_near or asks) and here)
+    if is_quoted:
         cites = told.get("citations") != "off"
-        parts.append(answers.FOUND_NEAR if is_near else answers.FOUND)
+        parts.append(answers.FOUND_NEAR if is_near else answers.ASKED if asks else answers.FOUND)
         parts += [recall.quoted(part.text, part.place if cites else "") for part in passages]
     if here:
         parts += [answers.SAID, *map(recall.quoted, here)]
     if passages or here:
-        parts.append(answers.QUOTES_ONLY)
+        parts.append(answers.STALE_QUOTES if is_quoted and told.get("stale") else answers.QUOTES_ONLY)
     else:
         parts.append(nothing if searched else answers.NOTHING_FOUND_HERE)
+        parts += [answers.NOTHING_FOUND_YET] if told.get("stale") else []
     degraded = told.get("degraded")
     return [*parts, answers.SEARCH_DEGRADED.format(problem=degraded)] if degraded else parts
 

@@ -16,26 +16,61 @@ ONE_WRITING = str.maketrans(
 )
 """Signs that mean the same, one for one: apostrophes, full-width marks, traditional Chinese."""
 
+TYPED_CHARS = 16_000
+"""A longer text was not typed by anybody: its middle is left out."""
+RECALLED = re.compile(
+    r"^BEGIN NOTES FROM [^\n]*\n.*?(?:^END NOTES FROM [^\n]*$|\Z)"
+    r"|<(summary|relevant-memories|read-files|modified-files)\b[^>\n]*>.*?(?:</\1>|\Z)",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+"""What the runtime put into a text: notes, and summaries."""
+_FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_QUOTE_LINE = re.compile(r"^\s{0,3}>[^\n]*$", re.MULTILINE)
 _END = re.compile(
-    # a full stop that ends no sentence: behind an abbreviation or the number of a day
-    r"(?P<goes_on>(?<![^\s(\"'])(?:dr|mr|mrs|ms|prof|st|sr|jr|vs|no|nr|ca|approx|bzw|z\.\s?b|d\.\s?h|e\.g|i\.e|cf|fig"
-    r"|vol|inc|ltd|sra|mme|mlle|hr|fr|[^\W\d_])\.|(?<!\S)\d{1,2}\."
-    r"(?=\s+(?:jan|feb|mär|mar|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)))"
-    r"|[。\uff01\uff1f\uff61]+[”’」』)\"')\]]*"
+    # It begins with a set of signs, which a search passes quickly; what such a row is stands behind it.
+    r"[.!?…。\uff01\uff1f\uff61\n](?:"
+    r"(?<=\n)\n*+"
+    r"|(?<=[。\uff01\uff1f\uff61])[。\uff01\uff1f\uff61]*+[”’」』\)\"')\]]*"
     # a row of marks is looked at once, from its beginning to its end
-    r"|(?<![.!?…])[.!?…]++[\"'”’»)\]*_`]*+(?=\s|$)"
-    r"|(?<![!?])[!?]++(?=[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
-    r"|\n+",
+    r"|(?<=[.!?…])(?<![.!?…][.!?…])[.!?…]*+[\"'”’»)\]*_`]*+(?=\s|$)"
+    r"|(?<=[!?])(?<![!?][!?])[!?]*+(?=[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
+    r")"
+)
+# A full stop that ends no sentence: behind an abbreviation or the number of a day.
+_SHORTENED = re.compile(
+    r"(?<![^\s(\"'])(?:dr|mr|mrs|ms|prof|st|sr|jr|vs|no|nr|ca|approx|bzw|z\.\s?b|d\.\s?h|e\.g|i\.e|cf|fig"
+    r"|vol|inc|ltd|sra|mme|mlle|hr|fr|[^\W\d_])\Z",
     re.IGNORECASE,
 )
+_DAY = re.compile(r"(?<!\S)\d{1,2}\Z")
+_MONTH = re.compile(r"\s+(?:jan|feb|mär|mar|apr|mai|may|jun|jul|aug|sep|okt|oct|nov|dez|dec)", re.IGNORECASE)
+_MOST_SHORTENED = 8
+"""Signs before a full stop that say whether it is one."""
 _BULLET = re.compile(r"^(?:[-*+•·]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+|#{1,6}\s+)")
 _WORD = re.compile(r"[^\W_]+")
 
 
+def own_words(text: str) -> str:
+    """A text without what its writer did not say: recalled notes, summaries, quotations, code blocks."""
+    if len(text) > TYPED_CHARS:  # nobody typed its middle
+        text = f"{text[: TYPED_CHARS * 3 // 4]}\n{text[-TYPED_CHARS // 4 :]}"
+    return _QUOTE_LINE.sub("", _FENCE.sub("\n", RECALLED.sub("\n", text)))
+
+
 def sentences(text: str) -> list[str]:
     """The sentences of a text in order, trimmed, without list markers; line ends always end one."""
-    ends = [0, *(end.end() for end in _END.finditer(text) if end["goes_on"] is None), len(text)]
+    ends = [0, *(end.end() for end in _END.finditer(text) if not _goes_on(text, end.start())), len(text)]
     return [sentence for start, end in pairwise(ends) if (sentence := unmarked(text[start:end]))]
+
+
+def _goes_on(text: str, at: int) -> bool:
+    """Whether what begins at `at` is a full stop within a sentence."""
+    if text[at] != ".":
+        return False
+    start = max(0, at - _MOST_SHORTENED)
+    if _SHORTENED.search(text, start, at):
+        return True
+    return bool(_DAY.search(text, start, at) and _MONTH.match(text, at + 1))
 
 
 def unmarked(line: str) -> str:

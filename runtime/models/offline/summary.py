@@ -12,11 +12,10 @@ from nacre.memory.text.evidence import fold
 from nacre.memory.text.words import stop_words_for
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.offline.answers import is_quoting
-from nacre.runtime.models.offline.intent import is_question, read_intent
+from nacre.runtime.models.offline.intent import finder_for, read_intent
 from nacre.runtime.models.offline.notes import MAX_NOTE_CHARS, Item, Known, is_answered, notes_of
 from nacre.runtime.models.offline.phrases import PHRASES
 from nacre.runtime.models.offline.reading import Said, finished_calls, read_labelled, read_request
-from nacre.runtime.models.offline.recall import finder_for
 from nacre.runtime.models.offline.sentences import clipped, folded, plain, unmarked
 from nacre.sessions.contracts.messages import message_text
 
@@ -25,17 +24,18 @@ SUMMARY_TOKENS = 1_500  # whatever more a request allows: summaries of summaries
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One heading; `under` is a heading above it without own lines, `{}` in `marker` a line's number."""
+    """A heading of a `level`; `under` is one above it without own lines, `{}` in `marker` a line's number."""
 
     title: str
     marker: str = "- "
     under: str = ""
+    level: int = 2
 
 
 GOAL, CONSTRAINTS = Section(title="Goal"), Section(title="Constraints & Preferences")
-DONE = Section(title="Done", marker="- [x] ", under="Progress")
-IN_PROGRESS = Section(title="In Progress", marker="- [ ] ", under="Progress")
-BLOCKED, DECISIONS = Section(title="Blocked", under="Progress"), Section(title="Key Decisions")
+DONE = Section(title="Done", marker="- [x] ", under="Progress", level=3)
+IN_PROGRESS = Section(title="In Progress", marker="- [ ] ", under="Progress", level=3)
+BLOCKED, DECISIONS = Section(title="Blocked", under="Progress", level=3), Section(title="Key Decisions")
 NEXT_STEPS, CONTEXT = Section(title="Next Steps", marker="{}. "), Section(title="Critical Context")
 SECTIONS = (GOAL, CONSTRAINTS, DONE, IN_PROGRESS, BLOCKED, DECISIONS, NEXT_STEPS, CONTEXT)
 
@@ -53,7 +53,6 @@ _PLACES = {
 }
 """Where notes of a kind stand: in a summary, and in the notes of a flush."""
 
-FLUSH_HEADING = "Notes before compaction"
 MOST_NOTES_PER_GROUP, MOST_GOALS, MOST_ITEMS_PER_SECTION, MOST_SLUG_WORDS = 40, 8, 40, 2
 MAX_LAST_ASK_CHARS, MAX_ASK_CHARS, MAX_STEP_CHARS = 600, 200, 240
 
@@ -104,7 +103,7 @@ def _newest_in_groups(notes: Iterable[Item], *, most: int) -> dict[Section, list
             group.append(note)
             if all(len(full) == most for full in groups.values()):
                 break
-    return {Section(title=title, under=FLUSH_HEADING): group for title, group in groups.items()}
+    return {Section(title=title, level=3): group for title, group in groups.items()}
 
 
 def slug_of(request: ModelRequest) -> str:
@@ -148,8 +147,10 @@ def _goals(said: Sequence[Said]) -> list[Item]:
     goals: list[str] = []
     for part in reversed(said):
         wish = read_intent(part.text) if part.speaker == "user" and part.sentences else None
-        if wish and not wish.small_talk and (wish.question or not wish.to_keep) and len(goals) < MOST_GOALS:
+        if wish and not wish.small_talk and (wish.question or not wish.to_keep):
             goals.append(clipped(part.text, MAX_ASK_CHARS if goals else MAX_LAST_ASK_CHARS))
+            if len(goals) == MOST_GOALS:
+                break
     return [Item(text=text, order=at - 2 * _EARLIER) for at, text in enumerate(goals)]
 
 
@@ -160,7 +161,7 @@ def _done(said: Sequence[Said]) -> list[Item]:
     for order, part in enumerate(said):
         told: list[str] = []
         if part.speaker == "user":
-            question = " ".join(sentence for sentence in part.sentences if is_question(sentence))
+            question = " ".join(sentence for sentence in part.sentences if sentence in part.questions)
         elif part.speaker == "calls":
             told = [f"`{name}` on `{path}`" for name, path in _CALL.findall(part.text)]
         elif question and is_answered([part], after=-1) and (gist := _gist(part)):
@@ -232,5 +233,5 @@ def _written(sections: Iterable[Section], chosen: Sequence[tuple[Section, Item]]
         above = f"## {section.under}" if section.under else ""
         if lines or empty:
             parts += [above] if above and above not in parts else []
-            parts.append("\n".join([f"{'###' if above else '##'} {section.title}", *(lines or [empty])]))
+            parts.append("\n".join([f"{'#' * section.level} {section.title}", *(lines or [empty])]))
     return "\n\n".join(parts)

@@ -15,7 +15,7 @@ from nacre.runtime.contracts.events import (
     ToolProgressed,
     ToolStarted,
 )
-from nacre.runtime.contracts.model import AnswerRestarted, Ask, ModelRequest
+from nacre.runtime.contracts.model import AnswerRestarted, Ask, ModelRequest, TextDelta
 from nacre.runtime.contracts.silence import SilenceFilter
 from nacre.runtime.tools.toolbox import Toolbox, ToolOutcome
 from nacre.runtime.turn.loop.limits import TurnBounds
@@ -136,7 +136,7 @@ async def _answer(
                 answer = item
             elif isinstance(item, AnswerRestarted):
                 await discard(item.problem)
-            else:
+            elif isinstance(item, TextDelta):
                 said.append(item.text)
                 _emit_text(emit, silence.feed(item.text))
         if answer is None:

@@ -21,14 +21,14 @@ class NotesFile:
 
     `problem` says why the last attempt to write failed; empty when it did not.
 
-    `origin` names the session in a heading above the notes when others than the owner speak in it.
+    Each block stands under `heading`, a Markdown line.
     """
 
-    def __init__(self, workspace: Workspace, path: str, *, origin: str = "") -> None:
+    def __init__(self, workspace: Workspace, path: str, *, heading: str) -> None:
         self.path = path
         self.wrote = False
         self.problem = ""
-        self._origin = origin
+        self._heading = heading
         self._workspace = workspace
 
     def tool(self) -> Tool:
@@ -43,11 +43,10 @@ class NotesFile:
     async def _append(self, arguments: AppendArguments, _scope: CallScope) -> ToolOutput:
         if not arguments.text.strip():
             raise ToolFailed("The text is empty, so there is nothing to append.")
-        heading = f"## Notes from {self._origin}\n\n" if self._origin else ""
         try:
             if not self._workspace.is_there:
                 raise FileNotFoundError(workspace_gone(self._workspace))
-            outcome = await self._workspace.append(self.path, heading + arguments.text)
+            outcome = await self._workspace.append(self.path, arguments.text, heading=self._heading)
         except (OSError, PathOutsideRoot, FileBusy) as error:
             # Without the system's words, which name the whole path: others may read along.
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

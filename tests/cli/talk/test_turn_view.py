@@ -16,6 +16,7 @@ from nacre.runtime.contracts.events import (
     FallbackAnswered,
     FlushEnded,
     ModelRetried,
+    ModelSlow,
     ReplyReady,
     SessionReset,
     Silence,
@@ -134,6 +135,15 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
             "· answered by b/two: Busy.",
         ),
         (ModelRetried(attempt=1, delay_seconds=2.0, problem="Busy."), "· Busy. Attempt 2 in 2 s."),
+        (
+            ModelSlow(model_name="a/one", silent_seconds=15.0, has_begun=False, next_model_name="b/two"),
+            "· a/one is slow: it has sent nothing for 15 s. Ctrl-C stops the turn; else b/two is asked in a "
+            "while.",
+        ),
+        (
+            ModelSlow(model_name="a/one", silent_seconds=2.5, has_begun=True),
+            "· a/one has begun and then sent nothing for 2.5 s. Ctrl-C stops the turn.",
+        ),
         (Warned(message="A file is\nbroken."), "· A file is broken."),
         (ended("1", "no such file", is_error=True), "· memory_search failed: no such file"),
     ],

@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 
 from nacre.memory.contracts.records import ChunkPlace
 from nacre.memory.search.fusion import EXACT_FLOOR, Asked, Candidates, fuse, seed_scores, seed_text_score
+from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
-from nacre.memory.text.query_dates import DayRange
 
 MIN_SCORE = 0.35
 

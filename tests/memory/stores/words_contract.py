@@ -6,8 +6,8 @@ from datetime import date
 
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Store
+from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.lexical import match_query
-from nacre.memory.text.query_dates import DayRange
 from tests.memory.stores.sample_index import MEMORY, OpenStore, chunk, indexed, put
 
 DAY = date(2026, 2, 10)

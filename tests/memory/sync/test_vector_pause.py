@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.sync.syncing import FIRST_PAUSE_SECONDS, VECTORS_AFTER_SECONDS
+from nacre.memory.sync.fallback import FIRST_PAUSE_SECONDS
+from nacre.memory.sync.syncing import VECTORS_AFTER_SECONDS
 from tests.faults.drivers import SteppedLoop
 from tests.memory.doubles import DeadEmbedder, open_engine, workspace
 

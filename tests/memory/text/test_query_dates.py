@@ -7,7 +7,8 @@ from datetime import date
 import pytest
 from hypothesis import given, strategies as st
 
-from nacre.memory.text.query_dates import DayRange, closeness, named_days
+from nacre.memory.text.days.query_dates import named_days
+from nacre.memory.text.days.ranges import DayRange, closeness
 
 TODAY = date(2026, 11, 20)  # a Friday
 
@@ -38,6 +39,61 @@ TODAY = date(2026, 11, 20)  # a Friday
         ("2023年5月7日", "2023-05-07", "2023-05-07"),
         ("3天前", "2026-11-17", "2026-11-17"),
         ("先月の旅行", "2026-10-01", "2026-10-31"),
+        ("was haben wir vor zwei Wochen beschlossen?", "2026-11-02", "2026-11-08"),
+        ("¿qué dijimos hace dos semanas?", "2026-11-02", "2026-11-08"),
+        ("qu'avons-nous dit il y a deux semaines ?", "2026-11-02", "2026-11-08"),
+        ("cosa abbiamo detto due settimane fa", "2026-11-02", "2026-11-08"),
+        ("o que decidimos há duas semanas?", "2026-11-02", "2026-11-08"),
+        ("wat zeiden we twee weken geleden", "2026-11-02", "2026-11-08"),
+        ("что мы решили две недели назад?", "2026-11-02", "2026-11-08"),
+        ("co ustaliliśmy dwa tygodnie temu", "2026-11-02", "2026-11-08"),
+        ("iki hafta önce ne konuştuk", "2026-11-02", "2026-11-08"),
+        ("两周前我们说了什么", "2026-11-02", "2026-11-08"),
+        ("2주 전에 뭐라고 했지", "2026-11-02", "2026-11-08"),
+        ("两个月前", "2026-09-01", "2026-09-30"),
+        ("十二年前", "2014-01-01", "2014-12-31"),
+        ("a couple of days ago", "2026-11-18", "2026-11-18"),
+        ("vor ein paar Tagen", "2026-11-17", "2026-11-17"),
+        ("what did we do last weekend", "2026-11-14", "2026-11-15"),
+        ("le week-end dernier", "2026-11-14", "2026-11-15"),
+        ("am Wochenende", "2026-11-14", "2026-11-15"),
+        ("上周末", "2026-11-14", "2026-11-15"),
+        ("geçen hafta sonu", "2026-11-14", "2026-11-15"),
+        ("last summer", "2026-06-01", "2026-08-31"),
+        ("last autumn", "2025-09-01", "2025-11-30"),
+        ("im letzten Winter", "2025-12-01", "2026-02-28"),
+        ("l'été dernier", "2026-06-01", "2026-08-31"),
+        ("in the fall", "2026-09-01", "2026-11-30"),
+        ("summer of 2024", "2024-06-01", "2024-08-31"),
+        ("что было летом?", "2026-06-01", "2026-08-31"),
+        ("zeszłej zimy", "2025-12-01", "2026-02-28"),
+        ("去年夏天", "2025-06-01", "2025-08-31"),
+        ("去年の春", "2025-03-01", "2025-05-31"),
+        ("지난 여름", "2026-06-01", "2026-08-31"),
+        ("7月に何を決めましたか", "2026-07-01", "2026-07-31"),
+        ("12月", "2025-12-01", "2025-12-31"),
+        ("我在二月买了什么", "2026-02-01", "2026-02-28"),
+        ("去年7月", "2025-07-01", "2025-07-31"),
+        ("十月二十五日", "2026-10-25", "2026-10-25"),
+        ("2024년 3월 2일", "2024-03-02", "2024-03-02"),
+        ("en mars", "2026-03-01", "2026-03-31"),
+        ("в марте", "2026-03-01", "2026-03-31"),
+        ("w zeszłym marcu", "2026-03-01", "2026-03-31"),
+        ("a maggio", "2026-05-01", "2026-05-31"),
+        ("Mart'ta ne aldım", "2026-03-01", "2026-03-31"),
+        ("5 мая 2023", "2023-05-05", "2023-05-05"),
+        ("el martes pasado", "2026-11-17", "2026-11-17"),
+        ("mercoledì scorso", "2026-11-18", "2026-11-18"),
+        ("в прошлый вторник", "2026-11-17", "2026-11-17"),
+        ("w zeszłą środę", "2026-11-18", "2026-11-18"),
+        ("terça-feira passada", "2026-11-17", "2026-11-17"),
+        ("上周三", "2026-11-11", "2026-11-11"),
+        ("先週の月曜日", "2026-11-09", "2026-11-09"),
+        ("na semana passada", "2026-11-09", "2026-11-15"),
+        ("la settimana scorsa", "2026-11-09", "2026-11-15"),
+        ("на прошлой неделе", "2026-11-09", "2026-11-15"),
+        ("в прошлом году", "2025-01-01", "2025-12-31"),
+        ("d’octobre", "2026-10-01", "2026-10-31"),
     ],
 )
 def test_days_are_read_in_many_shapes(text: str, first: str, last: str) -> None:
@@ -48,7 +104,22 @@ def test_days_are_read_in_many_shapes(text: str, first: str, last: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["may I go?", "march on the town", "2023-13-45", "99999 days ago", "room 2022"]
+    "text",
+    [
+        "may I go?",
+        "march on the town",
+        "2023-13-45",
+        "99999 days ago",
+        "room 2022",
+        "il a été malade",
+        "the real estate agent",
+        "春子さんの電話",
+        "三个朋友",
+        "99月",
+        "spring cleaning",
+        "she may fall",
+        "we sei on mart",
+    ],
 )
 def test_what_is_no_date_is_passed_over(text: str) -> None:
     """Modal verbs, impossible days and bare numbers name nothing."""

@@ -46,6 +46,35 @@ def test_parts_that_stand_there_are_left_out(existing: str, text: str, new: str,
     assert without_repeats(existing, text) == (new, skipped)
 
 
+FLUSH = "## Notes of the conversation, 09:00"
+LATER = "## Notes of the conversation, 14:30"
+
+
+@pytest.mark.parametrize(
+    ("existing", "text", "below", "new"),
+    [
+        ("", "- a", "", f"{LATER}\n\n- a"),
+        ("- a\n", "- a", "", ""),
+        ("- a\n", "- a\n- b", "", f"{LATER}\n\n- b"),
+        (f"{FLUSH}\n\n### Asks\n- x?\n", "### Asks\n- x?\n- y?", "", f"{LATER}\n\n### Asks\n- y?"),
+        (f"{LATER}\n\n- a\n", "- b", "", "- b"),
+        ("- a\n", "## Own\n- b", "", "## Own\n- b"),
+        ("- a\n", "- b", "## Notes of", "- b"),
+        (f"{FLUSH}\n\n### Asks\n- x?\n", "- b", "## Notes of", f"{LATER}\n\n- b"),
+        (f"{FLUSH}\n\n### Asks\n- x?\n\n## Own\n", "- b", "## Notes of", "- b"),
+    ],
+)
+def test_what_is_left_stands_under_its_heading(existing: str, text: str, below: str, new: str) -> None:
+    """Each block has its heading once, whatever was left out and whatever stood before it."""
+    assert without_repeats(existing, text, heading=LATER, below=below)[0] == new
+
+
+def test_what_is_left_keeps_all_headings_above_it() -> None:
+    """A heading that stood in the file before is written again where it is not open any more."""
+    existing = "## Notes\n\n### Facts\n- a\n\n## Other\n- c\n"
+    assert without_repeats(existing, "## Notes\n\n### Facts\n- a\n- b")[0] == "## Notes\n### Facts\n- b"
+
+
 @given(existing=NOTES, text=NOTES)
 @example(existing="# Log", text="- port 8443\n# Log\n#### ")
 def test_what_was_appended_is_known_afterwards(existing: str, text: str) -> None:

@@ -137,6 +137,18 @@ class WorkspaceContract:
         assert nothing == Appended(written="", skipped_parts=1)
         assert await text_of(workspace, "memory/log.md") == "torn\n\n- a\n- b\n- b\n"
 
+    async def test_an_append_stands_under_its_heading(self, open_workspace: OpenWorkspace) -> None:
+        """A heading is written above what is new, and only behind the heading that it is to end."""
+        workspace = open_workspace()
+
+        await workspace.append("log.md", "- a", heading="## Noon", below="## Morning")
+        await workspace.append("log.md", "- b\n- a", heading="## Morning, 9")
+        await workspace.append("log.md", "- c", heading="## Noon", below="## Morning")
+        await workspace.append("log.md", "- d", heading="## Noon", below="## Morning")
+
+        text = (await workspace.read("log.md")).data.decode()
+        assert text == "- a\n\n## Morning, 9\n\n- b\n\n## Noon\n\n- c\n- d\n"
+
     async def test_appends_at_once_are_all_kept(self, open_workspace: OpenWorkspace) -> None:
         """Two writers with workspaces of their own lose no line and tear none."""
         one, other = open_workspace(), open_workspace()

@@ -99,13 +99,21 @@ class EmbeddingConnection:
     def _key(self) -> str | None:
         return self._endpoint.api_key or from_environment(*self._endpoint.key_variables)
 
+    @property
+    def lack(self) -> str:
+        """That there is no key where one is needed, as a sentence; else empty."""
+        endpoint = self._endpoint
+        if self._key() or not endpoint.needs_key:
+            return ""
+        return (
+            f"There is no key for {endpoint.provider!r}, which should make the embeddings. Set "
+            f"{' or '.join(endpoint.key_variables)} in the environment, or memorySearch.remote.apiKey."
+        )
+
     def _headers(self) -> dict[str, str]:
         endpoint, key = self._endpoint, self._key()
-        if not key and endpoint.needs_key:
-            raise EmbeddingFailed(
-                f"There is no key for {endpoint.provider!r}, which should make the embeddings. Set "
-                f"{' or '.join(endpoint.key_variables)} in the environment, or memorySearch.remote.apiKey."
-            )
+        if lack := self.lack:
+            raise EmbeddingFailed(lack)
         headers: dict[str, str] = {}
         if key:
             gemini = endpoint.provider == "gemini"

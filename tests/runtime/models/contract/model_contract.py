@@ -13,7 +13,14 @@ from typing import Literal, cast
 import pytest
 
 from nacre.runtime.contracts.errors import ModelError, RateLimited
-from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt, TextDelta, ToolSpec
+from nacre.runtime.contracts.model import (
+    ChatModel,
+    ModelAlive,
+    ModelRequest,
+    SystemPrompt,
+    TextDelta,
+    ToolSpec,
+)
 from nacre.sessions.contracts.messages import AssistantMessage, Text, user_message
 
 Answer = Literal["text", "calls", "failure"]
@@ -27,8 +34,10 @@ NOTE_TOOL = ToolSpec(
 
 
 async def everything(model: ChatModel, request: ModelRequest) -> list[TextDelta | AssistantMessage]:
-    """All that the model yields for one request."""
-    return [item async for item in model.stream(request)]
+    """All that the model says to one request, without its signs of life, which stand before the message."""
+    items = [item async for item in model.stream(request)]
+    assert not isinstance(items[-1], ModelAlive)
+    return [item for item in items if not isinstance(item, ModelAlive)]
 
 
 async def _last(items: AsyncIterator[object]) -> None:

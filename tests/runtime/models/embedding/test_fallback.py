@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -45,14 +44,13 @@ async def test_documents_make_the_switch_and_questions_do_not() -> None:
         await both.embed_query("where?")
     assert (both.facts.provider, both.reason) == ("one", "")
 
-    async def one_pass() -> None:
-        for _ in range(2):
-            with pytest.raises(EmbeddingFailed, match=r"one is down\. two makes the embeddings instead"):
-                await both.embed_documents(["a"])
-
-    await asyncio.create_task(one_pass())
+    one_pass = both.in_use()
+    for _ in range(2):
+        with pytest.raises(EmbeddingFailed, match=r"one is down\. two makes the embeddings instead"):
+            await one_pass.embed_documents(["a"])
 
     assert switched == ["two"]
+    assert one_pass.facts.provider == "one"
     assert (both.facts.provider, both.facts.fingerprint) == ("two", "two")
     assert await both.embed_documents(["a"]) == [[2.0]]
     assert await both.embed_query("where?") == [2.0]

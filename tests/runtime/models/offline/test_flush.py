@@ -52,7 +52,6 @@ async def test_notes_are_grouped_original_sentences() -> None:
         assistant("Fine."),
     )
     assert block == (
-        "## Notes before compaction\n\n"
         "### Decisions\n- We decided to ship release 2.4 from the main branch.\n\n"
         "### Preferences\n- I prefer tea.\n\n"
         "### Facts\n- My boss is Dan Fuller.\n- The audit takes place on 2026-12-01.\n\n"
@@ -121,6 +120,26 @@ async def test_answered_questions_and_commands_are_no_notes() -> None:
         "Which valve leaks?",
     )
     assert bullets(block) == ["Who pays the rent in May?", "Which valve leaks?"]
+
+
+async def test_a_question_that_the_person_answered_is_a_fact() -> None:
+    """What is told in answer to an open question is kept, and the question is not, however often asked."""
+    block = await notes(
+        "What is the wifi password of the cabin?",
+        assistant("I searched the notes and this conversation and found nothing about that."),
+        "The wifi password of the cabin is BlueHeron42.",
+        "Where is the spare key of the cabin?",
+        "I still need to find the spare key of the cabin.",
+        "Who has the ladder?",
+        "Who has the ladder?",
+        assistant("Marco has it."),
+        stable="# Log\n\n### Open asks\n- What is the wifi password of the cabin?",
+    )
+    assert block == (
+        "### Facts\n- The wifi password of the cabin is BlueHeron42.\n\n"
+        "### Open asks\n- Where is the spare key of the cabin?\n"
+        "- I still need to find the spare key of the cabin.\n"
+    )
 
 
 async def test_quoted_and_recalled_text_is_not_new() -> None:

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from nacre.runtime.models.offline.intent import finder_for
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import Said
-from nacre.runtime.models.offline.recall import finder_for, said_before
+from nacre.runtime.models.offline.recall import said_before
 from tests.runtime.models.offline.requests import (
     assistant,
     called,
@@ -58,6 +59,31 @@ async def test_only_the_lines_that_answer_are_quoted() -> None:
     text = await told("Where is the dentist?", {"memory_search": hits(("MEMORY.md", 10, 14, snippet))})
     assert "> The dentist moved to Elm Street.\n> — `MEMORY.md#L13`" in text
     assert "milk" not in text
+
+
+async def test_a_statement_stands_before_a_question() -> None:
+    """A noted question has more of the words than its answer, and is quoted only where no note answers."""
+    asked = ("memory/2026-11-18.md", 3, 3, "- What is the wifi password of the cabin?")
+    answered = ("MEMORY.md", 7, 7, "- The cabin's wifi: BlueHeron42")
+    question = "What is the wifi password of the cabin?"
+    text = await told(question, {"memory_search": hits(asked, answered)})
+    assert "> The cabin's wifi: BlueHeron42\n> — `MEMORY.md#L7`" in text
+    assert "2026-11-18" not in text
+    text = await told(question, {"memory_search": hits(asked)})
+    assert "as a question, without an answer" in text
+    assert "> What is the wifi password of the cabin?" in text
+
+
+async def test_quotes_from_a_stale_index_are_not_called_true() -> None:
+    """When the search says that files changed, the answer says so, and quotes no file word for word."""
+    found = json.loads(hits(ROSSI)) | {"stale": True}
+    text = await told("Who is my dentist?", {"memory_search": json.dumps(found)})
+    assert "> My dentist is Dr. Rossi." in text
+    assert "they have changed since" in text
+    assert "word for word" not in text
+    text = await told("Who is my plumber?", {"memory_search": json.dumps({"results": [], "stale": True})})
+    assert "found nothing" in text
+    assert "not read again yet" in text
 
 
 async def test_a_cut_snippet_cites_its_range() -> None:

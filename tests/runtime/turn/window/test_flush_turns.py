@@ -171,8 +171,12 @@ async def test_notes_of_a_flush_over_midnight_go_where_it_was_told(tmp_path: Pat
     model.assert_complete()
 
     assert [event.path for event in flushes(events)] == [TODAY]
-    assert (tmp_path / "workspace" / TODAY).read_text() == "- at night\n"
-    assert (tmp_path / "workspace/memory/2026-03-15.md").read_text() == "- on the next day\n"
+    assert (tmp_path / "workspace" / TODAY).read_text() == (
+        "## Notes of the conversation, 23:30\n\n- at night\n"
+    )
+    assert (tmp_path / "workspace/memory/2026-03-15.md").read_text() == (
+        "## Notes of the conversation, 00:15\n\n- on the next day\n"
+    )
 
 
 async def test_the_owners_prompts_get_the_owners_date(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError, RateLimited
-from nacre.runtime.models.cooldown.cooldown import (
+from nacre.runtime.models.waits.cooldown import (
     Cooldown,
     after_failure,
     cooldown_key,

@@ -1,0 +1,23 @@
+"""What a bridge raises when a message could not be sent, and what is wrong with a ledger."""
+
+from __future__ import annotations
+
+
+class BridgeError(Exception):
+    """Any failure of a bridge, or of what stands behind its door."""
+
+
+class NotDelivered(BridgeError):
+    """The message surely did not arrive and may be sent again, after `retry_after_seconds` if known."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class DeliveryRefused(BridgeError):
+    """The message did not arrive and never will: the chat is gone, or the account may not write there."""
+
+
+class LedgerUnusable(BridgeError):
+    """The ledger cannot be read or written; the text says why and what to do."""

@@ -1,0 +1,145 @@
+"""Keeps one bridge running: a bridge that fails is started again after a while, and no other notices."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from nacre.bridges.contracts.bridge import Bridge, Door
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT_SECONDS = 1.0
+LONGEST_WAIT_SECONDS = 300.0
+STEADY_SECONDS = 60.0
+"""Who was connected for so long has recovered: the next failure waits as little as the first one."""
+STOP_SECONDS = 10.0
+
+BridgeState: TypeAlias = Literal["stopped", "connecting", "connected", "waiting"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BridgeStatus:
+    """How a bridge is. `problem` says why it is not connected, or was not before; `restarts` are counted."""
+
+    channel: str
+    account: str
+    state: BridgeState
+    problem: str = ""
+    restarts: int = 0
+
+    @property
+    def line(self) -> str:
+        """One line for a person."""
+        name = self.channel if self.account == "default" else f"{self.channel}/{self.account}"
+        again = f", started again {self.restarts}×" if self.restarts else ""
+        why = f": {self.problem}" if self.problem and self.state != "connected" else ""
+        return f"{name} {self.state}{again}{why}"
+
+
+class Supervisor:
+    """One bridge and its task. `make_door` gives the door, told what to call when it is connected."""
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        make_door: Callable[[Callable[[], None]], Awaitable[Door]],
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        stop_seconds: float = STOP_SECONDS,
+    ) -> None:
+        self.bridge = bridge
+        self.up = asyncio.Event()
+        """Set while messages can be sent."""
+        self._make_door = make_door
+        self._sleep = sleep
+        self._stop_seconds = stop_seconds
+        self._state: BridgeState = "stopped"
+        self._problem = ""
+        self._restarts = 0
+        self._connected_at: float | None = None
+        self._stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def status(self) -> BridgeStatus:
+        """How the bridge is now."""
+        return BridgeStatus(
+            channel=self.bridge.channel,
+            account=self.bridge.account,
+            state=self._state,
+            problem=self._problem,
+            restarts=self._restarts,
+        )
+
+    def start(self) -> None:
+        """Starts the bridge, and from now on again whenever it ends."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Stops the bridge for good; one that does not end by itself is cancelled."""
+        self._stopping = True
+        if self._task is None:
+            return
+        try:
+            async with asyncio.timeout(self._stop_seconds):
+                await self.bridge.stop()
+        except Exception as error:  # noqa: BLE001 - a bridge that cannot stop is cancelled
+            log.warning("the bridge %s did not stop: %s", self.status.line, error or type(error).__name__)
+        if self._state == "waiting":
+            self._task.cancel()
+        await asyncio.wait({self._task}, timeout=self._stop_seconds)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self.up.clear()
+        self._state = "stopped"
+
+    async def _run(self) -> None:
+        wait_seconds, clock = 0.0, asyncio.get_running_loop().time
+        while not self._is_stopping():
+            self._state, self._connected_at = "connecting", None
+            self._problem = await self._until_it_ends()
+            self.up.clear()
+            if self._is_stopping():
+                return
+            wait_seconds = next_wait_seconds(0.0 if self._was_steady(clock()) else wait_seconds)
+            self._state, self._restarts = "waiting", self._restarts + 1
+            log.warning("the bridge %s; it is tried again in %g s", self.status.line, wait_seconds)
+            await self._sleep(wait_seconds)
+
+    async def _until_it_ends(self) -> str:
+        """Runs the bridge once; why it ended."""
+        # In a task of its own: a library that cancels itself must not cancel its supervisor.
+        running = asyncio.create_task(self._start())
+        try:
+            await asyncio.wait({running})
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        error = None if running.cancelled() else running.exception()
+        if error is None:
+            return "its connection ended"
+        if not isinstance(error, Exception):
+            raise error
+        return str(error) or type(error).__name__
+
+    async def _start(self) -> None:
+        await self.bridge.start(await self._make_door(self._connected))
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
+
+    def _was_steady(self, now_seconds: float) -> bool:
+        return self._connected_at is not None and now_seconds - self._connected_at >= STEADY_SECONDS
+
+    def _connected(self) -> None:
+        self._state, self._connected_at = "connected", asyncio.get_running_loop().time()
+        self.up.set()
+
+
+def next_wait_seconds(wait_seconds: float) -> float:
+    """The wait behind one of so many seconds: twice as long, up to the longest."""
+    return min(LONGEST_WAIT_SECONDS, max(FIRST_WAIT_SECONDS, wait_seconds * 2))

@@ -1,0 +1,90 @@
+"""Words for days, months, seasons and spans of time, language by language, lower-case.
+
+They stand in `day_words.json`, which is read once, when a question or a text is first looked at. A list is
+parted by spaces; a blank within a word is written as `_` there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_SEASON_BEGINS = {"spring": 3, "summer": 6, "autumn": 9, "winter": 12}
+"""The month with which a season begins, as meteorologists of the north count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Language:
+    """The words of one language; `months`, `weekdays` and `seasons` give numbers, the others what they are.
+
+    `seasons` leads to the first month, `alone` holds forms of seasons that say "in" by themselves. `ago` are
+    patterns around a number and a unit such as `{} ago`. `before_month` are the words that make a date of a
+    month's name behind them, `after_month` the endings that do, `before_season` those of a season's.
+    """
+
+    months: Mapping[str, int]
+    weekdays: Mapping[str, int]
+    seasons: Mapping[str, int]
+    alone: Mapping[str, int]
+    units: Mapping[str, str]
+    numbers: Mapping[str, int]
+    ago: tuple[str, ...]
+    last: tuple[str, ...]
+    before_month: tuple[str, ...]
+    after_month: tuple[str, ...]
+    before_season: tuple[str, ...]
+
+
+def _numbered(lists: list[str], first: int) -> dict[str, int]:
+    return {word: number for number, names in enumerate(lists, first) for word in _words(names)}
+
+
+def _words(names: str) -> Iterator[str]:
+    return (name.replace("_", " ") for name in names.split())
+
+
+def _seasons(names: Mapping[str, str]) -> dict[str, int]:
+    return {word: _SEASON_BEGINS[season] for season, words in names.items() for word in _words(words)}
+
+
+def _language(data: Mapping[str, Any]) -> Language:
+    before_month = tuple(_words(data.get("in", "")))
+    return Language(
+        months=_numbered(data.get("months", []), 1),
+        weekdays=_numbered(data["weekdays"], 0),
+        seasons=_seasons(data["seasons"]),
+        alone=_seasons(data.get("seasons alone", {})),
+        units={word: unit for unit, words in data.get("units", {}).items() for word in _words(words)},
+        numbers=_numbered(data.get("numbers", []), 1),
+        ago=tuple(data.get("ago", ())),
+        last=tuple(_words(data.get("last", ""))),
+        before_month=before_month,
+        after_month=tuple(data.get("after month", ())),
+        before_season=(*before_month, *_words(data.get("the", ""))),
+    )
+
+
+_DATA: Mapping[str, Any] = json.loads(Path(__file__).with_name("day_words.json").read_bytes())
+
+LANGUAGES = tuple(_language(data) for data in _DATA.values())
+MONTHS = {name: number for language in LANGUAGES for name, number in language.months.items()}
+"""Month name → 1…12."""
+WEEKDAYS = {name: number for language in LANGUAGES for name, number in language.weekdays.items()}
+"""Weekday name → 0 (Monday) … 6."""
+LAST = frozenset(word for language in LANGUAGES for word in language.last)
+"""Words that make the last one of a month, a weekday or a season."""
+DAY_WORDS = {
+    word: int(days) for data in _DATA.values() for days, words in data["days"].items() for word in words
+}
+"""A word for one day → days from today."""
+PERIOD_WORDS = {
+    word: (unit, int(offset))
+    for data in _DATA.values()
+    for unit, offsets in data["periods"].items()
+    for offset, words in offsets.items()
+    for word in words
+}
+"""Words for a week, month, year or weekend → which of these, and how many of them from the current one."""

@@ -1,0 +1,106 @@
+"""Days from one to another, and how to reach them from today. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class DayRange:
+    """Days from `first` to `last`, both included."""
+
+    first: date
+    last: date
+
+    @property
+    def days(self) -> int:
+        """How many days the range has; 1 for a single day."""
+        return (self.last - self.first).days + 1
+
+
+def closeness(day: date | None, ranges: tuple[DayRange, ...]) -> float:
+    """How well a chunk's `day` fits the ranges, 0…1: 1 inside one, half just after it, where it is told.
+
+    A wide range says less than a single day, so a year counts half.
+    """
+    if day is None:
+        return 0.0
+    return max((_fit(day, days) for days in ranges), default=0.0)
+
+
+def _fit(day: date, days: DayRange) -> float:
+    weight = 1.0 if days.days <= 31 else 0.5
+    if days.first <= day <= days.last:
+        return weight
+    slack = 2 if days.days == 1 else 7
+    return weight / 2 if 0 < (day - days.last).days <= slack else 0.0
+
+
+def date_or_none(year: int, month: int, day: int) -> date | None:
+    """The date, or `None` where the calendar has none."""
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def single(day: date | None) -> DayRange | None:
+    """A range of one day."""
+    return None if day is None else DayRange(first=day, last=day)
+
+
+def shifted(today: date, days: int) -> DayRange | None:
+    """The day so many days from today."""
+    try:
+        return single(today + timedelta(days=days))
+    except OverflowError:
+        return None
+
+
+def month_of(year: int, month: int, *, months: int = 1) -> DayRange | None:
+    """So many months, beginning with this one; `month` 1…12."""
+    behind = year * 12 + month - 1 + months
+    first, after = date_or_none(year, month, 1), date_or_none(behind // 12, behind % 12 + 1, 1)
+    return None if first is None or after is None else DayRange(first=first, last=after - timedelta(days=1))
+
+
+def season_of(today: date, first_month: int, *, year: int | None = None, has_ended: bool) -> DayRange | None:
+    """Three months from `first_month` on: of a year, or the latest that has begun, or has ended, by today."""
+    if year is not None:
+        return month_of(year, first_month, months=3)
+    latest = (month_of(today.year - back, first_month, months=3) for back in range(3))
+    return next((days for days in latest if days and (days.last if has_ended else days.first) <= today), None)
+
+
+def period_at(today: date, unit: str, offset: int) -> DayRange | None:
+    """The week, month, year or weekend so many of them from the current one, or a day so many days away.
+
+    A weekend that is still to come is taken for the one before: questions to a memory are about the past.
+    """
+    match unit:
+        case "day":
+            return shifted(today, offset)
+        case "week":
+            return _days_of_week(today, offset, first=0, days=7)
+        case "weekend":
+            comes = offset == 0 and today.weekday() < 5
+            return _days_of_week(today, offset - comes, first=5, days=2)
+        case "month":
+            months = today.year * 12 + today.month - 1 + offset
+            return month_of(months // 12, months % 12 + 1)
+        case _:
+            return month_of(today.year + offset, 1, months=12)
+
+
+def weekday_at(today: date, weekday: int, weeks: int) -> DayRange | None:
+    """A weekday (0 is Monday) of the week so many weeks from this one."""
+    return _days_of_week(today, weeks, first=weekday, days=1)
+
+
+def _days_of_week(today: date, weeks: int, *, first: int, days: int) -> DayRange | None:
+    try:
+        begun = today + timedelta(days=7 * weeks + first - today.weekday())
+        return DayRange(first=begun, last=begun + timedelta(days=days - 1))
+    except OverflowError:
+        return None

@@ -1,0 +1,150 @@
+"""What every model of a provider does: asks, puts the answer together, bounds the silence, tells failures.
+
+It keeps the contract of `nacre.runtime.contracts.model`. How a request is sent and where the chunks of its
+answer come from is each way's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from typing import Any, ClassVar, Protocol
+
+from nacre.runtime.contracts.errors import ModelError
+from nacre.runtime.contracts.model import ModelAlive, ModelRequest, StreamItem, TextDelta
+from nacre.runtime.models.completions.errors import CallFacts, classify
+from nacre.runtime.models.completions.known_model import KnownModel
+from nacre.runtime.models.completions.replies import ReplyAssembly
+
+
+class OpenAnswer(Protocol):
+    """An answer that has begun to come."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the provider said last that it is still there, and nothing else."""
+
+    @property
+    def counted(self) -> Any:
+        """The usage that the provider counted so far, `None` for none."""
+
+    async def next_chunk(self) -> Any | None:
+        """The next chunk, an object or a mapping; `None` at the end, an empty one for a mere sign of life."""
+
+    def is_ended(self, assembly: ReplyAssembly) -> bool:
+        """Whether the provider, and nobody for it, said why the answer is over."""
+
+    async def close(self) -> None:
+        """Ends the request. Never raises."""
+
+
+class ProviderModel(ABC):
+    """A model by its name, `provider/model`, e.g. `openai/gpt-4o` or `ollama/llama3`.
+
+    `context_window_tokens` `None` takes the window from litellm's price map. `base_url` is the address of
+    an own or compatible server, `None` the provider's; `api_key` `None` looks for the provider's variable in
+    the environment, `key_place` says where it stands if not in the settings. `request_timeout_seconds` bounds
+    the wait for an answer to begin. A stream that is silent for `stall_timeout_seconds` is given up; models
+    that think before they speak may be silent until the request time-out before the first word. `now_ms`
+    stamps the answers. It never retries, never logs a request, and never touches the network before the
+    first request.
+    """
+
+    api: ClassVar[str]
+    """What transcripts say of such answers, in pi's words."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        context_window_tokens: int | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        key_place: str = "",
+        request_timeout_seconds: float = 600,
+        stall_timeout_seconds: float = 60,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self._known = KnownModel(name, configured_window_tokens=context_window_tokens)
+        self._base_url = base_url
+        self._api_key = api_key
+        self._key_place = key_place
+        self._request_timeout_seconds = request_timeout_seconds
+        self._stall_timeout_seconds = stall_timeout_seconds
+        self._now_ms = now_ms
+        self._closed = False
+
+    @property
+    def context_window_tokens(self) -> int | None:
+        """The configured window, else what litellm's price map says, else `None`."""
+        return self._known.context_window_tokens
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
+        """Answers one request; raises `ModelError` itself after `aclose`."""
+        if self._closed:
+            raise ModelError(f"The model {self.name!r} was closed; open the agent again to use it.")
+        assembly = ReplyAssembly(model_name=self.name, api=self.api)
+        answer: OpenAnswer | None = None
+        try:
+            await self._load()
+            # its own deadline: a client's time-outs bound the silence between bytes, not the whole wait
+            async with asyncio.timeout(self._request_timeout_seconds):
+                answer = await self._asked(request)
+            yield ModelAlive()
+            while (chunk := await self._next_chunk(answer, assembly)) is not None:
+                text = assembly.add(chunk)
+                yield TextDelta(text=text) if text else ModelAlive()
+            yield assembly.message(
+                ended=answer.is_ended(assembly),
+                usage=self._known.usage(answer.counted),
+                timestamp_ms=self._now_ms(),
+                request_size=len(request.messages),
+            )
+        except Exception as error:
+            raise classify(error, self._facts()) from error
+        finally:
+            if answer is not None:
+                await answer.close()
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        self._closed = True
+        await self._release()
+
+    async def _next_chunk(self, answer: OpenAnswer, assembly: ReplyAssembly) -> Any | None:
+        seconds = self._known.silence_seconds(
+            has_content=assembly.has_content,
+            is_alive=answer.is_alive,
+            stall_seconds=self._stall_timeout_seconds,
+            request_seconds=self._request_timeout_seconds,
+        )
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer.next_chunk()
+        except TimeoutError as error:
+            raise self._known.fell_silent(seconds) from error
+
+    @abstractmethod
+    def load_ahead(self) -> None:
+        """Begins to load, on a thread, what the first request needs; the request waits for it.
+
+        Nothing is sent. What cannot be loaded is the first request's failure.
+        """
+
+    @abstractmethod
+    async def _load(self) -> None:
+        """Loads what a request needs; it may take longer than a request may."""
+
+    @abstractmethod
+    async def _asked(self, request: ModelRequest) -> OpenAnswer:
+        """Sends a request; what comes back has begun to be an answer."""
+
+    @abstractmethod
+    async def _release(self) -> None:
+        """Closes the connections."""
+
+    @abstractmethod
+    def _facts(self) -> CallFacts:
+        """What a sentence about a failed call needs."""

@@ -1,0 +1,112 @@
+"""A bridge that fails is started again, with back-off, and is told about; it takes no other one down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from nacre.bridges.contracts.bridge import Bridge, Door, Part
+from nacre.bridges.contracts.bridge_contract import HeldDoor
+from nacre.bridges.supervisor import LONGEST_WAIT_SECONDS, Supervisor, next_wait_seconds
+
+
+class _Flaky(Bridge):
+    """Fails so many times before it stays up; what it fails with is chosen."""
+
+    channel = "flaky"
+
+    def __init__(self, *failures: BaseException | None) -> None:
+        self.failures = list(failures)
+        self.stopped = asyncio.Event()
+
+    async def start(self, door: Door) -> None:
+        """Ends in the next failure; `None` returns unasked."""
+        if self.failures:
+            failure = self.failures.pop(0)
+            if failure is None:
+                return
+            raise failure
+        door.connected()
+        await self.stopped.wait()
+
+    async def stop(self) -> None:
+        """Ends it."""
+        self.stopped.set()
+
+    async def deliver(self, part: Part) -> str:
+        """Nothing is sent here."""
+        raise NotImplementedError
+
+
+def _supervised(bridge: Bridge, waits: list[float]) -> Supervisor:
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def door(connected: Callable[[], None]) -> Door:
+        held = HeldDoor()
+        held.connected = connected  # type: ignore[method-assign]
+        return held
+
+    return Supervisor(bridge, door, sleep=sleep, stop_seconds=0.2)
+
+
+async def test_it_is_started_again_until_it_stays_up() -> None:
+    """Errors, a return unasked, and a library that cancels itself are all failures of a bridge."""
+    waits: list[float] = []
+    supervisor = _supervised(
+        _Flaky(OSError("no route"), None, asyncio.CancelledError(), RuntimeError()), waits
+    )
+
+    supervisor.start()
+    await supervisor.up.wait()
+
+    assert waits == [1, 2, 4, 8]
+    assert supervisor.status.line == "flaky connected, started again 4×"
+    await supervisor.stop()
+    assert supervisor.status.state == "stopped"
+    assert not supervisor.up.is_set()
+
+
+async def test_its_failure_is_told() -> None:
+    """The status line says what went wrong while the next try is waited for."""
+    waiting = asyncio.Event()
+
+    async def door(_connected: Callable[[], None]) -> Door:
+        return HeldDoor()
+
+    async def sleep(_seconds: float) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    supervisor = Supervisor(_Flaky(OSError("no route to host")), door, sleep=sleep)
+    supervisor.start()
+    await waiting.wait()
+
+    assert supervisor.status.line == "flaky waiting, started again 1×: no route to host"
+    await supervisor.stop()
+
+
+async def test_a_bridge_that_will_not_stop_is_cancelled() -> None:
+    """Neither a `stop` that hangs nor one that fails keeps the program from ending."""
+
+    class Deaf(_Flaky):
+        async def stop(self) -> None:
+            raise ConnectionError("gone")
+
+    supervisor = _supervised(Deaf(), [])
+    supervisor.start()
+    await supervisor.up.wait()
+
+    await supervisor.stop()
+
+    assert supervisor.status.state == "stopped"
+
+
+def test_waits_grow_to_a_limit() -> None:
+    """One second, then twice as long each time, five minutes at most."""
+    waits = [0.0]
+    for _ in range(12):
+        waits.append(next_wait_seconds(waits[-1]))
+
+    assert waits[1:5] == [1, 2, 4, 8]
+    assert waits[-1] == LONGEST_WAIT_SECONDS

@@ -1,0 +1,73 @@
+"""What compares vectors, as the status tells it and as SQLite is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nacre.memory.stores.sqlite.connection import open_connection
+from nacre.memory.stores.sqlite.nearest import RESIDENT_BYTES, VectorReader, add_vector_functions
+from tests.memory.doubles import WordEmbedder, open_engine, workspace
+from tests.memory.stores.sample_index import MEMORY
+
+NOTES = {"memory/2026-02-10.md": "Boris keeps bees.\n", "memory/2026-02-11.md": "Anna plays chess.\n"}
+
+
+@pytest.mark.parametrize(
+    ("resident_bytes", "later"),
+    [(RESIDENT_BYTES, "vectors in memory"), (0, "sign codes in memory, exact cosines by sqlite-vec")],
+)
+async def test_what_is_told_is_what_is_asked(tmp_path: Path, resident_bytes: int, later: str) -> None:
+    """The first question goes to sqlite-vec; further ones only where memory does not hold all vectors."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path, embedder=WordEmbedder())
+    await engine.sync(reason="cli")
+    await engine.close()
+    connection = open_connection(tmp_path / "state" / "main.sqlite", read_only=True)
+    reader = VectorReader(add_vector_functions, resident_bytes=resident_bytes)
+    told, asked, question = reader.told(connection, 64), [], [1.0] * 64
+
+    def asked_sqlite_vec() -> bool:
+        statements: list[str] = []
+        connection.exec_trace = lambda _, sql, __: not statements.append(sql)
+        reader.nearest(connection, question, 10, MEMORY)
+        connection.exec_trace = None
+        return any("vec_distance" in sql and "pragma" not in sql for sql in statements)
+
+    asked = [asked_sqlite_vec() for _ in range(3)]
+    connection.close()
+
+    name, _, version = told.name.partition(" ")
+    assert (name, bool(version), told.problem) == ("sqlite-vec", True, "")
+    assert told.later.removesuffix(f" {version}") == later
+    assert asked == [True, resident_bytes == 0, resident_bytes == 0]
+
+
+async def test_numpy_is_told_for_all_searches(tmp_path: Path) -> None:
+    """Without sqlite-vec there is nothing that a first search would do otherwise."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path, {"store": {"vector": {"enabled": False}}}, embedder=WordEmbedder())
+    await engine.sync(reason="cli")
+    status = await engine.status()
+    await engine.close()
+
+    assert (status.vector_engine, status.vector_engine_later) == ("numpy", "")
+
+
+async def test_a_status_says_what_is_searched_now(tmp_path: Path) -> None:
+    """By words while no vector is made; a search says the same, with the reason."""
+    workspace(tmp_path, NOTES)
+    embedder = WordEmbedder()
+    engine = await open_engine(tmp_path, embedder=embedder)
+    before = (await engine.status()).mode
+    first = await engine.search("bees")
+    words = (await engine.status()).mode
+    await engine.sync(reason="cli")
+    second = await engine.search("bees")
+    both = (await engine.status()).mode
+    await engine.close()
+
+    assert (before, words, both) == ("hybrid", "lexical", "hybrid")
+    assert (first.mode, second.mode, second.degraded) == ("lexical", "hybrid", "")
+    assert first.degraded == "Only words were searched, because no vectors are made yet."
