@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from nacre.memory.stores.sqlite.connection import open_connection, quick_check
-from tests.faults.drivers import ROOT
 from tests.faults.apart.soak_driver import PRIVATE
+from tests.faults.drivers import ROOT
 from tests.runtime.agents import entries, window_settings, write_settings
 from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import Step, drop, error, overflow, reply, stall, tool_calls, usage
