@@ -32,6 +32,7 @@ from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.settling import Settling
 from nacre.memory.sync.syncing import Syncing
+from nacre.memory.sync.transcript_growth import TranscriptGrowth
 from nacre.memory.text.chunker import ChunkSizes
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class MemoryEngine:
         self._now = now
         self._watch: NoteWatch | None = None
         self._settling: Settling | None = None
+        self._growth: TranscriptGrowth | None = None
         self._background: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -203,6 +205,15 @@ class MemoryEngine:
         """Says that a memory file may have changed; the next search or sync looks."""
         self._syncing.mark_dirty()
 
+    def transcripts_changed(self) -> None:
+        """Says that something was said: the next search or sync looks.
+
+        Of an engine that follows the files, a transcript that has grown by enough is indexed soon after it.
+        """
+        self._syncing.mark_dirty()
+        if self._growth is not None:
+            self._growth.grown()
+
     def embedder_changed(self) -> None:
         """Says that the embedder is another from now on, and starts to make all vectors again.
 
@@ -217,7 +228,7 @@ class MemoryEngine:
             self._syncing.start("session-start")
 
     async def start_watching(self) -> None:
-        """Follows the files: as they change, and every `sync.intervalMinutes`, as the settings say.
+        """Follows files and transcripts: as they change, and every `sync.intervalMinutes`, by the settings.
 
         Also begins to read a large index through for damage, in the background.
         """
@@ -227,6 +238,10 @@ class MemoryEngine:
         self._background.append(asyncio.create_task(self._syncing.heal_if_damaged(), name="memory-check"))
         if self._settings.sync.interval_minutes:
             self._background.append(asyncio.create_task(self._sync_at_intervals(), name="memory-interval"))
+        if self._plan.transcripts is not None:
+            self._growth = TranscriptGrowth(
+                self._plan.transcripts, self._settings.sync.sessions, self._syncing
+            )
         if self._settings.sync.watch:
             self._settling = Settling(
                 debounce_ms=self._settings.sync.watch_debounce_ms,
@@ -241,6 +256,8 @@ class MemoryEngine:
             await self._watch.close()
         if self._settling is not None:
             self._settling.close()
+        if self._growth is not None:
+            await self._growth.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

@@ -115,6 +115,13 @@ class Workspace(Protocol):
         what lies outside.
         """
 
+    def may_change(self, name: str) -> bool:
+        """Whether a file could be made or changed, as far as is known without waiting.
+
+        `False` of what is mounted to be read, or not the process's to write. A name that leads out, and what
+        only an attempt can tell, is `True`: the attempt says why.
+        """
+
     async def real_name(self, name: str) -> PurePosixPath:
         """The name of the file that `name` leads to, links followed; the file need not exist."""
 

@@ -60,6 +60,15 @@ class FolderWorkspace:
     def folder(self) -> Path:
         return self._root
 
+    def may_change(self, name: str) -> bool:
+        try:
+            path = contained_path(self._root, name)
+        except PathOutsideRoot:
+            return True
+        # a folder must let names into it, a file must let itself be written
+        there = next((each for each in (path, *path.parents) if each.exists()), self._root)
+        return os.access(there, os.W_OK)
+
     async def real_name(self, name: str) -> PurePosixPath:
         return path_in_root(self._root, contained_path(self._root, name))
 

@@ -7,6 +7,7 @@ written once for each ending, also when a crash makes the hook run twice, and no
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import re
 from collections.abc import Callable
@@ -59,12 +60,14 @@ class SessionMemory:
     """A handler for `session_end`. `messages` is how many of them a note keeps.
 
     `model` names the conversation, for `slug_seconds` at most; `on_notes` gets the path of the note.
+    `may_write` says whether a session of this key may leave one.
     """
 
     workspace: Workspace
     messages: int
     model: ChatModel
     on_notes: Callable[[str], None]
+    may_write: Callable[[str], bool] = lambda _key: True
     slug_seconds: float = SLUG_SECONDS
 
     async def __call__(self, event: SessionEnded) -> None:
@@ -76,12 +79,14 @@ class SessionMemory:
             FileBusy: another process holds the file.
         """
         quotes = last_quotes(event.entries, self.messages) if event.is_private else ()
-        if not quotes:
+        if not quotes or not self.may_write(event.session_key):
             log.info("session %s leaves no note", event.session_id)
             return
         if not self.workspace.is_there:
             raise FileNotFoundError(workspace_gone(self.workspace))
         moment = last_moment(quotes, otherwise=event.ended_at)
+        if not self.workspace.may_change(note_start(moment)):
+            raise PermissionError(errno.EACCES, "may not be written", note_start(moment))
         for note in await self._notes_since(quotes[0], event.ended_at):
             if note_mark(event) in note:
                 return

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
-from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
+from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of
 from nacre.runtime.settings.session import SessionSettings
+from nacre.runtime.settings.settings import Settings
 from nacre.sessions.contracts.keys import (
     GLOBAL_KEY,
     SessionRoute,
     canonical_key,
     is_private_key,
     key_agent,
+    key_kind,
     route_key,
 )
 from nacre.sessions.index.changes import Origin
@@ -64,6 +66,15 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
         origin=_origin(inbound, policy),
         ids_fold_case=inbound.ids_fold_case is True,
     )
+
+
+def workspace_access(key: str, settings: Settings) -> WorkspaceAccess:
+    """What the settings let the session of this key do with the workspace."""
+    sandbox = settings.agent.sandbox
+    is_main = key_kind(key, main_key=settings.session.main_key) == "main"
+    if sandbox.mode == "off" or (sandbox.mode == "non-main" and is_main):
+        return "rw"
+    return sandbox.workspace_access
 
 
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:

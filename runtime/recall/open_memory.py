@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from nacre.memory.contracts.settings import at_home
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.files.note_files import NoteFiles
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.recall.open_embedder import Lend, embedder_for, new_for_each
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.settings.models import with_profile_keys
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -58,7 +59,7 @@ def embedder_of(
     """
     return embedder_for(
         config.settings.agent.memory_search,
-        config.settings.models.providers,
+        with_profile_keys(config.settings.models.providers, config.auth, now_ms=epoch_ms(now())),
         now_seconds=lambda: now().timestamp(),
         home=config.home,
         models_folder=config.state_dir / "models",

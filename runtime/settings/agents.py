@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.runtime.contracts.policy import WorkspaceAccess
 from nacre.runtime.settings.hooks import ToolRule
 from nacre.runtime.settings.section import SettingsSection, bytes_or, clamped, count_or
 from nacre.sessions.contracts.keys import normalise_agent_id
@@ -193,6 +194,20 @@ class ContextPruningSettings(SettingsSection):
         return float(match[1]) * _UNIT_SECONDS[(match[2] or "m").lower()]
 
 
+class SandboxSettings(SettingsSection):
+    """`agents.defaults.sandbox`: what the assistant may do with the workspace."""
+
+    mode: Literal["off", "non-main", "all"] = "all"
+    """Which sessions `workspaceAccess` holds for: none, all but the main one, all."""
+    workspace_access: WorkspaceAccess = "rw"
+    """`ro`: no file of the workspace is written, by tools, flushes or notes; `none`: nor is one read."""
+
+    @property
+    def is_never_written(self) -> bool:
+        """Whether no session writes into the workspace."""
+        return self.mode == "all" and self.workspace_access != "rw"
+
+
 class AgentSettings(SettingsSection):
     """`agents.defaults`: the assistant itself."""
 
@@ -235,6 +250,7 @@ class AgentSettings(SettingsSection):
     memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)
     tools: AgentTools = Field(default_factory=AgentTools.model_construct)
     """Which tools there are at all, of Nacre and of whoever embeds it."""
+    sandbox: SandboxSettings = Field(default_factory=SandboxSettings.model_construct)
 
 
 class AgentEntry(AgentSettings):

@@ -46,6 +46,7 @@ OPENERS = {
     "cli/logs.py": "the log file",
     "cli/talk/prompt.py": "the line history",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
+    "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
     "runtime/models/embedding/download.py": "model files on their way here",
     "runtime/models/completions/price_map.py": "litellm's packaged price map",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",

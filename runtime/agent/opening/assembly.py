@@ -32,7 +32,7 @@ from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.lanes.opening import SessionOpener
-from nacre.runtime.lanes.routing import Route
+from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.channels import history_turns
@@ -158,6 +158,7 @@ def _sessions(config: Config, world: World, store: SessionStore) -> SessionOpene
         now=now,
         new_id=world.new_id,
         history_turns=lambda route: _history_turns(route, config.settings),
+        access=lambda key: workspace_access(key, config.settings),
     )
 
 
@@ -203,7 +204,12 @@ def _history_turns(route: Route, settings: Settings) -> int | None:
 async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
     """The owner's Markdown, made if it is new, and what the owner should know of that."""
     workspace = open_workspace(config.folders, config.state_dir)
-    made = await ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
+    agent = config.settings.agent
+    if workspace.is_there and agent.sandbox.is_never_written:
+        return workspace, ()
+    if workspace.is_there and not workspace.may_change("."):
+        return workspace, (f"{workspace.place} may be read and not written: no notes are saved there.",)
+    made = await ensure_workspace(workspace, with_templates=not agent.skip_bootstrap)
     return workspace, (made.notice,) if made.notice else ()
 
 

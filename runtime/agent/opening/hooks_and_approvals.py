@@ -12,6 +12,7 @@ from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.hooks.hooks import register_all
 from nacre.runtime.hooks.trust import TrustedHooks
 from nacre.runtime.hooks.workspace_hooks import register_workspace_hooks
+from nacre.runtime.lanes.routing import workspace_access
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.tools.approvals.approvals import Approvals
@@ -46,6 +47,7 @@ def register_hooks(given: Given, turn: TurnParts, config: Config) -> tuple[str, 
             messages=internal.entries.session_memory.messages,
             model=turn.model,
             on_notes=turn.window.on_notes,
+            may_write=lambda key: workspace_access(key, turn.settings) == "rw",
         )
         turn.hooks.on("session_end", handler)
     try:

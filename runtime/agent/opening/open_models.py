@@ -22,6 +22,7 @@ from nacre.runtime.models.waits.cooldown_file import CooldownFile
 from nacre.runtime.models.waits.silence import Patience
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.settings.models import ProviderSettings
 
 STALL_SECONDS = 60.0
@@ -96,7 +97,9 @@ def _known_models(config: Config, default_name: str, offline_name: str) -> Known
     return KnownModels(
         names=names,
         aliases={entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()},
-        providers=list(dict.fromkeys([*providers, *config.settings.models.providers])),
+        providers=list(
+            dict.fromkeys([*providers, *config.settings.models.providers, *config.auth.providers])
+        ),
     )
 
 
@@ -111,26 +114,30 @@ def model_names(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys([config.model_name, *names, *own]))
 
 
-def model_key(config: Config, name: str) -> Hashable:
+def model_key(config: Config, name: str, now: Clock) -> Hashable:
     """All that the settings say of a model: equal keys are the same model, asked in the same way."""
     provider = config.settings.models.providers.get(name.partition("/")[0])
     said = provider.model_dump_json() if provider else ""
-    return "model", name, said, config.settings.agent.model_timeout_seconds
+    profile = _profile(config, name, now)
+    return "model", name, said, profile and profile.api_key, config.settings.agent.model_timeout_seconds
 
 
 def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
     """A model by its name, with the address, key and time-out of the settings.
 
+    A key of the settings goes before one of the auth profiles, and this before the environment's.
     Who speaks OpenAI's chat completions is asked over plain HTTP, all others through litellm, unless the
     settings say which way.
     """
     timeout_seconds = config.settings.agent.model_timeout_seconds
     provider = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
+    profile = None if provider.api_key else _profile(config, name, now)
     return _way_to(name, provider)(
         name,
         context_window_tokens=None,
         base_url=provider.base_url or None,
-        api_key=provider.api_key or None,
+        api_key=profile.api_key if profile else provider.api_key or None,
+        key_place=profile.place if profile else "",
         request_timeout_seconds=timeout_seconds,
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
@@ -141,6 +148,10 @@ def load_ahead(model: ChatModel) -> None:
     """Begins to load what the first request to a provider needs, while the person types it."""
     if isinstance(model, ProviderModel):
         model.load_ahead()
+
+
+def _profile(config: Config, name: str, now: Clock) -> AuthProfile | None:
+    return config.auth.find(name.partition("/")[0], now_ms=epoch_ms(now()))
 
 
 def _way_to(name: str, provider: ProviderSettings) -> type[OpenAICompatibleModel] | type[LiteLLMModel]:

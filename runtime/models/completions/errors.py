@@ -94,7 +94,8 @@ class ProviderAnswered(Exception):
 class CallFacts:
     """What a sentence about a failed call needs: the model, where it was asked, and what must not be told.
 
-    `key_is_configured` says that the key came from the settings and not from the environment.
+    `key_is_configured` says that the key came from the settings and not from the environment, `key_place`
+    where else it stands.
     """
 
     model_name: str
@@ -102,6 +103,7 @@ class CallFacts:
     secrets: tuple[str, ...]
     now_seconds: float
     key_is_configured: bool = False
+    key_place: str = ""
 
 
 def classify(error: BaseException, facts: CallFacts) -> ModelError:
@@ -228,6 +230,11 @@ def _key_advice(facts: CallFacts) -> str:
     provider, slash, _ = facts.model_name.partition("/")
     if not facts.key_is_configured or not slash:
         return f"Set the environment variable {variable} to a valid key."
+    if facts.key_place:
+        return (
+            f"It came from {facts.key_place}: mend it, or set models.providers.{provider}.apiKey in the "
+            "settings, which goes before it."
+        )
     return (
         f"It came from models.providers.{provider}.apiKey of the settings file nacre.json5: put a valid key "
         f"there, or take it out and set the environment variable {variable}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import PurePosixPath
 
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path
 from nacre.runtime.contracts.clock import stored_moment
@@ -37,9 +38,12 @@ class SessionFlush:
     async def run(self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False) -> None:
         """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's.
 
-        One that was cut off goes on instead.
+        One that was cut off goes on instead. Nobody is asked for notes that could not be written: the owner
+        is told once, and nothing is recorded, so that a flush comes when they can be.
         """
         parts, budget = self._parts, self._budget
+        if not self._may_write(self._notes_file(parts.now()).path):
+            return
         await self._heard.flush_begins()
         # A context that the provider refuses, or will, is not sent again: its newest half is.
         is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
@@ -105,6 +109,8 @@ class SessionFlush:
         if not self._budget.flush_enabled:
             return
         parts, notes = self._parts, self._notes_file(self._parts.now())
+        if not self._may_write(notes.path):
+            return
         await self._heard.flush_begins()
         ended = await run_extract(
             self._session,
@@ -115,6 +121,20 @@ class SessionFlush:
             limits=self._limits(None),
         )
         await self._ended(notes, ended)
+
+    def _may_write(self, path: str) -> bool:
+        """Whether notes can be written there; if not, that is told once in each session."""
+        parts, session = self._parts, self._session
+        if not session.policy.may_write(PurePosixPath(path)):
+            reason = "the settings make the workspace read-only (agents.defaults.sandbox.workspaceAccess)."
+        elif parts.workspace.is_there and not parts.workspace.may_change(path):
+            reason = f"{path} may not be written: it is mounted read-only, or its permissions forbid it."
+        else:
+            return True
+        parts.told.once(
+            session.session_id, (f"No notes are saved of this conversation: {reason}",), self._turn.emit
+        )
+        return False
 
     def _notes_file(self, now: datetime) -> NotesFile:
         parts, policy = self._parts, self._session.policy
