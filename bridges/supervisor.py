@@ -46,7 +46,7 @@ class Supervisor:
     def __init__(
         self,
         bridge: Bridge,
-        make_door: Callable[[Callable[[], None]], Door],
+        make_door: Callable[[Callable[[], None]], Awaitable[Door]],
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         stop_seconds: float = STOP_SECONDS,
@@ -113,7 +113,7 @@ class Supervisor:
     async def _until_it_ends(self) -> str:
         """Runs the bridge once; why it ended."""
         # In a task of its own: a library that cancels itself must not cancel its supervisor.
-        running = asyncio.create_task(self.bridge.start(self._make_door(self._connected)))
+        running = asyncio.create_task(self._start())
         try:
             await asyncio.wait({running})
         finally:
@@ -125,6 +125,9 @@ class Supervisor:
         if not isinstance(error, Exception):
             raise error
         return str(error) or type(error).__name__
+
+    async def _start(self) -> None:
+        await self.bridge.start(await self._make_door(self._connected))
 
     def _is_stopping(self) -> bool:
         return self._stopping

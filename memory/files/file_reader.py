@@ -18,6 +18,7 @@ from nacre.memory.files.discovery import FoundFile
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.text.lexical import lexical_fields
 from nacre.memory.workspace.paths import open_regular
+from nacre.memory.workspace.template_words import told_lines
 
 MAX_FILE_BYTES = 64 << 20
 
@@ -65,7 +66,8 @@ def read_batch(
         if state.content_hash == known_hash:
             same.append(state)
         else:
-            changed.append(indexed_file(state, decode_markdown(raw), sizes))
+            lines = told_lines(file.path, decode_markdown(raw))
+            changed.append(indexed_file(state, lines, sizes))
     return ReadBatch(changed=tuple(changed), same=tuple(same), problems=tuple(problems))
 
 

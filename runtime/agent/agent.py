@@ -31,6 +31,7 @@ from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import load_config, process_environment
+from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.loop.limits import TurnBounds, UsageLimits
 from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
@@ -132,6 +133,11 @@ class Agent:
         return self._parts.turn.model is self._parts.turn.window.offline
 
     @property
+    def settings(self) -> Settings:
+        """What the owner has set for this agent."""
+        return self._parts.turn.settings
+
+    @property
     def workspace(self) -> Path:
         """The folder with the notes."""
         return Path(self._parts.turn.workspace.place)
@@ -153,6 +159,19 @@ class Agent:
             PrivacyError, SessionKeyInvalid: the message may not name this session, or names none.
         """
         return self._parts.commands.offered(self._route(inbound).policy)
+
+    def session_key(self, inbound: Inbound) -> str:
+        """The key of the session that a message belongs to.
+
+        Raises:
+            PrivacyError, SessionKeyInvalid: the message may not name this session, or names none.
+        """
+        return self._route(inbound).key
+
+    def command(self, inbound: Inbound) -> str:
+        """The name of the chat command that a message calls; empty for words. Raises as `session_key`."""
+        called = self._parts.commands.called(inbound.text, self._route(inbound).policy)
+        return called.command.name if called is not None else ""
 
     async def ask(
         self,

@@ -13,18 +13,25 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.runtime.agent.approving import answered_in_chat
 from nacre.runtime.agent.opening.parts import AgentParts
-from nacre.runtime.commands.contract.command import CommandRun, Outcome
+from nacre.runtime.commands.contract.command import CommandRun, Outcome, said
+from nacre.runtime.commands.status import STATUS
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Emit, TurnFailed, Warned
+from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, TurnFailed, Warned
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.around import arrived, leaving, without_text
 from nacre.runtime.lanes.routing import Route
+from nacre.runtime.turn.inbound_message import heard
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.settling import settle
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
+
+INTERRUPTED_COMMAND = (
+    "The program ended when {name} was given, and it may have been carried out or not. Look at /status, and "
+    "give it again if you need it."
+)
 
 
 async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
@@ -41,6 +48,9 @@ async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit
 async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
     """Answers one message in the lane of its session; an answer to a call that waits is heard without it."""
     if await answered_in_chat(parts, inbound.text, where, emit):
+        return
+    if parts.lanes.is_busy(where.key) and _asks_for_status(parts, inbound, where):
+        emit(await _status_meanwhile(parts, inbound, where, emit))
         return
     async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
         session = await parts.turn.sessions.open(where)
@@ -60,10 +70,26 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
             parts.upkeep.start_if_due(parts.running.keys)
 
 
+def _asks_for_status(parts: AgentParts, inbound: Inbound, where: Route) -> bool:
+    called = parts.commands.called(inbound.text, where.policy)
+    return called is not None and called.command is STATUS
+
+
+async def _status_meanwhile(
+    parts: AgentParts, inbound: Inbound, where: Route, emit: Emit
+) -> ReplyReady | Silence:
+    """The answer to `/status` while a turn holds the lane: it only looks, so it need not wait."""
+    session = await parts.turn.sessions.open(where)
+    turn, reply = await _outcome(parts, inbound, parts.chosen.applied(Turn(session, parts.turn, emit)))
+    return turn.ending(reply)
+
+
 async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn) -> Outcome:
     """What comes of a message, and the turn that it ended in: a command may have changed the session."""
     policy = turn.session.policy
     called = parts.commands.called(inbound.text, policy)
+    if called is not None and inbound.redelivered:
+        return turn, said(turn.session, INTERRUPTED_COMMAND.format(name=called.command.called_by[0]))
     if called is not None:
         run = CommandRun(
             rest=called.rest,
@@ -76,13 +102,27 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn) -> Outcome:
         return await called.command.run(run)
     if not inbound.text.strip() and not inbound.attachments:
         return turn, None
-    # Only words find a session at its end: a command is about the present one.
-    before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
-    await turn.write_down(inbound.text, inbound.attachments)
-    if turn is not before:
-        await before.save_notes()
+    before = heard(turn.session.branch, inbound.inbound_id) if inbound.redelivered else None
+    if before is not None and before.answer is not None:
+        return turn, turn.reply(before.answer, before.said)
+    if before is None:
+        turn = await _written_down(parts, inbound, turn)
+    else:
+        turn.words = inbound.text
     await settle(turn, runs=True)
     return turn, await turn.answer()
+
+
+async def _written_down(parts: AgentParts, inbound: Inbound, turn: Turn) -> Turn:
+    """The turn in which the words stand on disk: another where the session was over before them.
+
+    Only words find a session at its end: a command is about the present one.
+    """
+    before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
+    await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id)
+    if turn is not before:
+        await before.save_notes()
+    return turn
 
 
 def failure_of(error: Exception) -> AgentError:

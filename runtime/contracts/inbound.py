@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+from urllib.parse import quote
 
 from nacre.sessions.contracts.usage import Usage
 
@@ -33,6 +34,10 @@ class Inbound:
     Ids are compared byte by byte: `alice` and `Alice` are two people with a session each. A bridge whose
     channel does not tell them apart, as e-mail and IRC do not, sets `ids_fold_case`. A direct message that
     is not the owner's needs a `sender_id`.
+
+    `is_mentioned` says that a message in a group speaks to the assistant. `redelivered` says that the message
+    was handed in before, by a program that then ended: what was written down of it is not written again, and
+    an answer that was had is given again without asking a model.
     """
 
     text: str
@@ -48,6 +53,16 @@ class Inbound:
     session_key: str = ""
     chat_name: str = ""
     ids_fold_case: bool = False
+    is_mentioned: bool = False
+    redelivered: bool = False
+
+    @property
+    def inbound_id(self) -> str:
+        """The message's name among all channels, accounts and chats; empty without a `message_id`."""
+        if not self.message_id:
+            return ""
+        parts = (self.channel, self.account, self.chat_id, self.message_id)
+        return "/".join(quote(part, safe="", errors="replace") for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True)

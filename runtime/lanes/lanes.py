@@ -36,6 +36,10 @@ class Lanes:
         self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: dict[str, int] = {}
 
+    def is_busy(self, session_key: str) -> bool:
+        """Whether somebody of this process is in the lane, or waits for it."""
+        return session_key in self._waiting
+
     @asynccontextmanager
     async def enter(
         self, session_key: str, *, on_wait: Callable[[str], None], wait_seconds: float | None = None

@@ -210,6 +210,8 @@ class AgentSettings(SettingsSection):
     """`true` makes the workspace folder without any file in it."""
     max_steps: Annotated[int, Field(ge=1, le=1_000)] = 40
     """Most model calls in one turn."""
+    max_concurrent: Annotated[int, Field(ge=1)] = 4
+    """Most messages of chats that are answered at the same time; those of one session never are."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Longest that a turn may take, from the person's words to the answer."""
     model_timeout_seconds: Annotated[float, Field(gt=0)] = 180.0

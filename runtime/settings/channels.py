@@ -1,13 +1,25 @@
-"""`channels.<name>`: how much of a direct chat's history is sent to the model. Pure."""
+"""`channels.<name>` and `messages`: what holds in the chats of others, and how their messages wait. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from nacre.runtime.settings.section import SettingsSection
+
+QueueMode: TypeAlias = Literal["collect", "followup", "interrupt"]
+DropPolicy: TypeAlias = Literal["summarize", "old", "new"]
+
+
+def _queue_mode(value: Any) -> Any:
+    """A mode in any case. What OpenClaw would put into the running turn is answered behind it."""
+    mode = value.strip().lower() if isinstance(value, str) else value
+    return "followup" if mode in ("queue", "steer", "steer-backlog") else mode
+
+
+AnyQueueMode: TypeAlias = Annotated[QueueMode, BeforeValidator(_queue_mode)]
 
 S = TypeVar("S", bound=SettingsSection)
 
@@ -25,6 +37,36 @@ class ChannelSettings(SettingsSection):
     dm_history_limit: int | None = None
     """How many of the newest turns of a direct chat are sent; unset and 0 are all."""
     dms: Mapping[str, PeerSettings] = Field(default_factory=dict)
+
+
+class QueueSettings(SettingsSection):
+    """`messages.queue`: what becomes of messages that arrive while a turn of their session runs."""
+
+    mode: AnyQueueMode = "collect"
+    """`collect`: one turn answers all of them. `followup`: each gets its own, in order. `interrupt`: the
+    running turn is stopped. OpenClaw's `steer`, `steer-backlog` and `queue` are read as `followup`."""
+    by_channel: Mapping[str, AnyQueueMode] = Field(default_factory=dict)
+    """Another mode for a channel, by its name."""
+    debounce_ms: Annotated[int, Field(ge=0)] = 1_000
+    """How long no further message may have come before those that wait are answered."""
+    cap: Annotated[int, Field(ge=1)] = 20
+    """Most messages that wait in one session."""
+    drop: DropPolicy = "summarize"
+    """What becomes of more: `summarize` shows the oldest in a line each, `old` leaves them out, `new` refuses
+    what comes."""
+
+
+class MessagesSettings(SettingsSection):
+    """`messages`: how messages of chats wait and are answered."""
+
+    queue: QueueSettings = Field(default_factory=QueueSettings.model_construct)
+
+
+def queue_mode(settings: QueueSettings, channel: str) -> QueueMode:
+    """The mode of a channel; its name is compared without case."""
+    wanted = channel.strip().lower()
+    named = (mode for name, mode in settings.by_channel.items() if name.strip().lower() == wanted)
+    return next(named, settings.mode)
 
 
 def history_turns(

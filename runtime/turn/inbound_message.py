@@ -1,11 +1,17 @@
-"""What a person sent as a message of the transcript: words, images, names of other files. Pure."""
+"""What a person sent as a message of the transcript: words, images, names of other files. Pure.
+
+And what a transcript says of a message that comes a second time, because a program ended over it.
+"""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nacre.runtime.contracts.inbound import Attachment
-from nacre.sessions.contracts.messages import Image, Text, UserMessage
+from nacre.sessions.contracts.messages import AssistantMessage, Image, Text, UserMessage, message_text
+from nacre.sessions.entries.entries import Entry
 
 IMAGE_TYPES = ("image/gif", "image/jpeg", "image/png", "image/webp")
 """The image types that the large providers have in common."""
@@ -13,7 +19,47 @@ MAX_IMAGE_BYTES = 3_750_000
 """5 MB as base64, the least that a large provider takes."""
 
 
-def inbound_message(text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int) -> UserMessage:
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What a transcript says of a message that stands in it.
+
+    `answer` is the one that it got, `None` while there is none; `said` are the texts on the way there.
+    """
+
+    answer: AssistantMessage | None
+    said: tuple[str, ...]
+
+
+def heard(branch: Sequence[Entry], inbound_id: str) -> Heard | None:
+    """Where a message stands that was handed in before; `None` when it is to be written down.
+
+    That is so when it does not stand there, and when it has no answer and can get none in its place: its
+    answer was broken off, or somebody else has spoken since.
+    """
+    answer: AssistantMessage | None = None
+    said: list[str] = []
+    is_past = False
+    for entry in reversed(branch):
+        match entry.body:
+            case UserMessage() as message if message.inbound_id == inbound_id:
+                is_lost = answer is None and is_past
+                return None if is_lost else Heard(answer=answer, said=tuple(reversed(said)))
+            case UserMessage():
+                answer, is_past = None, True
+                said.clear()
+            case AssistantMessage() as message if message.stop_reason in ("error", "aborted"):
+                is_past = True
+            case AssistantMessage() as message if message.tool_calls:
+                said.append(message_text(message))
+            case AssistantMessage() as message:
+                answer = message
+                said.clear()
+    return None
+
+
+def inbound_message(
+    text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int, inbound_id: str = ""
+) -> UserMessage:
     """A person's message: images that models take as images, other files by name.
 
     An image that a provider refuses would be refused again on every later turn of the session.
@@ -30,7 +76,11 @@ def inbound_message(text: str, attachments: tuple[Attachment, ...], *, timestamp
         if _is_readable_image(file)
     ]
     words = "\n".join(part for part in (clean, *named) if part)
-    return UserMessage(content=(*((Text(text=words),) if words else ()), *images), timestamp_ms=timestamp_ms)
+    return UserMessage(
+        content=(*((Text(text=words),) if words else ()), *images),
+        timestamp_ms=timestamp_ms,
+        inbound_id=inbound_id,
+    )
 
 
 def _is_readable_image(file: Attachment) -> bool:

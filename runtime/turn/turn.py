@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -48,7 +49,7 @@ class Turn:
     """An open session in the hands of its agent: what a message, a command or an ending is carried out on.
 
     `parts` is what the agent's turns share, `emit` hears what happens. `usage` sums the tokens and the cost
-    of the turn's answers; `None` until a provider has reported any. `bounds` say how far it may go.
+    of the turn's answers; `None` until a provider has reported any. `bounds` limit it; `words` it answers.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Turn:
         self._window: Window | None = None
         self._deadline = asyncio.timeout(None)
         self._said: list[str] = []
-        self._words = ""
+        self.words = ""
         self._has_overflowed = False
         self._shortenings = 0
 
@@ -78,10 +79,11 @@ class Turn:
             return self
         return Turn(self.session, replace(self.parts, models=models), self.emit, self.bounds)
 
-    async def write_down(self, text: str, attachments: tuple[Attachment, ...]) -> None:
+    async def write_down(self, text: str, attachments: tuple[Attachment, ...], inbound_id: str = "") -> None:
         """Puts a person's words, and what came with them, on disk."""
-        session, self._words = self.session, text
-        await session.say(inbound_message(text, attachments, timestamp_ms=session.now_ms()))
+        session, self.words = self.session, text
+        now_ms = session.now_ms()
+        await session.say(inbound_message(text, attachments, timestamp_ms=now_ms, inbound_id=inbound_id))
 
     async def answer(self) -> Reply | None:
         """The reply to what was written down, or `None` for silence.
@@ -135,9 +137,9 @@ class Turn:
             )
         finally:
             await self.session.line.settle_if_it_can()
-        reply = self._reply(answer)
+        reply = self.reply(answer, self._said)
         if self.parts.sub_agent is None:
-            self.parts.memory.capture(context.chat, self._words, reply.text if reply else "")
+            self.parts.memory.capture(context.chat, self.words, reply.text if reply else "")
         return reply
 
     async def save_notes(self) -> None:
@@ -265,7 +267,7 @@ class Turn:
                 self.parts,
                 await self._asked_first(),
                 self.emit,
-                words=self._words,
+                words=self.words,
                 pause=lambda: paused(self._deadline),
                 run_sub_agent=partial(self.parts.run_sub_agent, self),
             )
@@ -284,12 +286,12 @@ class Turn:
         session = self.session
         return Silence(session_key=session.key, session_id=session.session_id, usage=self.usage)
 
-    def _reply(self, answer: AssistantMessage) -> Reply | None:
-        """The final words; if there are none, what was said before the last tool call."""
+    def reply(self, answer: AssistantMessage, said: Sequence[str]) -> Reply | None:
+        """The final words; if there are none, what was `said` last before a tool call."""
         final = message_text(answer)
         if is_silent(final):
             return None
-        text = without_token(final).strip() or (without_token(self._said[-1]).strip() if self._said else "")
+        text = without_token(final).strip() or (without_token(said[-1]).strip() if said else "")
         if not text:
             self.emit(Warned(message="The model ended its turn without a word."))
             return None

@@ -73,17 +73,23 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
 class UserMessage:
-    """What a person, or the runtime in a person's place, said."""
+    """What a person, or the runtime in a person's place, said.
+
+    `inbound_id` names the message in the chat that it came from; it is empty where there was no such name.
+    """
 
     content: tuple[Text | Image, ...]
     timestamp_ms: int
+    inbound_id: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        """The message as pi stores it, with `inboundId` beside it where it has one."""
+        message: dict[str, Any] = {
             "role": "user",
             "content": [block.to_json() for block in self.content],
             "timestamp": self.timestamp_ms,
         }
+        return {**message, "inboundId": self.inbound_id} if self.inbound_id else message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
@@ -188,7 +194,12 @@ def message_from_json(raw: Mapping[str, Any]) -> Message | None:
     role = raw.get("role")
     timestamp_ms = whole_number(raw.get("timestamp"))
     if role == "user":
-        return UserMessage(content=_text_and_images(raw.get("content")), timestamp_ms=timestamp_ms)
+        inbound_id = raw.get("inboundId")
+        return UserMessage(
+            content=_text_and_images(raw.get("content")),
+            timestamp_ms=timestamp_ms,
+            inbound_id=inbound_id if isinstance(inbound_id, str) else "",
+        )
     if role == "assistant":
         return _assistant_from_json(raw, timestamp_ms)
     if role == "toolResult":

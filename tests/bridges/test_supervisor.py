@@ -42,7 +42,7 @@ def _supervised(bridge: Bridge, waits: list[float]) -> Supervisor:
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    def door(connected: Callable[[], None]) -> Door:
+    async def door(connected: Callable[[], None]) -> Door:
         held = HeldDoor()
         held.connected = connected  # type: ignore[method-assign]
         return held
@@ -71,11 +71,14 @@ async def test_its_failure_is_told() -> None:
     """The status line says what went wrong while the next try is waited for."""
     waiting = asyncio.Event()
 
+    async def door(_connected: Callable[[], None]) -> Door:
+        return HeldDoor()
+
     async def sleep(_seconds: float) -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    supervisor = Supervisor(_Flaky(OSError("no route to host")), lambda _up: HeldDoor(), sleep=sleep)
+    supervisor = Supervisor(_Flaky(OSError("no route to host")), door, sleep=sleep)
     supervisor.start()
     await waiting.wait()
 

@@ -24,7 +24,9 @@ CLI: Floors = (
 )
 BRIDGES: Floors = (
     ("bridges",),
+    ("bridges/queueing",),
     ("bridges/delivery",),
+    ("bridges/ledger",),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (

@@ -56,7 +56,7 @@ OPENERS = {
 }
 LIBRARIES = {
     "aiofiles": ("sessions/journal/reading.py",),
-    "apsw": ("memory/stores/sqlite/connection.py",),
+    "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
     "click": ("cli/**/*.py",),
     "filelock": (
         "memory/stores/sqlite/connection.py",

@@ -14,9 +14,9 @@ from functools import partial
 from nacre.runtime.contracts.budget import ContextBudget, Decision
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
+from nacre.runtime.hooks.heard_window import HeardWindow
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.turn.window.heard import HeardWindow
 from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
 from nacre.runtime.turn.window.pruning.session import prune
 from nacre.runtime.turn.window.session_flush import SessionFlush
@@ -157,6 +157,7 @@ class Window:
         if self.budget.flush_enabled and self._session.flushes.has_unflushed_messages:
             await self.shorten((await self.measure()).tokens)
             await self._flush.run((await self.measure()).tokens)
+            await self._flush.cover_rest()
 
     async def compact(self, reason: CompactionReason, *, focus: str = "") -> CompactionEnded:
         """Replaces old history by a summary; on any failure the history stays whole."""

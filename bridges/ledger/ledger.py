@@ -1,0 +1,205 @@
+"""What came in, on disk, and how a turn over it ends. What a method returns from is kept.
+
+waiting ─► running ─► done      or dropped, when too many wait or the owner stops them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from nacre.bridges.contracts.bridge import Place
+from nacre.bridges.contracts.errors import LedgerUnusable
+from nacre.bridges.ledger.database import PRIVATE_FOLDER, Connection, Database, open_database, unusable
+from nacre.bridges.ledger.outbox import Outbox, chat_of, forget_old, put_part
+from nacre.bridges.ledger.schema import MIGRATIONS
+from nacre.bridges.ledger.stored_inbound import inbound_from_json, inbound_to_json
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.sessions.disk.kernel_lock import try_lock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Received:
+    """A message that waits or is being answered.
+
+    `turn` is the number of the first one of its batch. `was_begun`: it was handed to the agent before, in
+    that turn, which nobody finished; `attempts` counts how often.
+    """
+
+    number: int
+    session_key: str
+    inbound: Inbound
+    turn: int = 0
+    was_begun: bool = False
+    attempts: int = 0
+
+
+class Ledger:
+    """The ledger of a state folder. Open it with `open`."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        now: Clock,
+        ledger_id: str,
+        notice: str,
+        release: Callable[[], None],
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._release: Callable[[], None] | None = release
+        self.outbox = Outbox(database, ledger_id=ledger_id)
+        self.notice = notice
+        """A sentence for the owner about what was found at opening, or nothing."""
+
+    @classmethod
+    async def open(cls, path: Path, *, now: Clock, new_id: Callable[[], str]) -> Self:
+        """Opens the file, made if need be. What was being sent when a program ended is `unsure` now.
+
+        One process at a time: two would send everything twice.
+
+        Raises:
+            LedgerUnusable: the file cannot be opened or written, or another process has it.
+        """
+        release = _locked(path)
+        try:
+            database, notice = open_database(path, MIGRATIONS, now=now())
+        except BaseException:
+            release()
+            raise
+
+        def begin(db: Connection) -> str:
+            db.execute("UPDATE outbound SET state = 'unsure' WHERE state = 'sending'")
+            db.execute("INSERT OR IGNORE INTO meta VALUES ('id', ?)", (new_id(),))
+            return str(db.execute("SELECT value FROM meta WHERE name = 'id'").get)
+
+        try:
+            ledger_id = await database.write(begin)
+        except BaseException:
+            await database.close()
+            release()
+            raise
+        return cls(database, now=now, ledger_id=ledger_id, notice=notice, release=release)
+
+    async def close(self) -> None:
+        """Finishes what was asked for and closes the file. Safe to repeat."""
+        await self._database.close()
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    async def receive(self, inbound: Inbound, session_key: str, *, cursor: str = "") -> Received | None:
+        """Puts a message on disk, and its bridge's cursor; `None` for one that came before."""
+        at_ms, body = epoch_ms(self._now()), inbound_to_json(inbound)
+        chat = (inbound.channel, inbound.account, inbound.chat_id)
+
+        def work(db: Connection) -> int:
+            if cursor:
+                db.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?, ?)", (*chat[:2], cursor))
+            # NULL is like no other id: what has none is never a duplicate.
+            row = (*chat, inbound.message_id or None, session_key, at_ms, body)
+            db.execute(
+                "INSERT OR IGNORE INTO inbound (channel, account, chat_id, message_id, session_key, state, "
+                "received_ms, body) VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?)",
+                row,
+            )
+            return db.last_insert_rowid() if db.changes() else 0
+
+        number = await self._database.write(work)
+        return _named(Received(number=number, session_key=session_key, inbound=inbound)) if number else None
+
+    async def pass_over(self, inbound: Inbound, cursor: str) -> None:
+        """Keeps the cursor of a message that nobody answers, and nothing else of it."""
+        row = (inbound.channel, inbound.account, cursor)
+        if cursor:
+            await self._database.write(
+                lambda db: db.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?, ?)", row)
+            )
+
+    async def cursor(self, channel: str, account: str) -> str:
+        """What a bridge last handed in as its cursor; empty before that."""
+        query = "SELECT value FROM cursors WHERE channel = ? AND account = ?"
+        return str(await self._database.write(lambda db: db.execute(query, (channel, account)).get) or "")
+
+    async def open_messages(self) -> tuple[Received, ...]:
+        """Everything that is not answered, in the order in which it came; for the start of a program."""
+        query = (
+            "SELECT seq, session_key, body, turn, state = 'running', attempts FROM inbound "
+            "WHERE state IN ('waiting', 'running') ORDER BY seq"
+        )
+        rows: list[Any] = await self._database.write(lambda db: db.execute(query).fetchall())
+        return tuple(
+            _named(
+                Received(
+                    number=number,
+                    session_key=key,
+                    inbound=inbound_from_json(body),
+                    turn=turn,
+                    was_begun=bool(was_begun),
+                    attempts=attempts,
+                )
+            )
+            for number, key, body, turn, was_begun, attempts in rows
+        )
+
+    async def begin(self, batch: Sequence[Received]) -> None:
+        """Notes that messages are handed to the agent, as one turn."""
+        turn = batch[0].number
+        rows = [(turn, received.number) for received in batch]
+        update = "UPDATE inbound SET state = 'running', attempts = attempts + 1, turn = ? WHERE seq = ?"
+        await self._database.write(lambda db: db.executemany(update, rows))
+
+    async def drop(self, dropped: Sequence[Received]) -> None:
+        """Notes that messages are not answered, because too many waited or the owner said so."""
+        rows = [(received.number,) for received in dropped]
+        update = "UPDATE inbound SET state = 'dropped' WHERE seq = ?"
+        await self._database.write(lambda db: db.executemany(update, rows))
+
+    async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
+        """Notes that a turn is over, and what is to be said of it; both or none. No texts are silence.
+
+        What was shown of the answer while it was being written becomes its first part.
+        """
+        answers = batch[-1].inbound.message_id
+        where, turn = chat_of(batch[-1].inbound), batch[0].number
+
+        def work(db: Connection) -> None:
+            draft = db.execute("SELECT seq FROM outbound WHERE turn = ? AND state = 'draft'", (turn,)).get
+            rest = list(texts)
+            if draft is not None and rest:
+                become = "UPDATE outbound SET text = ?, state = iif(sent_id = '', 'unsure', 'pending') "
+                db.execute(become + "WHERE seq = ?", (rest.pop(0), draft))
+            elif draft is not None:
+                db.execute("UPDATE outbound SET state = 'sent' WHERE seq = ?", (draft,))
+            for text in rest:
+                put_part(db, place, text, answers=answers, turn=turn)
+            rows = [(received.number,) for received in batch]
+            db.executemany("UPDATE inbound SET state = 'done', body = NULL WHERE seq = ?", rows)
+            forget_old(db, where)
+
+        await self._database.write(work)
+
+
+def _locked(path: Path) -> Callable[[], None]:
+    """Keeps other programs out of a ledger until what comes back is called, or this process dies."""
+    try:
+        path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        release = try_lock(path.with_name(f"{path.name}.lock"))
+    except OSError as error:
+        raise unusable(path, error) from error
+    if release is None:
+        raise LedgerUnusable(
+            f"Another program runs the bridges of {path}. Stop it first: both would answer every message."
+        )
+    return release
+
+
+def _named(received: Received) -> Received:
+    """The same; a message without an id gets the ledger's number, so that it is known again."""
+    if received.inbound.message_id:
+        return received
+    return replace(received, inbound=replace(received.inbound, message_id=f"#{received.number}"))

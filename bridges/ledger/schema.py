@@ -1,0 +1,52 @@
+"""The ledger's tables, as numbered migrations. A contract: bytes on disk."""
+
+from __future__ import annotations
+
+_VERSION_1 = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+
+CREATE TABLE cursors (
+    channel TEXT NOT NULL, account TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (channel, account)
+) STRICT;
+
+-- AUTOINCREMENT: keys of parts are made of these numbers, and a key is never used twice.
+CREATE TABLE inbound (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    channel TEXT NOT NULL,
+    account TEXT NOT NULL,
+    chat_id TEXT NOT NULL,
+    message_id TEXT,
+    session_key TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('waiting', 'running', 'done', 'dropped')),
+    turn INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    received_ms INTEGER NOT NULL,
+    body TEXT,
+    UNIQUE (channel, account, chat_id, message_id)
+) STRICT;
+CREATE INDEX inbound_open ON inbound (seq) WHERE state IN ('waiting', 'running');
+CREATE INDEX inbound_chat ON inbound (channel, account, chat_id, seq);
+
+CREATE TABLE outbound (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    turn INTEGER NOT NULL,
+    channel TEXT NOT NULL,
+    account TEXT NOT NULL,
+    chat_id TEXT NOT NULL,
+    thread_id TEXT NOT NULL,
+    answers TEXT NOT NULL,
+    text TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('draft', 'pending', 'sending', 'unsure', 'sent', 'failed')),
+    is_draft INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    sent_id TEXT NOT NULL DEFAULT '',
+    problem TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX outbound_open ON outbound (channel, account, chat_id, seq)
+    WHERE state IN ('draft', 'pending', 'sending', 'unsure');
+CREATE INDEX outbound_chat ON outbound (channel, account, chat_id, seq);
+CREATE INDEX outbound_drafts ON outbound (turn) WHERE state = 'draft';
+"""
+
+MIGRATIONS = (_VERSION_1,)
+"""Each brings a file from the version before it to its own; the first makes the tables."""

@@ -1,0 +1,246 @@
+"""Messages in, replies out, over TCP: each answered once and in order, whatever comes twice or breaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nacre.bridges.contracts.bridge import Part, Place
+from nacre.bridges.contracts.errors import NotDelivered
+from nacre.bridges.delivery.outgoing import REPEAT_MARK
+from nacre.bridges.turns import FAILED_HERE
+from nacre.runtime.contracts.errors import ModelAuthError
+from nacre.runtime.models.scripted import ScriptedModel, fails, says
+from tests.bridges.chats import FOLLOW_UP, Answering, gateway
+from tests.bridges.line_channel import ALL, NONE, READ_BACK, LineBridge, LineServer
+
+
+async def test_a_message_is_answered_in_its_chat(tmp_path: Path) -> None:
+    """Each person gets the answer to what they said, as a message that answers theirs."""
+    with LineServer() as server:
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)]):
+            server.say("hello", chat="a", sender="ann")
+            server.say("hi", chat="b", sender="bob")
+            await server.until(lambda at: len(at.sent) == 2)
+
+    assert server.shown("a") == ["re: hello"]
+    assert server.shown("b") == ["re: hi"]
+
+
+async def test_a_message_that_comes_twice_is_answered_once(tmp_path: Path) -> None:
+    """Over one connection, over another one, and after a restart."""
+    with LineServer() as server:
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)]):
+            server.say("one")
+            await server.until(lambda at: len(at.sent) == 1)
+            server.say_again(1)
+            server.say("two")
+            await server.until(lambda at: len(at.sent) == 2)
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)], ids="b") as (_, _agent):
+            server.say_again(1)
+            server.say_again(2)
+            server.say("three")
+            await server.until(lambda at: len(at.sent) == 3)
+
+    assert server.shown() == ["re: one", "re: two", "re: three"]
+
+
+async def test_what_was_said_while_nobody_was_there_is_answered(tmp_path: Path) -> None:
+    """The cursor is that of the last message on disk, so a restart asks for what came behind it."""
+    with LineServer() as server:
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)]):
+            server.say("one")
+            await server.until(lambda at: len(at.sent) == 1)
+        server.say("two")
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port)], ids="b"):
+            await server.until(lambda at: len(at.sent) == 2)
+
+    assert server.shown() == ["re: one", "re: two"]
+
+
+async def test_a_broken_connection_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """The bridge is started again, and what had to go out meanwhile goes out once."""
+    model = Answering()
+    model.holds = True
+    with LineServer() as server:
+        async with gateway(tmp_path, model, [LineBridge(server.port)]) as (open_gateway, _):
+            server.say("one")
+            await model.held.get()
+            server.cut()
+            model.let_go()
+            await server.until(lambda at: len(at.sent) == 1)
+            [status] = open_gateway.statuses
+
+    assert server.shown() == ["re: one"]
+    assert status.line == "line connected, started again 1×"
+
+
+async def test_a_long_reply_comes_in_parts_in_order(tmp_path: Path) -> None:
+    """Each part fits the channel, by its own measure."""
+    words = " ".join(f"ä{number}" for number in range(100))
+    with LineServer() as server:
+        async with gateway(
+            tmp_path, Answering(lambda _text: words), [LineBridge(server.port, capabilities=NONE)]
+        ):
+            server.say("go")
+            await server.until(lambda at: at.sent and at.sent[-1].text.endswith("ä99"))
+
+    assert " ".join(server.shown()) == words
+    assert all(len(text.encode()) <= NONE.greatest_length for text in server.shown())
+
+
+async def test_a_draft_grows_by_edits_and_becomes_the_reply(tmp_path: Path) -> None:
+    """One message in the end, which was changed on the way; typing was shown."""
+    text = "This is a rather long answer that is shown while it is being written, bit by bit."
+    with LineServer() as server:
+        async with gateway(tmp_path, Answering(lambda _text: text), [LineBridge(server.port)]):
+            server.say("go")
+            await server.until(lambda at: at.shown() == [text])
+
+    assert len(server.sent) == 1
+    assert server.sent[0].edits >= 1
+    assert server.signs == ["chat"]
+
+
+async def test_one_bridge_that_fails_takes_no_other_down(tmp_path: Path) -> None:
+    """A server that is not there is told in the status; the other channel is answered."""
+    with LineServer() as gone:
+        port = gone.port
+    with LineServer() as server:
+        bridges = [LineBridge(port, account="gone"), LineBridge(server.port)]
+        async with gateway(tmp_path, Answering(), bridges) as (open_gateway, _):
+            server.say("hello")
+            await server.until(lambda at: len(at.sent) == 1)
+            broken, sound = open_gateway.statuses
+
+    assert broken.state == "waiting"
+    assert "line/gone waiting" in broken.line
+    assert sound.state == "connected"
+
+
+async def test_silence_sends_nothing(tmp_path: Path) -> None:
+    """`NO_REPLY` is an answer, and so is what a chat may not do."""
+    replies = iter(["NO_REPLY", "now"])
+    with LineServer() as server:
+        async with gateway(tmp_path, Answering(lambda _text: next(replies)), [LineBridge(server.port)]):
+            server.say("psst")
+            server.say("speak")
+            await server.until(lambda at: len(at.sent) == 1)
+
+    assert server.shown() == ["now"]
+
+
+@pytest.mark.parametrize(("is_owner", "shown"), [(True, "the key of a provider"), (False, FAILED_HERE)])
+async def test_a_failure_is_told_without_its_words_to_others(
+    tmp_path: Path, is_owner: bool, shown: str
+) -> None:
+    """The owner reads in private what went wrong; anybody else only that something did."""
+    model = ScriptedModel(fails(ModelAuthError("the key of a provider")), says("again"))
+    with LineServer() as server:
+        async with gateway(tmp_path, model, [LineBridge(server.port)]):
+            server.say("go", is_owner=is_owner)
+            await server.until(lambda at: len(at.sent) == 1)
+            server.say("go on", is_owner=is_owner)
+            await server.until(lambda at: len(at.sent) == 2)
+
+    assert server.shown() == [shown, "again"]
+
+
+async def test_a_chat_that_refuses_holds_up_no_other(tmp_path: Path) -> None:
+    """What can never be delivered is set aside, and the next reply is tried."""
+    with LineServer() as server:
+        server.refused_chats.add("a")
+        async with gateway(tmp_path, Answering(), [LineBridge(server.port, capabilities=NONE)]) as (at, _):
+            server.say("one", chat="a")
+            server.say("two", chat="b", sender="bob")
+            await server.until(lambda there: len(there.sent) == 1)
+            server.say("three", chat="a")
+            server.say("four", chat="b", sender="bob")
+            await server.until(lambda there: len(there.sent) == 2)
+            assert (await at.undelivered())["failed"] >= 1
+
+    assert [sent.text for sent in server.sent] == ["re: two", "re: four"]
+
+
+class _Unsure(LineBridge):
+    """Delivers, and then does not know whether it did, once."""
+
+    was_unsure = False
+
+    async def deliver(self, part: Part) -> str:
+        """Sends it, and fails behind that the first time."""
+        sent_id = await super().deliver(part)
+        if not self.was_unsure:
+            self.was_unsure = True
+            raise TimeoutError("no answer from the server")
+        return sent_id
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "shown"),
+    [(ALL, ["re: hi"]), (READ_BACK, ["re: hi"]), (NONE, ["re: hi", f"{REPEAT_MARK}re: hi"])],
+)
+async def test_what_may_have_arrived_is_not_said_twice_unmarked(
+    tmp_path: Path, capabilities: object, shown: list[str]
+) -> None:
+    """Sent under the same key, or looked for, or marked: what the channel allows."""
+    with LineServer() as server:
+        bridge = _Unsure(server.port, capabilities=capabilities)  # type: ignore[arg-type]
+        async with gateway(tmp_path, Answering(), [bridge]):
+            server.say("hi")
+            await server.until(lambda at: len(at.sent) == len(shown))
+            server.say("more", chat="other", sender="bob")
+            await server.until(lambda at: at.shown("other") != [])
+
+    assert server.shown() == shown
+
+
+class _Flooded(LineBridge):
+    """Is told to slow down three times."""
+
+    refusals = 3
+
+    async def deliver(self, part: Part) -> str:
+        """Refuses before it sends."""
+        if self.refusals:
+            self.refusals -= 1
+            raise NotDelivered("too fast", retry_after_seconds=0.001)
+        return await super().deliver(part)
+
+
+async def test_a_flood_limit_delays_and_keeps_the_order(tmp_path: Path) -> None:
+    """Nothing is lost, doubled or overtaken."""
+    with LineServer() as server:
+        bridge = _Flooded(server.port, capabilities=NONE)
+        async with gateway(tmp_path, Answering(), [bridge], settings=FOLLOW_UP):
+            for number in range(3):
+                server.say(f"{number}")
+            await server.until(lambda at: len(at.sent) == 3)
+
+    assert server.shown() == ["re: 0", "re: 1", "re: 2"]
+
+
+async def test_a_thread_is_answered_in_its_thread(tmp_path: Path) -> None:
+    """The place of an answer is that of the question."""
+    places: list[Place] = []
+
+    class Noted(LineBridge):
+        async def deliver(self, part: Part) -> str:
+            places.append(part.place)
+            return await super().deliver(part)
+
+    with LineServer() as server:
+        async with gateway(tmp_path, Answering(), [Noted(server.port)]):
+            server.say("hi", chat_kind="group", thread_id="t1")
+            await server.until(lambda at: len(at.sent) == 1)
+
+    assert places == [Place(channel="line", account="default", chat_id="chat", thread_id="t1")]
+
+
+async def test_two_bridges_of_one_account_are_refused(tmp_path: Path) -> None:
+    """Nobody could say which of them sends."""
+    bridges = [LineBridge(1), LineBridge(2)]
+    with pytest.raises(ValueError, match="two bridges"):
+        async with gateway(tmp_path, Answering(), bridges):
+            pass
