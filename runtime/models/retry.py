@@ -134,10 +134,8 @@ async def held_to_contract(
     """
     try:
         async for item in items:
-            given: object = item
-            if not isinstance(given, TextDelta | ModelAlive | AssistantMessage):
-                kind = "nothing" if given is None else f"a {type(given).__name__}"
-                raise BadModelReply(f"The model {model_name!r} answered with {kind}.")
+            if not isinstance(item, TextDelta | ModelAlive | AssistantMessage):
+                raise _out_of_contract(model_name, item)
             yield item
             if isinstance(item, AssistantMessage):
                 return
@@ -164,6 +162,11 @@ def _watched_answer(
 ) -> AsyncGenerator[TextDelta | AssistantMessage, None]:
     items = held_to_contract(model.stream(request), model_name=model.name)
     return watched(items, model_name=model.name, patience=patience, on_silence=on_silence)
+
+
+def _out_of_contract(model_name: str, item: object) -> BadModelReply:
+    given = "nothing" if item is None else f"a {type(item).__name__}"
+    return BadModelReply(f"The model {model_name!r} answered with {given}.")
 
 
 def _longer_than_a_turn_waits(error: RateLimited) -> RateLimited:
