@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,10 @@ from nacre.memory.search.searching import Answer, EmbedderInUse, Question, searc
 from nacre.memory.stores.sqlite.opening import SqliteIndexPlace
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
-from nacre.memory.sync.settling import Settling
 from nacre.memory.sync.syncing import Syncing
-from nacre.memory.sync.transcript_growth import TranscriptGrowth
+from nacre.memory.sync.transcripts import any_due
+from nacre.memory.sync.triggers.settling import Settling
+from nacre.memory.sync.triggers.transcript_growth import TranscriptGrowth
 from nacre.memory.text.chunker import ChunkSizes
 
 if TYPE_CHECKING:
@@ -238,15 +240,17 @@ class MemoryEngine:
         self._background.append(asyncio.create_task(self._syncing.heal_if_damaged(), name="memory-check"))
         if self._settings.sync.interval_minutes:
             self._background.append(asyncio.create_task(self._sync_at_intervals(), name="memory-interval"))
-        if self._plan.transcripts is not None:
+        if (source := self._plan.transcripts) is not None:
+            due = partial(any_due, source=source, settings=self._settings.sync.sessions)
             self._growth = TranscriptGrowth(
-                self._plan.transcripts, self._settings.sync.sessions, self._syncing
+                is_due=lambda: self._syncing.with_store(due),
+                index=lambda: self._start("session-delta"),
             )
         if self._settings.sync.watch:
             self._settling = Settling(
                 debounce_ms=self._settings.sync.watch_debounce_ms,
                 changed=self.mark_dirty,
-                settled=self._settled,
+                settled=lambda: self._start("watch"),
             )
             self._watch = await self._plan.corpus.notes.watch(self._settling.note_change)
 
@@ -285,8 +289,8 @@ class MemoryEngine:
             return
         await asyncio.wait({self._syncing.start("search")}, timeout=patience)
 
-    def _settled(self) -> None:
-        self._syncing.start("watch")
+    def _start(self, reason: str) -> None:
+        self._syncing.start(reason)
 
     async def _sync_at_intervals(self) -> None:
         while True:

@@ -23,8 +23,8 @@ from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_ind
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
 from nacre.memory.sync.languages import language_rows, stored_languages
-from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
 from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment, describe, embeddings_problem
+from nacre.memory.sync.triggers.single_flight import ProgressListener, SingleFlight, SyncRun
 from nacre.memory.sync.vectors import VectorOutcome, embed_pending
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors

@@ -89,6 +89,13 @@ def due_and_waiting(
     return due, sum(_growth(info, state) != (0, 0) for info, state in known) - due
 
 
+async def any_due(store: Store, source: TranscriptSource, settings: SessionSyncSettings) -> bool:
+    """Whether the next pass would read a transcript."""
+    infos = await source.transcripts()
+    stored = await store.read(lambda index: index.file_states("sessions"))
+    return due_and_waiting(infos, stored, settings)[0] > 0
+
+
 def is_due(info: TranscriptInfo, state: FileState | None, settings: SessionSyncSettings) -> bool:
     """Whether a transcript has changed by enough since it was indexed."""
     new_bytes, new_messages = _growth(info, state)

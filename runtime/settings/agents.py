@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.policy import WorkspaceAccess
-from nacre.runtime.settings.hooks import ToolRule
+from nacre.runtime.settings.hooks import AgentTools, ToolNames
 from nacre.runtime.settings.section import SettingsSection, bytes_or, clamped, count_or
 from nacre.sessions.contracts.keys import normalise_agent_id
 
@@ -134,35 +134,6 @@ class HardClearSettings(SettingsSection):
     """Whether that is done at all."""
     placeholder: str = "[Old tool result content cleared]"
     """What stands in its place."""
-
-
-class ToolNames(SettingsSection):
-    """Which tools are meant; `*` stands for anything, upper and lower case are one."""
-
-    allow: tuple[str, ...] = ()
-    """Only these; empty is all."""
-    deny: tuple[str, ...] = ()
-    """Never these, also where `allow` names them."""
-
-    def admits(self, name: str) -> bool:
-        """Whether the tool of this name is meant."""
-        return (not self.allow or _is_named(name, self.allow)) and not _is_named(name, self.deny)
-
-
-class AgentTools(ToolNames):
-    """`agents.defaults.tools`: an agent's own tools, and its rules for single ones."""
-
-    rules: Mapping[str, ToolRule] = Field(default_factory=dict)
-    """As `tools.rules`, whose rule for the same tool it replaces."""
-
-
-def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(_matches(pattern, name) for pattern in patterns)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    parts = map(re.escape, pattern.strip().casefold().split("*"))
-    return re.fullmatch(".*".join(parts), name.casefold(), re.DOTALL) is not None
 
 
 class ContextPruningSettings(SettingsSection):

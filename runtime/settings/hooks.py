@@ -5,6 +5,7 @@ Values only; OpenClaw's keys where it has them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -70,3 +71,32 @@ class ToolsSettings(SettingsSection):
     rules: Mapping[str, ToolRule] = Field(default_factory=dict)
     """What holds for single tools."""
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings.model_construct)
+
+
+class ToolNames(SettingsSection):
+    """Which tools are meant; `*` stands for anything, upper and lower case are one."""
+
+    allow: tuple[str, ...] = ()
+    """Only these; empty is all."""
+    deny: tuple[str, ...] = ()
+    """Never these, also where `allow` names them."""
+
+    def admits(self, name: str) -> bool:
+        """Whether the tool of this name is meant."""
+        return (not self.allow or _is_named(name, self.allow)) and not _is_named(name, self.deny)
+
+
+class AgentTools(ToolNames):
+    """`agents.defaults.tools`: an agent's own tools, and its rules for single ones."""
+
+    rules: Mapping[str, ToolRule] = Field(default_factory=dict)
+    """As `tools.rules`, whose rule for the same tool it replaces."""
+
+
+def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(_matches(pattern, name) for pattern in patterns)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    parts = map(re.escape, pattern.strip().casefold().split("*"))
+    return re.fullmatch(".*".join(parts), name.casefold(), re.DOTALL) is not None

@@ -8,6 +8,11 @@ MAX_PAGE_LINES = 2_000
 BINARY_PROBE_BYTES = 8_192
 
 
+def characters(count: int) -> str:
+    """So many characters, in words."""
+    return f"{count} character{'' if count == 1 else 's'}"
+
+
 def is_binary(data: bytes) -> bool:
     """Whether the bytes are no text: a zero byte near the beginning, as git decides it."""
     return b"\0" in data[:BINARY_PROBE_BYTES]

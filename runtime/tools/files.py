@@ -13,11 +13,16 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from pydantic import Field
-
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
-from nacre.runtime.tools.file_text import encoded, is_binary, page, replaced_once, text_to_change
+from nacre.runtime.tools.file_arguments import (
+    AppendArguments,
+    EditArguments,
+    ListArguments,
+    ReadArguments,
+    WriteArguments,
+)
+from nacre.runtime.tools.file_text import characters, encoded, is_binary, page, replaced_once, text_to_change
 from nacre.runtime.tools.results import RESULT_PREFIX
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
@@ -33,45 +38,6 @@ FLUSH_HEADING = "## Notes of the conversation"
 
 _DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _NOTES = re.compile(r"memory\.md|memory/.*\.md")
-
-
-class ReadArguments(ToolArguments):
-    """Arguments of `read`."""
-
-    path: str = Field(description="File in the workspace, for example 'MEMORY.md'.")
-    from_line: int = Field(default=1, ge=1, alias="from", description="First line to show, counted from 1.")
-    lines: int | None = Field(default=None, ge=1, description="How many lines to show; all by default.")
-    from_char: int = Field(
-        default=1, ge=1, alias="char", description="Where to begin in the first line, if that is very long."
-    )
-
-
-class WriteArguments(ToolArguments):
-    """Arguments of `write`."""
-
-    path: str = Field(description="File in the workspace; folders are made as needed.")
-    content: str = Field(description="The whole new content of the file.")
-
-
-class EditArguments(ToolArguments):
-    """Arguments of `edit`."""
-
-    path: str = Field(description="File in the workspace.")
-    old_text: str = Field(description="The passage to replace, exactly as it stands; it must occur once.")
-    new_text: str = Field(description="What takes its place; empty to delete the passage.")
-
-
-class AppendArguments(ToolArguments):
-    """Arguments of `append`."""
-
-    path: str = Field(description="File in the workspace; made if it does not exist.")
-    text: str = Field(description="Markdown to add at the end.")
-
-
-class ListArguments(ToolArguments):
-    """Arguments of `list`."""
-
-    path: str = Field(default=".", description="Folder in the workspace; the workspace itself by default.")
 
 
 def file_tools(
@@ -180,7 +146,7 @@ class _Files:
 
         await self._workspace.change(str(relative), change)
         self._on_changed(str(relative))
-        return ToolOutput(text=f"Wrote {len(arguments.content)} characters to {relative}.")
+        return ToolOutput(text=f"Wrote {characters(len(arguments.content))} to {relative}.")
 
     async def edit(self, arguments: EditArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
@@ -216,7 +182,7 @@ class _Files:
         skipped = (
             f" Left out what already stood there: {appended.skipped_parts}." if appended.skipped_parts else ""
         )
-        return ToolOutput(text=f"Appended {len(appended.written)} characters to {relative}.{skipped}")
+        return ToolOutput(text=f"Appended {characters(len(appended.written))} to {relative}.{skipped}")
 
     async def list(self, arguments: ListArguments) -> ToolOutput:
         relative = await self._relative(arguments.path)

@@ -65,6 +65,7 @@ RUNTIME: Floors = (
 MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
+    ("memory/sync/triggers",),
     ("memory/stores/sqlite", "memory/files"),
     ("memory/batch_jobs", "memory/vectors", "memory/embedders", "memory/workspace"),
     ("memory/text",),

@@ -84,7 +84,7 @@ LIBRARIES = {
         "runtime/settings/agents.py",
         "runtime/settings/channels.py",
         "runtime/settings/config.py",
-        "runtime/tools/files.py",
+        "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/notes_file.py",
         "runtime/settings/hooks.py",

@@ -87,11 +87,11 @@ async def with_history(folder: Path, messages: int, work: Work) -> Work:
 
 
 async def test_a_turn_waits_for_the_disk_where_a_promise_needs_it(tmp_path: Path) -> None:
-    """Once for what a person said, once for what was answered; threads are given work five times."""
+    """Once for what a person said, once for what was answered; threads are given work four times."""
     with watched_work() as work:
         async with await opened(tmp_path) as agent:
             turn = await work_of_a_turn(agent, work)
-    assert (turn.syncs, turn.hops) == (2, 5)
+    assert (turn.syncs, turn.hops) == (2, 4)
 
 
 async def test_a_long_history_adds_nothing_to_a_turn(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How full the window is taken to be, whatever a provider reports."""
+"""How full the window is taken to be, whatever a provider reports, and how often room is made."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.contracts.events import CompactionEnded, FlushEnded
-from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.contracts.errors import ContextOverflow
+from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, TurnFailed
+from nacre.runtime.models.scripted import ScriptedModel, calls, fails, says
 from nacre.sessions.contracts.messages import Usage
 from tests.runtime.agents import events_of, opened, said, window_settings, write_settings
 
@@ -44,3 +45,24 @@ async def test_a_usage_over_the_window_counts_when_the_estimate_agrees(tmp_path:
     model.assert_complete()
 
     assert [event.tokens_before > 30_000 for event in events if isinstance(event, CompactionEnded)] == [True]
+
+
+async def test_a_turn_makes_room_once_however_many_steps_it_has(tmp_path: Path) -> None:
+    """Room was made and a tool was called; the next "too long" is told instead of compacting again."""
+    write_settings(tmp_path, window_settings(enabled=False))
+    model = ScriptedModel(
+        *[says("noted", usage=Usage(input_tokens=2_000))] * 3,
+        fails(ContextOverflow("too long")),
+        says("## Goal\nKeep bees.\n", purpose="compaction"),
+        calls(("list", {}), usage=Usage(input_tokens=5_000)),
+        fails(ContextOverflow("still too long")),
+    )
+    async with opened(tmp_path, model) as agent:
+        for number in range(3):
+            await agent.respond(said(f"{number}: {LONG * 300}"))
+        events = await events_of(agent, said("what is there?"))
+    model.assert_complete()
+
+    assert [event.reason for event in events if isinstance(event, CompactionEnded)] == ["overflow"]
+    assert isinstance(events[-1], TurnFailed)
+    assert "still too long" in str(events[-1].error)

@@ -23,7 +23,7 @@ from tests.runtime.agents import (
     write_settings,
 )
 
-LONG = "The hive needs sugar before the frost comes. " * 300
+LONG = "The hive needs sugar before the frost comes. " * 265
 """About 3,000 tokens."""
 
 SUMMARY = "## Goal\nKeep bees.\n"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.contracts.settings import SessionSyncSettings
-from nacre.memory.contracts.transcripts import TranscriptSource
-from nacre.memory.sync.syncing import Syncing
-from nacre.memory.sync.transcripts import due_and_waiting
 
 log = logging.getLogger(__name__)
 
@@ -18,12 +15,14 @@ QUIET_SECONDS = 5.0
 
 
 class TranscriptGrowth:
-    """Looks whether a transcript is due, some seconds after it is told that something was said."""
+    """Looks whether a transcript is due, some seconds after it is told that something was said.
 
-    def __init__(self, source: TranscriptSource, settings: SessionSyncSettings, syncing: Syncing) -> None:
-        self._source = source
-        self._settings = settings
-        self._syncing = syncing
+    `is_due` looks, and may raise `OSError` or `MemoryIndexError`; `index` is called when one is.
+    """
+
+    def __init__(self, *, is_due: Callable[[], Awaitable[bool]], index: Callable[[], None]) -> None:
+        self._is_due = is_due
+        self._index = index
         self._has_grown = False
         self._look: asyncio.Task[None] | None = None
 
@@ -49,11 +48,4 @@ class TranscriptGrowth:
                 log.warning("whether transcripts have grown cannot be seen: %s", error)
                 continue
             if is_due:
-                self._syncing.start("session-delta")
-
-    async def _is_due(self) -> bool:
-        infos = await self._source.transcripts()
-        stored = await self._syncing.with_store(
-            lambda store: store.read(lambda index: index.file_states("sessions"))
-        )
-        return due_and_waiting(infos, stored, self._settings)[0] > 0
+                self._index()
