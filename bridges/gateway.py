@@ -178,10 +178,22 @@ class Gateway:
         inbound, key = received.inbound, received.session_key
         if is_stop(inbound.text) and may_stop(inbound):
             self._begin(self._stop(received, self._cleared(key)))
-        elif not received.was_begun and self._agent.command(inbound) in AT_ONCE:
-            self._begin(self._turns.answer((received,), cap=1))
+        elif not received.was_begun and (command := self._agent.command(inbound)) in AT_ONCE:
+            below = self._status_lines(received) if command == "status" else ()
+            self._begin(self._turns.answer((received,), cap=1, below=below))
         else:
             self._wait(received)
+
+    def _status_lines(self, received: Received) -> tuple[str, ...]:
+        """What `/status` says of the chats; how the bridges are is the owner's affair alone."""
+        settings, inbound = self._agent.settings.messages.queue, received.inbound
+        queue = self._queues.get(received.session_key)
+        running = "a turn runs" if queue is not None and queue.running else "idle"
+        depth = queue.depth if queue is not None else 0
+        line = f"🪢 Queue: {queue_mode(settings, inbound.channel)} ({running}, {depth} waiting)"
+        if not (inbound.is_owner is True and inbound.chat_kind == "direct"):
+            return (line,)
+        return (line, f"🌉 Bridges: {' · '.join(status.line for status in self.statuses)}")
 
     def _wait(self, received: Received) -> None:
         settings, key = self._agent.settings.messages.queue, received.session_key

@@ -61,8 +61,10 @@ class Turns:
         self._is_muted = is_muted
         self._sleep = sleep
 
-    async def answer(self, batch: tuple[Received, ...], *, cap: int) -> None:
+    async def answer(self, batch: tuple[Received, ...], *, cap: int, below: Sequence[str] = ()) -> None:
         """One turn for a batch; when this returns its reply is in the ledger, and on its way.
+
+        `below` are lines that follow the reply.
 
         Raises:
             TurnLeftOpen: the agent was closed under it.
@@ -77,7 +79,7 @@ class Turns:
         await self._ledger.begin(batch)
         ending = await self._ending(batch, inbound)
         if isinstance(ending, ReplyReady):
-            await self.say(batch, ending.reply.text)
+            await self.say(batch, "\n".join((ending.reply.text, *below)))
         elif isinstance(ending, TurnFailed):
             await self._failed(batch, inbound, ending.error)
         else:
