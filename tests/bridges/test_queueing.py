@@ -7,13 +7,13 @@ from typing import Any
 
 from nacre.bridges.contracts.bridge import Capabilities
 from nacre.bridges.gateway import STOPPED, TOO_MANY
-from tests.bridges.chats import FOLLOW_UP, Answering, gateway
+from tests.bridges.chats import FOLLOW_UP, OPEN, Answering, gateway
 from tests.bridges.line_channel import LineBridge, LineServer
 from tests.runtime.agents import transcript_file, user_texts
 
 
 def _queue(**queue: Any) -> dict[str, Any]:
-    return {"messages": {"queue": {"debounceMs": 1, **queue}}}
+    return {**OPEN, "messages": {"queue": {"debounceMs": 1, **queue}}}
 
 
 async def _held(model: Answering, server: LineServer, *texts: str, **more: Any) -> None:
@@ -140,7 +140,7 @@ async def test_status_is_answered_while_a_turn_runs(tmp_path: Path) -> None:
     with LineServer() as server:
         bridge = LineBridge(server.port, capabilities=Capabilities())
         async with gateway(tmp_path, model, [bridge]):
-            await _held(model, server, "one", "/status", is_owner=True)
+            await _held(model, server, "one", "/status", sender="nora")
             await server.until(lambda at: any("Bridges: line connected" in sent.text for sent in at.sent), 8)
             model.let_go()
             await server.until(lambda at: at.shown()[-1] == "re: one")
@@ -188,13 +188,13 @@ async def test_no_more_chats_are_answered_at_once_than_may_be(tmp_path: Path) ->
     """The others wait, and are answered when a slot is free."""
     model = Answering()
     model.holds = True
-    settings = {"agents": {"defaults": {"maxConcurrent": 2}}}
+    settings = {**OPEN, "agents": {"defaults": {"maxConcurrent": 2}}}
     with LineServer() as server:
         async with gateway(tmp_path, model, [LineBridge(server.port)], settings=settings):
             for name in "abc":
                 server.say(name, chat=name, sender=name)
             first = {await model.held.get(), await model.held.get()}
-            server.say("/status", chat="d", sender="d", is_owner=True)
+            server.say("/status", chat="d", sender="nora")
             await server.until(lambda at: at.shown("d") != [])
             assert model.held.empty()
             model.let_go()

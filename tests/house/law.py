@@ -24,7 +24,7 @@ CLI: Floors = (
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/queueing",),
+    ("bridges/queueing", "bridges/access"),
     ("bridges/delivery",),
     ("bridges/ledger",),
     ("bridges/contracts",),
