@@ -18,7 +18,7 @@ ROOTS: Floors = (
 
 CLI: Floors = (
     ("cli/sessions",),
-    ("cli/talk", "cli/memory"),
+    ("cli/talk", "cli/memory", "cli/permissions"),
     ("cli",),
     ("cli/screen",),
 )
