@@ -24,6 +24,7 @@ from benchmarks.beside.instant_embedder import InstantEmbedder
 from benchmarks.corpus import write_workspace
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.folder import FolderWorkspace
 
 MEASURES = ("words: first index", "words: nothing changed", "words: one file changed", "vectors: first index")
 
@@ -39,7 +40,7 @@ async def measure(name: str, folder: Path, dimensions: int) -> dict[str, float]:
         note.write_text(note.read_text(encoding="utf-8") + "- one more line\n", encoding="utf-8")
     started, processor, before_mb = time.perf_counter(), time.process_time(), _peak_mb()
     engine = await MemoryEngine.open(
-        workspace=folder,
+        workspace=FolderWorkspace(folder, lock_dir=index.parent / "locks"),
         index_path=index,
         settings=MemorySearchSettings(),
         embedder=embedder,

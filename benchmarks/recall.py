@@ -3,7 +3,8 @@
     python benchmarks/recall.py ../shared/eval/data [--only locomo_all] [--embedder gguf=model.gguf]
 
 A data set is a folder of workspaces, each with `memory/*.md` and `queries.jsonl` (`query`, `category`,
-`relevant` lines, perhaps `date`). Every way goes through the real engine; only grep is done here. Vectors are
+`relevant` lines, perhaps `date`, perhaps `also`: the question in the notes' language, which the way `also`
+asks as well). Every way goes through the real engine; only grep is done here. Vectors are
 kept under `build/recall`, so that a second run is quick. Nothing is ever copied from the data.
 """
 
@@ -26,12 +27,13 @@ from typing import Any, NamedTuple
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import MemorySearchSettings, resolve_settings
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.recall.open_embedder import embedder_for
 
 CLIP_CHARS = 2400
 """A result longer than this counts only for its first lines, so that whole files earn nothing."""
 SNIPPET_RESULTS = 6
-WAYS = ("grep", "lexical", "vector", "seed", "default")
+WAYS = ("grep", "lexical", "vector", "seed", "default", "also")
 
 
 class Place(NamedTuple):
@@ -51,6 +53,7 @@ class Query:
     category: str
     relevant: tuple[Place, ...]
     today: date
+    also: tuple[str, ...]
 
 
 class Clock:
@@ -96,6 +99,7 @@ def _queries(path: Path) -> Iterator[Query]:
             category=raw["category"],
             relevant=tuple(Place(at["path"], at["startLine"], at["endLine"]) for at in raw["relevant"]),
             today=date.fromisoformat(raw["date"]) if raw.get("date") else date(2026, 11, 20),
+            also=tuple(raw.get("also", ())),
         )
 
 
@@ -185,7 +189,11 @@ async def run_engine(
     clock = Clock()
     embedder = None if way == "lexical" else chosen_embedder(embedder_name)
     engine = await MemoryEngine.open(
-        workspace=workspace.folder, index_path=index, settings=_settings(way), embedder=embedder, now=clock
+        workspace=FolderWorkspace(workspace.folder, lock_dir=index.parent / "locks"),
+        index_path=index,
+        settings=_settings(way),
+        embedder=embedder,
+        now=clock,
     )
     result = Result(rows=[], answered=[], milliseconds=[])
     try:
@@ -193,7 +201,8 @@ async def run_engine(
         for query in workspace.queries:
             clock.today = query.today
             started = time.perf_counter()
-            report = await engine.search(query.text, max_results=10, min_score=min_score)
+            also = query.also if way == "also" else ()
+            report = await engine.search(query.text, also=also, max_results=10, min_score=min_score)
             result.milliseconds.append((time.perf_counter() - started) * 1000)
             if report.degraded:
                 raise SystemExit(f"{way} on {workspace.folder}: {report.degraded}")
@@ -265,7 +274,8 @@ def main() -> None:
         if arguments.only and data_set.name not in arguments.only:
             continue
         workspaces = [Workspace(path.parent) for path in sorted(data_set.glob("*/queries.jsonl"))]
-        for way in arguments.way or WAYS:
+        has_wordings = any(query.also for workspace in workspaces for query in workspace.queries)
+        for way in arguments.way or WAYS[: len(WAYS) - (not has_wordings)]:
             results = []
             for workspace in workspaces:
                 kind = "words" if way == "lexical" else "vectors"

@@ -28,6 +28,7 @@ from nacre.memory.contracts.store import Scope
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.stores.sqlite.store import SqliteStore
 from nacre.memory.text.lexical import match_query
+from nacre.memory.workspace.folder import FolderWorkspace
 
 QUESTIONS = 100
 MEMORY = Scope(sources=("memory",))
@@ -121,7 +122,7 @@ async def measure_plain(
 async def opened(folder: Path, index: Path, embedder: InstantEmbedder | None) -> AsyncIterator[MemoryEngine]:
     """An engine over the workspace in `folder` that looks for no changes."""
     engine = await MemoryEngine.open(
-        workspace=folder,
+        workspace=FolderWorkspace(folder, lock_dir=index.parent / "locks"),
         index_path=index,
         settings=MemorySearchSettings.model_validate({"sync": {"onSearch": False}}),
         embedder=embedder,

@@ -29,6 +29,7 @@ from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.folder import FolderWorkspace
 
 QUESTION = "what did we decide about the backup drive"
 WORDS_ONLY = '{agents: {defaults: {memorySearch: {provider: "none"}}}}'
@@ -71,7 +72,7 @@ def contenders(hybrid: Path, words: Path) -> list[Contender]:
 async def prepare(workspace: Path, state: Path, embedder: Embedder | None) -> None:
     """Brings the index of `state` in line with the notes."""
     engine = await MemoryEngine.open(
-        workspace=workspace,
+        workspace=FolderWorkspace(workspace, lock_dir=state / "locks"),
         index_path=state / "memory" / "main.sqlite",
         settings=resolve_settings({}),
         embedder=embedder,

@@ -23,14 +23,14 @@ def command(context: click.Context, as_json: bool) -> int:
 
     Safe to repeat: what exists is never overwritten. nacre chat does the same by itself.
     """
-    from nacre.memory.workspace.folder import FolderWorkspace
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
+    from nacre.runtime.settings.disk.open_workspace import open_workspace
     from nacre.runtime.settings.disk.private_places import keep_private
 
     invocation = begin(context)
     config = invocation.config
-    workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks")
+    workspace = open_workspace(config.folders, config.state_dir)
     try:
         keep_private(config.state_dir, config.folders)
         report = asyncio.run(

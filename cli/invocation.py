@@ -97,8 +97,7 @@ def begin(context: click.Context) -> Invocation:
 
     environment = environment_of(context)
     config = load_config(environment)
-    keys = tuple(
-        provider.api_key for provider in config.settings.models.providers.values() if provider.api_key
-    )
+    written = [provider.api_key for provider in config.settings.models.providers.values()]
+    keys = [key for key in (*written, *(profile.api_key for profile in config.auth.profiles)) if key]
     log_file = log_to_file(config.state_dir, secrets=(*keys, *secret_values(environment)))
     return Invocation(environment=environment, config=config, log_file=log_file)

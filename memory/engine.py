@@ -24,18 +24,22 @@ from nacre.memory.contracts.records import (
 )
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import Scope, Snapshot
+from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.reading import read_excerpt
-from nacre.memory.files.watcher import Watcher
 from nacre.memory.search.searching import Answer, EmbedderInUse, Question, search
 from nacre.memory.stores.sqlite.opening import SqliteIndexPlace
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
+from nacre.memory.sync.settling import Settling
 from nacre.memory.sync.syncing import Syncing
+from nacre.memory.sync.transcript_growth import TranscriptGrowth
 from nacre.memory.text.chunker import ChunkSizes
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.contracts.notes import NoteWatch
     from nacre.memory.contracts.transcripts import TranscriptSource
+    from nacre.memory.contracts.workspace import Workspace
 
 MAX_RESULTS = 1_000
 """Most hits of one search, whatever is asked for."""
@@ -57,14 +61,16 @@ class MemoryEngine:
         self._settings = plan.settings
         self._syncing = syncing
         self._now = now
-        self._watcher: Watcher | None = None
+        self._watch: NoteWatch | None = None
+        self._settling: Settling | None = None
+        self._growth: TranscriptGrowth | None = None
         self._background: list[asyncio.Task[None]] = []
 
     @classmethod
     async def open(
         cls,
         *,
-        workspace: Path,
+        workspace: Workspace,
         index_path: Path,
         settings: MemorySearchSettings,
         embedder: Embedder | None,
@@ -75,7 +81,7 @@ class MemoryEngine:
     ) -> MemoryEngine:
         """Opens the index, creating it when there is none; a damaged one is set aside. Reads no Markdown yet.
 
-        The engine never closes `transcripts`, and `embedder` only if it `owns_embedder`. `count_tokens` makes
+        The engine closes `transcripts`, and `embedder` only if it `owns_embedder`. `count_tokens` makes
         chunk sizes exact and indexing slower; without it sizes are estimated.
 
         Raises:
@@ -89,20 +95,26 @@ class MemoryEngine:
         )
         place = SqliteIndexPlace(index_path, settings.store.vector, now, owns_folder=not settings.store.path)
         plan = IndexPlan(
-            corpus=Corpus(
-                workspace=workspace, extra_paths=settings.extra_paths, sizes=sizes, index_path=index_path
-            ),
+            corpus=Corpus(notes=NoteFiles(workspace, settings.extra_paths), sizes=sizes),
             settings=settings,
             embedder=embedder,
             transcripts=transcripts,
             analysis=place.analysis,
         )
-        return cls(plan, Syncing(plan, place, await place.open(), now), now, owns_embedder=owns_embedder)
+        syncing = Syncing(plan, place, await place.open(), now)
+        await syncing.know_languages()
+        return cls(plan, syncing, now, owns_embedder=owns_embedder)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """In which languages the notes are, by their English names; empty until that is known."""
+        return self._syncing.languages
 
     async def search(
         self,
         query: str,
         *,
+        also: Sequence[str] = (),
         max_results: int | None = None,
         min_score: float | None = None,
         after: date | None = None,
@@ -113,6 +125,8 @@ class MemoryEngine:
     ) -> SearchReport:
         """The places in memory that fit `query` best.
 
+        `also` has the same question in other words, or in the languages of the notes, 4 of them at most: each
+        is searched, and a place has the best score that one of them gives it.
         At most `MAX_RESULTS` are given. `after` and `before` are inclusive days; chunks without a date are
         left out when one is given. A source that the settings do not allow is not searched. With `below`, a
         folder of the workspace, only notes that lie there are searched.
@@ -127,7 +141,7 @@ class MemoryEngine:
         embedder = self._plan.embedder.facts if self._plan.embedder else None
         usual, allowed = self._settings.query, self._settings.sources
         question = Question(
-            text=query,
+            wordings=(query, *also),
             max_results=min(MAX_RESULTS, max(1, usual.max_results if max_results is None else max_results)),
             min_score=min(1.0, max(0.0, min_score)) if min_score is not None else usual.min_score,
             scope=Scope(
@@ -156,20 +170,13 @@ class MemoryEngine:
     async def read(
         self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
     ) -> Excerpt:
-        """Lines of a memory file, straight from the disk; with `below`, of one in that folder.
+        """Lines of a memory file, straight from the workspace; with `below`, of one in that folder.
 
         Raises:
             ReadRefused: the path is not one of memory's.
         """
-        corpus = self._plan.corpus
-        return await asyncio.to_thread(
-            read_excerpt,
-            corpus.workspace,
-            corpus.extra_paths,
-            path,
-            from_line=from_line,
-            lines=lines,
-            below=below,
+        return await read_excerpt(
+            self._plan.corpus.notes, path, from_line=from_line, lines=lines, below=below
         )
 
     async def sync(
@@ -181,7 +188,8 @@ class MemoryEngine:
     ) -> SyncReport:
         """Brings the index in line with the files and waits for it, vectors included.
 
-        `force` builds everything again behind the index that answers, also when a sync is running.
+        `force` builds everything again behind the index that answers, also when a sync is running. Then, and
+        for the reason `cli`, an embedder that was left for its fallback is asked again at once.
 
         Raises:
             IndexBusy, IndexUnusable: the index cannot be written now, or at all.
@@ -190,12 +198,21 @@ class MemoryEngine:
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
         """What is indexed, what is not and why. `deep` also asks the embedder and reads the index through."""
-        watching = (self._watcher.problem or "on") if self._watcher else "off"
+        watching = (self._watch.problem or "on") if self._watch else "off"
         return await self._syncing.status(deep=deep, watching=watching)
 
     def mark_dirty(self) -> None:
         """Says that a memory file may have changed; the next search or sync looks."""
         self._syncing.mark_dirty()
+
+    def transcripts_changed(self) -> None:
+        """Says that something was said: the next search or sync looks.
+
+        Of an engine that follows the files, a transcript that has grown by enough is indexed soon after it.
+        """
+        self._syncing.mark_dirty()
+        if self._growth is not None:
+            self._growth.grown()
 
     def embedder_changed(self) -> None:
         """Says that the embedder is another from now on, and starts to make all vectors again.
@@ -211,7 +228,7 @@ class MemoryEngine:
             self._syncing.start("session-start")
 
     async def start_watching(self) -> None:
-        """Follows the files: as they change, and every `sync.intervalMinutes`, as the settings say.
+        """Follows files and transcripts: as they change, and every `sync.intervalMinutes`, by the settings.
 
         Also begins to read a large index through for damage, in the background.
         """
@@ -221,24 +238,32 @@ class MemoryEngine:
         self._background.append(asyncio.create_task(self._syncing.heal_if_damaged(), name="memory-check"))
         if self._settings.sync.interval_minutes:
             self._background.append(asyncio.create_task(self._sync_at_intervals(), name="memory-interval"))
+        if self._plan.transcripts is not None:
+            self._growth = TranscriptGrowth(
+                self._plan.transcripts, self._settings.sync.sessions, self._syncing
+            )
         if self._settings.sync.watch:
-            self._watcher = Watcher(
-                workspace=self._plan.corpus.workspace,
-                extra_paths=self._plan.corpus.extra_paths,
+            self._settling = Settling(
                 debounce_ms=self._settings.sync.watch_debounce_ms,
                 changed=self.mark_dirty,
                 settled=self._settled,
             )
-            self._watcher.start()
+            self._watch = await self._plan.corpus.notes.watch(self._settling.note_change)
 
     async def close(self) -> None:
         """Stops watching and syncing, waits for the file in hand, and closes the index."""
-        if self._watcher is not None:
-            await self._watcher.close()
+        if self._watch is not None:
+            await self._watch.close()
+        if self._settling is not None:
+            self._settling.close()
+        if self._growth is not None:
+            await self._growth.close()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._syncing.close()
+        if self._plan.transcripts is not None:
+            await self._plan.transcripts.close()
         if self._owns_embedder and self._plan.embedder is not None:
             await self._plan.embedder.close()
 

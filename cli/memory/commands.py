@@ -84,6 +84,7 @@ async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> in
 
 @command.command("search")
 @click.argument("query", callback=_words)
+@click.option("--also", metavar="TEXT", multiple=True, help="The same in other words or another language.")
 @click.option("--max-results", metavar="N", type=click.IntRange(min=1), help="Most results.")
 @click.option("--min-score", metavar="X", type=click.FloatRange(0, 1), help="Least score, 0 to 1.")
 @click.option("--after", metavar="DAY", callback=_day, help="Only notes of this day or later, YYYY-MM-DD.")

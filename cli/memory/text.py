@@ -198,13 +198,16 @@ def _explanation(why: HitExplanation) -> str:
 def _pending(status: MemoryStatus) -> str:
     parts = [
         counted(status.pending_files, "file") if status.pending_files else "",
-        f"{status.pending_vectors} vectors" if status.pending_vectors else "",
-        f"{status.waiting_transcripts} conversations until they grow or end"
-        if status.waiting_transcripts
-        else "",
+        counted(status.pending_vectors, "vector") if status.pending_vectors else "",
+        _waiting(status.waiting_transcripts) if status.waiting_transcripts else "",
         "a sync is running" if status.syncing else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _waiting(conversations: int) -> str:
+    until = "it grows or ends" if conversations == 1 else "they grow or end"
+    return f"{counted(conversations, 'conversation')} until {until}"
 
 
 def _vector(status: MemoryStatus) -> str:
@@ -213,7 +216,7 @@ def _vector(status: MemoryStatus) -> str:
     dimensions = f", {status.dimensions} dimensions" if status.dimensions else ""
     later = status.vector_engine_later
     then = f" for a process's first search, then {later}" if later else ""
-    return f"{status.vector_engine}{then}; {status.vectors} vectors{dimensions}"
+    return f"{status.vector_engine}{then}; {counted(status.vectors, 'vector')}{dimensions}"
 
 
 def _embeddings(status: MemoryStatus) -> str:
@@ -243,7 +246,8 @@ def _cache(status: MemoryStatus) -> str:
     if not status.cache_enabled:
         return "disabled"
     most = f" of at most {status.cache_max_entries}" if status.cache_max_entries else ""
-    return f"enabled ({status.cached_vectors} entries{most})"
+    entries = "1 entry" if status.cached_vectors == 1 else f"{status.cached_vectors} entries"
+    return f"enabled ({entries}{most})"
 
 
 def _moment(seconds: float | None) -> str | None:

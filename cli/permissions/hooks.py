@@ -96,9 +96,9 @@ def _files(invocation: Invocation) -> tuple[HookFile, ...]:
 
 
 def _trusted(invocation: Invocation) -> TrustedHooks:
-    from nacre.runtime.hooks.trust import TRUST_FILE, TrustedHooks
+    from nacre.runtime.hooks.trust import TrustedHooks
 
-    return TrustedHooks(invocation.config.folders.agent_dir / TRUST_FILE)
+    return TrustedHooks(invocation.config.folders.trusted_hooks)
 
 
 def _digests(trusted: TrustedHooks) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -210,7 +210,7 @@ class JobPass:
                 await self._jobs.cancel(job.name)
                 return JobState(
                     phase="failed",
-                    problem=f"The batch job {job.name} was not done after {rules.timeout_seconds / 60:g} "
+                    problem=f"The batch job {job.name} was not done after {rules.timeout_seconds / 60:.15g} "
                     "minutes and was cancelled.",
                 )
             await self._jobs.pause()

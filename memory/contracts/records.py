@@ -19,9 +19,9 @@ SearchMode: TypeAlias = Literal["hybrid", "lexical", "vector", "none"]
 class Chunk:
     """A piece of one file, as it is indexed.
 
-    `text` is what the file says on these lines; `heading_path` the headings above it, outermost first;
-    `date` the day that the file name or the nearest heading names; `content_hash` the SHA-256 hex digest
-    of `text`; `ordinal` the place among the chunks of the file, from 0.
+    `text` is what the file says on these lines, without the words of its template; `heading_path` the
+    headings above it, outermost first; `date` the day that the file name or the nearest heading names;
+    `content_hash` the SHA-256 hex digest of `text`; `ordinal` the place among the chunks of the file, from 0.
     """
 
     source: Source

@@ -14,14 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Protocol, TypeAlias, TypeVar
 
-from nacre.memory.contracts.records import (
-    Chunk,
-    ChunkPlace,
-    FailedFile,
-    Source,
-    SourceCount,
-    VectorEngine,
-)
+from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, VectorEngine
 from nacre.memory.contracts.words import MatchQuery, WordFields
 
 Vector: TypeAlias = Sequence[float]
@@ -153,6 +146,9 @@ class Snapshot(Protocol):
 
     def texts(self, chunk_ids: Sequence[int]) -> Mapping[int, str]:
         """What chunks say; unknown ids are left out."""
+
+    def sampled_texts(self, count: int) -> Sequence[str]:
+        """What at most so many chunks say, from everywhere in the index."""
 
     def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
         """Whole chunks by id; unknown ids are left out."""

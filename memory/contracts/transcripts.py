@@ -43,3 +43,6 @@ class TranscriptSource(Protocol):
 
     async def text(self, name: str) -> TranscriptText | None:
         """What one of them says; `None` when it is gone or cannot be read now."""
+
+    async def close(self) -> None:
+        """Releases what it holds; its engine calls this when it is closed itself."""

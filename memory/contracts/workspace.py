@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
+
+from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes
 
 MAX_READ_BYTES = 2 * 1024 * 1024
 """Most of a file that is read at once, unless a reader asks for another bound."""
@@ -105,6 +107,21 @@ class Workspace(Protocol):
         Notes on a drive that is not mounted must not be begun anew: they would seem lost.
         """
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder of this machine that the files lie in, `None` where there is none.
+
+        Only for what is beside the workspace: where a relative path in `extraPaths` starts, and the name of
+        what lies outside.
+        """
+
+    def may_change(self, name: str) -> bool:
+        """Whether a file could be made or changed, as far as is known without waiting.
+
+        `False` of what is mounted to be read, or not the process's to write. A name that leads out, and what
+        only an attempt can tell, is `True`: the attempt says why.
+        """
+
     async def real_name(self, name: str) -> PurePosixPath:
         """The name of the file that `name` leads to, links followed; the file need not exist."""
 
@@ -154,3 +171,29 @@ class Workspace(Protocol):
 
     async def begin_history(self) -> tuple[HistoryState, str]:
         """Begins to keep a history of changes where this member can; and a sentence if that failed."""
+
+    async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
+        """The notes that are asked for, in the order of `wanted` and by name below. Raises nothing.
+
+        A note that two of `wanted` cover is there once. Links are passed over, as are folders of tools. Where
+        the notes may only seem to be gone, such as in an empty folder that may be a drive which is not
+        mounted, the listing says that it could not look.
+        """
+
+    async def read_notes(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
+        """Whole notes of a listing; what cannot be read has its error as its value, `NoteTooLarge` too.
+
+        A note that has become a link since it was listed is refused.
+        """
+
+    async def now_ns(self) -> int:
+        """Now by the clock that the marks of notes come from; 0 if it cannot be asked.
+
+        A note whose marks are not older than this when it is read is looked at again the next time.
+        """
+
+    def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> NoteWatch:
+        """Calls `changed` on the running loop, soon after each change of the notes that are asked for.
+
+        It may be called once for many changes, and without one when a change may have been missed.
+        """

@@ -1,25 +1,17 @@
-"""Reads memory files from disk and turns them into what the store takes. Writes nothing.
-
-A file is opened without following a link, so that what discovery saw as a file cannot have become a door out.
-"""
+"""Turns the bytes of notes into what the store takes. Pure: the bytes were read before."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from nacre.memory.contracts.errors import refusals_told
+from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.store import FileState, IndexedFile
-from nacre.memory.contracts.workspace import PathOutsideRoot
-from nacre.memory.files.discovery import FoundFile
+from nacre.memory.contracts.workspace import ReadFailed
+from nacre.memory.files.template_words import told_lines
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.text.lexical import lexical_fields
-from nacre.memory.workspace.paths import open_regular
-
-MAX_FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,37 +27,36 @@ class ReadBatch:
 
 
 def read_batch(
-    files: Sequence[FoundFile],
-    known_hashes: Sequence[str | None],
+    read: Mapping[str, NoteBytes | ReadFailed],
+    known_hashes: Mapping[str, str],
     *,
     sizes: ChunkSizes,
     read_at_ns: int,
 ) -> ReadBatch:
-    """Reads and chunks files; one whose content has the known hash is not chunked."""
+    """Chunks what was read, by name; a note whose content has the known hash is not chunked."""
     changed: list[IndexedFile] = []
     same: list[FileState] = []
     problems: list[tuple[str, str]] = []
-    for file, known_hash in zip(files, known_hashes, strict=True):
-        try:
-            raw, info = read_regular(file.absolute)
-        except FileNotFoundError:
+    for name, found in read.items():
+        if isinstance(found, FileNotFoundError):
             continue
-        except (OSError, PathOutsideRoot) as error:
-            problems.append((file.path, _sentence(file.path, error)))
+        if not isinstance(found, NoteBytes):
+            problems.append((name, _sentence(name, found)))
             continue
         state = FileState(
             source="memory",
-            path=file.path,
-            content_hash=hashlib.sha256(raw).hexdigest(),
-            size=info.st_size,
-            mtime_ns=info.st_mtime_ns,
-            inode=info.st_ino,
+            path=name,
+            content_hash=hashlib.sha256(found.data).hexdigest(),
+            size=found.marks.size_bytes,
+            mtime_ns=found.marks.modified_ns,
+            inode=found.marks.inode,
             read_at_ns=read_at_ns,
         )
-        if state.content_hash == known_hash:
+        if state.content_hash == known_hashes.get(name):
             same.append(state)
         else:
-            changed.append(indexed_file(state, decode_markdown(raw), sizes))
+            lines = told_lines(name, decode_markdown(found.data))
+            changed.append(indexed_file(state, lines, sizes))
     return ReadBatch(changed=tuple(changed), same=tuple(same), problems=tuple(problems))
 
 
@@ -76,35 +67,6 @@ def indexed_file(state: FileState, lines: Sequence[str], sizes: ChunkSizes) -> I
     return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])
 
 
-def read_regular(path: Path) -> tuple[bytes, os.stat_result]:
-    """A file's bytes and the stat of the very file that was read, taken before the first byte.
-
-    Raises:
-        OSError: it cannot be read, or is larger than `MAX_FILE_BYTES`.
-        PathOutsideRoot: it is a symlink or no regular file.
-    """
-    descriptor = open_regular(path, os.O_RDONLY)
-    with os.fdopen(descriptor, "rb") as stream:
-        info = os.fstat(stream.fileno())
-        if info.st_size > MAX_FILE_BYTES:
-            raise OSError(
-                f"{info.st_size} bytes is too large for a memory file; {MAX_FILE_BYTES} is the most"
-            )
-        return stream.read(), info
-
-
-def filesystem_now_ns(index_path: Path) -> int:
-    """The file system's own idea of now, which is what time stamps of files compare with.
-
-    Raises:
-        IndexUnusable: nothing can be written beside the index.
-    """
-    marker = index_path.with_name(index_path.name + ".clock")
-    with refusals_told(index_path):
-        marker.touch(mode=0o600)
-        return marker.stat().st_mtime_ns
-
-
-def _sentence(path: str, error: Exception) -> str:
+def _sentence(path: str, error: ReadFailed) -> str:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return f"{path} could not be read: {reason}."

@@ -6,26 +6,20 @@ path with a symbolic link in it, wherever that leads. Transcripts are never read
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from nacre.memory.contracts.errors import ReadRefused
+from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.records import Excerpt
-from nacre.memory.contracts.workspace import PathOutsideRoot
-from nacre.memory.files.discovery import NOTE_FOLDERS, ROOT_FILES, is_markdown, stored_path
-from nacre.memory.files.extra_paths import resolved_extra_paths
-from nacre.memory.files.file_reader import read_regular
+from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.text.chunker import decode_markdown
-from nacre.memory.workspace.paths import contained_path
 
 MAX_EXCERPT_CHARS = 12_000
 """More than this is cut at a line end when the caller did not say how many lines; `truncated` tells."""
 
 
-def read_excerpt(
-    workspace: Path,
-    extra_paths: Sequence[str],
+async def read_excerpt(
+    notes: NoteFiles,
     path: str,
     *,
     from_line: int | None = None,
@@ -39,28 +33,6 @@ def read_excerpt(
     Raises:
         ReadRefused: the path is not one of memory's, or cannot be read.
     """
-    root = Path(os.path.realpath(workspace))
-    target = allowed_path(root, extra_paths, path)
-    shown = stored_path(root, target)
-    if below and not shown.startswith(f"{below}/"):
-        raise ReadRefused(
-            f"path required: {path.strip()!r} is not a note of this chat. They are in {below}/."
-        )
-    try:
-        raw, _ = read_regular(target)
-    except (FileNotFoundError, NotADirectoryError):
-        return Excerpt(path=shown, text="", start_line=0, end_line=0, total_lines=0, missing=True)
-    except (OSError, PathOutsideRoot) as error:
-        raise ReadRefused(f"{shown} cannot be read: {str(error).removesuffix('.')}.") from error
-    return _excerpt(shown, _content_lines(raw), from_line or 1, lines or None)
-
-
-def allowed_path(root: Path, extra_paths: Sequence[str], path: str) -> Path:
-    """The absolute path of a memory file that may be shown; it need not exist.
-
-    Raises:
-        ReadRefused: with a sentence that says what may be read.
-    """
     text = path.strip()
     if not text:
         raise ReadRefused(
@@ -68,41 +40,15 @@ def allowed_path(root: Path, extra_paths: Sequence[str], path: str) -> Path:
         )
     if text.startswith("sessions/"):
         raise ReadRefused(f"{text!r} is a transcript. Transcripts can be searched, not read.")
-    lexical = Path(os.path.normpath(root / text)) if "\x00" not in text else Path()
-    if not is_markdown(lexical.name):
-        raise _refusal(text)
-    for folder, relative in _candidates(root, extra_paths, lexical):
-        try:
-            real = contained_path(folder, relative)
-        except PathOutsideRoot as error:
-            raise ReadRefused(f"{text!r} is refused: {error}") from error
-        is_link = os.path.islink(folder)  # noqa: PTH114 - the method raises where a folder cannot be looked into
-        if is_link or real != Path(os.path.realpath(folder)) / relative:
-            raise ReadRefused(f"{text!r} is refused: it goes through a symbolic link.")
-        return real
-    raise _refusal(text)
-
-
-def _candidates(root: Path, extra_paths: Sequence[str], target: Path) -> list[tuple[Path, str]]:
-    """The allowed folder that holds `target`, and its name from there; at most one."""
-    if target.parent == root and target.name in ROOT_FILES:
-        return [(root, target.name)]
-    for folder in (root / name for name in NOTE_FOLDERS):
-        if target.is_relative_to(folder):
-            return [(folder, target.relative_to(folder).as_posix())]
-    for extra in resolved_extra_paths(root, extra_paths):
-        if target == extra.folder:
-            return [(target.parent, target.name)]
-        if extra.covers(target):
-            return [(extra.folder, target.relative_to(extra.folder).as_posix())]
-    return []
-
-
-def _refusal(text: str) -> ReadRefused:
-    return ReadRefused(
-        f"path required: {text!r} is not a memory file. Allowed are MEMORY.md, Markdown files in memory/ "
-        "and chats/, and the configured extra paths."
-    )
+    shown = await notes.name_of(text)
+    if below and not shown.startswith(f"{below}/"):
+        raise ReadRefused(f"path required: {text!r} is not a note of this chat. They are in {below}/.")
+    found = (await notes.read([shown]))[shown]
+    if isinstance(found, NoteBytes):
+        return _excerpt(shown, _content_lines(found.data), from_line or 1, lines or None)
+    if isinstance(found, FileNotFoundError | NotADirectoryError):
+        return Excerpt(path=shown, text="", start_line=0, end_line=0, total_lines=0, missing=True)
+    raise ReadRefused(f"{shown} cannot be read: {str(found).removesuffix('.')}.") from found
 
 
 def _content_lines(raw: bytes) -> list[str]:

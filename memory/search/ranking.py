@@ -75,6 +75,24 @@ def rank(
     ]
 
 
+def best_of(lists: Sequence[Sequence[Ranked]], count: int) -> tuple[list[Ranked], dict[int, int]]:
+    """The best `count` of several wordings' lists, with those that tie with the last; which list has each.
+
+    A chunk has the best score that a wording gives it: a wording that fits nothing must not take away from
+    one that fits.
+    """
+    best: dict[int, tuple[float, int, Ranked]] = {}
+    for number, ranked in enumerate(lists):
+        for item in ranked:
+            known = best.get(item.chunk_id)
+            if known is None or item.explanation.final > known[0]:
+                best[item.chunk_id] = (item.explanation.final, number, item)
+    order = sorted(best.values(), key=lambda entry: -entry[0])
+    last = order[:count][-1][0] if order else 0.0
+    kept = list(takewhile(lambda entry: entry[0] >= last, order))
+    return [item for _, _, item in kept], {item.chunk_id: number for _, number, item in kept}
+
+
 def placed(ranked: Sequence[Ranked], chunks: Mapping[int, Chunk]) -> list[Ranked]:
     """The same in an order that does not depend on the index: of equals, by path and place in the file."""
 

@@ -5,7 +5,8 @@ Nothing here waits for a sync. Without a vector the words answer, with a sentenc
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -14,9 +15,9 @@ from nacre.memory.contracts.records import Chunk, SearchHit, SearchMode, citatio
 from nacre.memory.contracts.settings import QuerySettings
 from nacre.memory.contracts.store import Scope, Snapshot, Vector
 from nacre.memory.contracts.words import MatchQuery
-from nacre.memory.files.discovery import ROOT_FILES
+from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
-from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, diverse, placed, rank
+from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed, rank
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.evidence import Finder, TextEvidence, rarity
 from nacre.memory.text.lexical import match_query
@@ -26,6 +27,8 @@ from nacre.memory.vectors.identity import embedder_change, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
 
 MAX_QUERY_CHARS = 2_000
+MAX_WORDINGS = 5
+"""Each costs a search of its own, a few milliseconds."""
 POOL = 60
 """Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
 
@@ -44,9 +47,12 @@ class EmbedderInUse:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a search asks, with every default filled in. Without an `embedder` words alone are searched."""
+    """What a search asks, with every default filled in. Without an `embedder` words alone are searched.
 
-    text: str
+    `wordings` ask for one thing in different words or languages; the first is the question itself.
+    """
+
+    wordings: tuple[str, ...]
     max_results: int
     min_score: float
     scope: Scope
@@ -65,6 +71,17 @@ class Answer:
     degraded: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What one wording found, in order, and what it looked for."""
+
+    ranked: Sequence[Ranked]
+    candidates: Candidates
+    finder: Finder | None
+    degraded: str
+    has_vector: bool
+
+
 Reading = Callable[[Callable[[Snapshot], Answer]], Awaitable[Answer]]
 """`Store.search`, of the store that is in use."""
 
@@ -75,15 +92,41 @@ async def search(read: Reading, question: Question) -> Answer:
     Raises:
         IndexUnusable, IndexClosed: the store cannot be read.
     """
-    text = " ".join(question.text.split())[:MAX_QUERY_CHARS]
-    if not text or not question.scope.sources:
+    texts = (" ".join(wording.split())[:MAX_QUERY_CHARS] for wording in question.wordings)
+    wordings = tuple(dict.fromkeys(text for text in texts if text))[:MAX_WORDINGS]
+    if not wordings or not question.scope.sources:
         return Answer(hits=(), mode="none")
     embedder = question.embedder
-    vector = await embedder.vectors.vector(text) if embedder is not None else None
-    return await read(lambda snapshot: _answer(snapshot, question, text, vector))
+    vectors: list[Vector | None] = [None] * len(wordings)
+    if embedder is not None:
+        vectors = list(await asyncio.gather(*map(embedder.vectors.vector, wordings)))
+    return await read(
+        lambda snapshot: _answer(snapshot, question, tuple(zip(wordings, vectors, strict=True)))
+    )
 
 
-def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | None) -> Answer:
+def _answer(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str, Vector | None]]) -> Answer:
+    hybrid = question.settings.hybrid
+    mmr, wanted = hybrid.mmr, question.max_results
+    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted
+    found = [_found(snapshot, question, text, vector, count) for text, vector in wordings]
+    best, sources = best_of([one.ranked for one in found], count)
+    chunks = snapshot.chunks([item.chunk_id for item in best])
+    ranked = placed(best, chunks)
+    if mmr.enabled:
+        ranked = diverse(ranked, chunks, mmr.lambda_, wanted)
+    has_vector = any(one.has_vector for one in found)
+    return Answer(
+        hits=tuple(
+            _hits(question, [(item, found[sources[item.chunk_id]]) for item in ranked[:wanted]], chunks)
+        ),
+        mode="lexical" if not has_vector else "hybrid" if hybrid.enabled else "vector",
+        degraded=next((one.degraded for one in found if one.degraded), ""),
+    )
+
+
+def _found(snapshot: Snapshot, question: Question, text: str, vector: Vector | None, count: int) -> _Found:
+    """What one wording finds, the best `count` of it."""
     hybrid, embedder = question.settings.hybrid, question.embedder
     days = named_days(text, question.now.date())
     query = match_query(text, days)
@@ -105,17 +148,9 @@ def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | 
         vector_weight=hybrid.vector_weight,
         text_weight=hybrid.text_weight,
     )
-    mmr, wanted = hybrid.mmr, question.max_results
-    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted
     ranked = rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now)
-    chunks = snapshot.chunks([item.chunk_id for item in ranked])
-    ranked = placed(ranked, chunks)
-    if mmr.enabled:
-        ranked = diverse(ranked, chunks, mmr.lambda_, wanted)
-    return Answer(
-        hits=tuple(_hits(question, ranked[:wanted], chunks, found, finder)),
-        mode="lexical" if vector is None else "hybrid" if hybrid.enabled else "vector",
-        degraded=degraded,
+    return _Found(
+        ranked=ranked, candidates=found, finder=finder, degraded=degraded, has_vector=vector is not None
     )
 
 
@@ -187,19 +222,17 @@ def _names(chunk: Chunk) -> str:
 
 
 def _hits(
-    question: Question,
-    ranked: Sequence[Ranked],
-    chunks: Mapping[int, Chunk],
-    found: Candidates,
-    finder: Finder | None,
-) -> list[SearchHit]:
-    looked_at = list(islice(found.evidence.values(), _WEIGHING_POOL))
-    weights = rarity(looked_at, len(finder.terms)) if finder is not None else ()
-    return [
-        _hit(chunk, item, cut_snippet(chunk.text, finder, weights), explain=question.explain)
-        for item in ranked
-        for chunk in [chunks[item.chunk_id]]
-    ]
+    question: Question, ranked: Sequence[tuple[Ranked, _Found]], chunks: Mapping[int, Chunk]
+) -> Iterator[SearchHit]:
+    """Each hit with the lines that the wording looked for which found it."""
+    weights: dict[int, Sequence[float]] = {}
+    for item, found in ranked:
+        chunk, finder = chunks[item.chunk_id], found.finder
+        if finder is not None and id(found) not in weights:
+            looked_at = list(islice(found.candidates.evidence.values(), _WEIGHING_POOL))
+            weights[id(found)] = rarity(looked_at, len(finder.terms))
+        snippet = cut_snippet(chunk.text, finder, weights.get(id(found), ()))
+        yield _hit(chunk, item, snippet, explain=question.explain)
 
 
 def _hit(chunk: Chunk, item: Ranked, snippet: str, *, explain: bool) -> SearchHit:

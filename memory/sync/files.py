@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState, Store, Writer
-from nacre.memory.files.discovery import NOTHING, Discovery, FoundFile, discover
-from nacre.memory.files.file_reader import ReadBatch, filesystem_now_ns, read_batch
+from nacre.memory.files.file_reader import ReadBatch, read_batch
+from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.sync.plan import batches, next_failure, plan_changes
 from nacre.memory.text.chunker import ChunkSizes
 
@@ -24,12 +24,10 @@ BATCH_FILES = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """What is indexed and how: the workspace, extra paths, chunk sizes, and where the index lies."""
+    """What is indexed, and in chunks of which sizes."""
 
-    workspace: Path
-    extra_paths: tuple[str, ...]
+    notes: NoteFiles
     sizes: ChunkSizes
-    index_path: Path
 
 
 @dataclass
@@ -41,7 +39,7 @@ class FileOutcome:
     unchanged_files: int = 0
     indexed_chunks: int = 0
     failed: list[FailedFile] = field(default_factory=list)
-    found: Discovery = NOTHING
+    found: NoteListing = field(default_factory=NoteListing)
     rebuilt: str = ""
     transcripts_unknown: bool = False
     unread_transcripts: set[str] = field(default_factory=set)
@@ -55,16 +53,16 @@ async def sync_files(
     now_seconds: float,
     advance: Callable[[int, int], None],
 ) -> FileOutcome:
-    """Brings the store's `memory` source in line with the disk. `advance(done, total)` counts files."""
+    """Brings the store's `memory` source in line with the notes. `advance(done, total)` counts files."""
     # In this order: a file that another process adds in between must not look deleted.
     stored, failed = await store.read(lambda index: (index.file_states("memory"), index.failures("memory")))
-    found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
+    found = await corpus.notes.listing()
     changes = plan_changes(found, stored, failed, now_seconds=now_seconds)
     outcome = FileOutcome(unchanged_files=changes.unchanged, found=found)
     outcome.failed.extend(changes.waiting)
     if "" in found.unreadable and stored:
         outcome.problem = (
-            f"The workspace {corpus.workspace} is empty or cannot be read; what was indexed is kept. "
+            f"The workspace {corpus.notes.place} is empty or cannot be read; what was indexed is kept. "
             "Check that the folder or drive is there."
         )
     if changes.to_remove:
@@ -83,7 +81,7 @@ class _Pass:
 
     async def run(
         self,
-        files: Sequence[FoundFile],
+        files: Sequence[FoundNote],
         stored: Mapping[str, FileState],
         failed: Mapping[str, FailedFile],
         advance: Callable[[int, int], None],
@@ -91,13 +89,13 @@ class _Pass:
         """Reads batch n + 1 while batch n is written."""
         done = 0
         writing: asyncio.Task[None] | None = None
-        read_at_ns = filesystem_now_ns(self.corpus.index_path) if files else 0
+        notes, sizes = self.corpus.notes, self.corpus.sizes
+        read_at_ns = await notes.now_ns() if files else 0
+        hashes = {path: state.content_hash for path, state in stored.items()}
         try:
             for batch in batches(files, max_bytes=BATCH_BYTES, max_files=BATCH_FILES):
-                hashes = [stored[file.path].content_hash if file.path in stored else None for file in batch]
-                read = await asyncio.to_thread(
-                    read_batch, batch, hashes, sizes=self.corpus.sizes, read_at_ns=read_at_ns
-                )
+                found = await notes.read([file.name for file in batch])
+                read = await asyncio.to_thread(read_batch, found, hashes, sizes=sizes, read_at_ns=read_at_ns)
                 if writing is not None:
                     await writing
                     advance(done, len(files))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, fallback_of, lack_of
+from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile, Fallback, MemoryStatus, SearchMode, Source, SourceCount
 from nacre.memory.contracts.store import FileState, IndexPlace, Store, StoreCounts
-from nacre.memory.files.discovery import Discovery, FoundFile, discover
 from nacre.memory.sync.fallback import left_embedder
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.plan import plan_changes
@@ -42,9 +41,9 @@ class Moment:
 
 
 async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatus:
-    """The state of the index against the disk. Files and transcripts are listed, not read."""
+    """The state of the index against the notes. They and the transcripts are listed, not read."""
     corpus, settings, embedder = plan.corpus, plan.settings, plan.embedder
-    found = await asyncio.to_thread(discover, corpus.workspace, corpus.extra_paths)
+    found = await corpus.notes.listing()
     stored, transcripts, failed, refused, counts, meta = await store.read(
         lambda index: (
             index.file_states("memory"),
@@ -64,12 +63,12 @@ async def describe(store: Store, plan: IndexPlan, moment: Moment) -> MemoryStatu
     problem = identity_problem(identity, plan.identity)
     return MemoryStatus(
         index_path=moment.place.name,
-        workspace=str(corpus.workspace),
+        workspace=corpus.notes.place,
         files=sum(item.files for item in source_counts),
         chunks=sum(item.chunks for item in source_counts),
         source_counts=source_counts,
         sources=settings.sources,
-        extra_paths=corpus.extra_paths,
+        extra_paths=corpus.notes.extra_paths,
         provider=embedder.facts.provider if embedder else "none",
         model=embedder.facts.model if embedder else "",
         mode=_mode(plan, identity, counts, moment.embeddings_problem),
@@ -128,19 +127,20 @@ def _fallback(meta: Mapping[str, str], embedder: Embedder | None) -> Fallback | 
 
 
 def _pending_files(
-    found: Discovery,
+    found: NoteListing,
     stored: Mapping[str, FileState],
     failed: Mapping[str, FailedFile],
     now_seconds: float,
 ) -> int:
     changes = plan_changes(found, stored, failed, now_seconds=now_seconds)
-    changed = sum(_has_changed(file, stored.get(file.path)) for file in changes.to_read)
+    changed = sum(_has_changed(file, stored.get(file.name)) for file in changes.to_read)
     return changed + len(changes.to_remove)
 
 
-def _has_changed(file: FoundFile, state: FileState | None) -> bool:
+def _has_changed(file: FoundNote, state: FileState | None) -> bool:
     # A racy time stamp makes a sync read a file again; that alone does not mean that it changed.
-    return state is None or (file.size, file.mtime_ns, file.inode) != (
+    marks = file.marks
+    return state is None or (marks.size_bytes, marks.modified_ns, marks.inode) != (
         state.size,
         state.mtime_ns,
         state.inode,

@@ -22,6 +22,7 @@ from nacre.memory.contracts.store import IndexPlace, Store, Writer
 from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_index, pause_seconds
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
+from nacre.memory.sync.languages import language_rows, stored_languages
 from nacre.memory.sync.single_flight import ProgressListener, SingleFlight, SyncRun
 from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment, describe, embeddings_problem
 from nacre.memory.sync.vectors import VectorOutcome, embed_pending
@@ -58,6 +59,8 @@ class Syncing:
         self._jobs_tally = JobTally()
         self._hand_over: asyncio.Task[VectorOutcome] | None = None
         self._closed = False
+        self.languages: tuple[str, ...] = ()
+        """In which languages the notes are, by English names, as the last pass that changed them saw."""
         self.query_vectors = QueryVectors(plan.embedder) if plan.embedder else None
         """What embeds questions; `None` without an embedder."""
 
@@ -138,6 +141,10 @@ class Syncing:
         if isinstance(self._plan.embedder, WithFallback):
             follow_index(self._plan.embedder, await self.with_store(_meta))
 
+    async def know_languages(self) -> None:
+        """Takes the languages from the index, as an earlier pass left them."""
+        self.languages = stored_languages(await self.with_store(_meta))
+
     async def was_indexed(self) -> bool:
         """Whether a pass over the files was ever finished on this index."""
         return "last_sync_at_seconds" in await self.with_store(_meta)
@@ -211,7 +218,10 @@ class Syncing:
         if run.reason == "search" and is_known and not (outcome.indexed_files or outcome.removed_files):
             return
         rows = {"last_sync_at_seconds": str(now_seconds), "last_sync_problem": outcome.problem}
+        has_changed = bool(outcome.indexed_files or outcome.removed_files)
+        rows |= await language_rows(self._store, meta, has_changed=has_changed)
         await self._store.write(lambda index: index.set_meta(rows))
+        self.languages = stored_languages({**meta, **rows})
 
     async def _embed(self, run: SyncRun) -> VectorOutcome:
         named = self._plan.embedder

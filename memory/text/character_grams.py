@@ -1,8 +1,9 @@
 """Scripts that write no spaces: what the index keeps of them, and what a query asks of it.
 
-The index keeps every character and every pair of neighbours, so that nothing has to be cut into words. A
-query leaves out what says nothing: Chinese words such as 觉得 or 一下, and pairs across the seam between a
-particle and a word. Hangul is here too, because its particles hide the word. Pure text in, text out.
+The index keeps every character and every pair of neighbours, so that nothing has to be cut into words; Latin
+words and digits that touch them are words of their own. A query leaves out what says nothing: Chinese words
+such as 觉得 or 一下, and pairs across the seam between a particle and a word. Hangul is here too, because its
+particles hide the word. Pure text in, text out.
 """
 
 from __future__ import annotations
@@ -20,9 +21,17 @@ _RANGES = (
 RUN = re.compile(f"[{_RANGES}]+")
 """Characters of such scripts that stand together."""
 
+_SEAM = re.compile(f"(?<=[{_RANGES}])(?=[^\\W{_RANGES}]|[#@$])|(?<=[^\\W{_RANGES}])(?=[{_RANGES}])")
 _KANA = re.compile("[\u3040-\u30ff]")
 _CHINESE_WORD = re.compile("|".join(sorted(CHINESE, key=lambda word: (-len(word), word))))
 _WORD_CHARS = 3
+
+
+def seamed(text: str) -> str:
+    """The text with a blank wherever such a script touches another one: 用Python写 has three words."""
+    if text.isascii() or not RUN.search(text):
+        return text
+    return _SEAM.sub(" ", text)
 
 
 def index_grams(text: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from itertools import accumulate
 from nacre.memory.contracts.records import Chunk, Source
 from nacre.memory.text.markdown_blocks import SEAM_HEADING, Outline, outline
 
-CHUNKING_VERSION = "3"
+CHUNKING_VERSION = "4"
 """Part of the index's identity: raise it when the same text would be cut in another way."""
 
 UNITS_PER_TOKEN = 4

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nacre.memory.contracts.words import MatchQuery
+from nacre.memory.text.character_grams import seamed
 from nacre.memory.text.lexical import HEX, inflected_stem, normalise
 
 _SUFFIXES = (
@@ -55,7 +56,7 @@ class Finder:
         """The evidence in `text`."""
         found = self._looked_at.get(text)
         if found is None:
-            found = self._looked_at[text] = self._look(fold(text))
+            found = self._looked_at[text] = self._look(seamed(fold(text)))
         return found
 
     def _look(self, folded: str) -> TextEvidence:

@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
-from nacre.memory.text.character_grams import RUN, index_grams, query_grams
+from nacre.memory.text.character_grams import RUN, index_grams, query_grams, seamed
 from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.words import stop_words_for
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LEXICAL_VERSION = "2"
+LEXICAL_VERSION = "3"
 """Part of the index's identity: raise it when `lexical_fields` gives other texts for the same chunk."""
 
 WHOLE = "\ue000"
@@ -75,8 +75,8 @@ def normalise(text: str) -> str:
 
 def lexical_fields(chunk: Chunk) -> WordFields:
     """The texts under which words find a chunk."""
-    text = normalise(chunk.text)
-    title = normalise(" ".join(_title_pieces(chunk)))
+    text = seamed(normalise(chunk.text))
+    title = seamed(normalise(" ".join(_title_pieces(chunk))))
     return WordFields(text, title, " ".join(_index_parts(f"{title}\n{text}")))
 
 
@@ -135,7 +135,8 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     Chunks of the named `days` match too. No atom has control characters, lone surrogates or double quotes,
     whatever was typed.
     """
-    text = normalise("".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C"))
+    text = "".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C")
+    text = seamed(normalise(text))
     quoted = ("".join(groups).strip() for groups in _QUOTED.findall(text))
     phrases = _unique(phrase for phrase in quoted if len(_WORD.findall(phrase)) > 1)
     names = _unique(word for word in _CODE_WORD.findall(text) if _is_compound(word))

@@ -12,8 +12,9 @@ from pathlib import Path
 
 _DATA = json.loads(Path(__file__).with_name("words.json").read_bytes())
 
-_STOP_WORDS = {name: frozenset(" ".join(lines).split()) for name, lines in _DATA["stop words"].items()}
-ENGLISH, CHINESE = _STOP_WORDS["english"], _STOP_WORDS.pop("chinese")
+NAMED_STOP_WORDS = {name: frozenset(" ".join(lines).split()) for name, lines in _DATA["stop words"].items()}
+"""The list of each language that writes words with spaces, by its English name in small letters."""
+ENGLISH, CHINESE = NAMED_STOP_WORDS["english"], NAMED_STOP_WORDS.pop("chinese")
 CHINESE_PARTICLES = frozenset(_DATA["particles"]["chinese"])
 """Characters that mostly stand beside a word and not in one."""
 JAPANESE_OR_CHINESE = frozenset(_DATA["particles"]["japanese or chinese"])
@@ -25,4 +26,4 @@ def stop_words_for(words: Collection[str]) -> frozenset[str]:
     English, the first, wins a tie, because its words are the ones that other languages' lists would eat
     (`die`, `was`, `per`).
     """
-    return max(_STOP_WORDS.values(), key=lambda stop_words: sum(word in stop_words for word in words))
+    return max(NAMED_STOP_WORDS.values(), key=lambda stop_words: sum(word in stop_words for word in words))

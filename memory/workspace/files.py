@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES, NoteBytes, NoteMarks, NoteTooLarge
 from nacre.memory.contracts.workspace import Appended, FileBusy, FileBytes, Fingerprint, FolderEntry
 from nacre.memory.workspace.paths import contained_path, open_regular, path_in_root
-from nacre.memory.workspace.repeats import is_list_item, without_repeats
+from nacre.memory.workspace.repeats import addition
 
 LOCK_WAIT_SECONDS = 10.0
 TAIL_BYTES = 1 << 20
@@ -40,6 +41,42 @@ def file_bytes(root: Path, name: str, *, max_bytes: int) -> FileBytes:
         size_bytes=max(info.st_size, len(data)),
         has_other_names=info.st_nlink > 1,
     )
+
+
+def note_bytes(path: Path) -> NoteBytes:
+    """The whole file at a path that has no symbolic link in it.
+
+    Raises:
+        OSError: it cannot be read; `NoteTooLarge` for more than `MAX_NOTE_BYTES`.
+        PathOutsideRoot: it is a symbolic link or no regular file.
+    """
+    with _binary(open_regular(path, os.O_RDONLY), "rb") as file:
+        info = os.fstat(file.fileno())
+        if info.st_size > MAX_NOTE_BYTES:
+            raise NoteTooLarge(info.st_size)
+        return NoteBytes(data=file.read(), marks=note_marks(info))
+
+
+def note_marks(info: os.stat_result) -> NoteMarks:
+    """What a file's stat says of a note."""
+    return NoteMarks(
+        size_bytes=info.st_size,
+        modified_ns=info.st_mtime_ns,
+        changed_ns=info.st_ctime_ns,
+        device=info.st_dev,
+        inode=info.st_ino,
+    )
+
+
+def stamped_now_ns(folder: Path) -> int:
+    """The time by the clock that stamps the files of this machine's disk; 0 where nothing can be written."""
+    marker = folder / "clock"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        marker.touch(mode=0o600)
+        return marker.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def fingerprint(path: Path) -> Fingerprint | None:
@@ -114,15 +151,14 @@ def append_locked(
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
         with _binary(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "rb+") as file:
-            existing = _tail(file)
-            written, skipped = text.strip("\r\n"), 0
-            if skip_repeats:
-                written, skipped = without_repeats(existing, text, heading=heading, below=below)
-            if written:
-                _append(file.fileno(), (_gap(existing, written) + written + "\n").encode("utf-8"))
+            added, appended = addition(
+                _tail(file), text, skip_repeats=skip_repeats, heading=heading, below=below
+            )
+            if added:
+                _append(file.fileno(), added.encode("utf-8"))
         if is_new:
             _sync_folder(path.parent)
-    return Appended(written=written, skipped_parts=skipped)
+    return appended
 
 
 def _tail(file: BinaryIO) -> str:
@@ -146,15 +182,6 @@ def _append(descriptor: int, data: bytes) -> None:
         with suppress(OSError):
             os.ftruncate(descriptor, size_bytes)
         raise
-
-
-def _gap(existing: str, written: str) -> str:
-    if not existing.strip():
-        return "" if not existing or existing.endswith("\n") else "\n"
-    fresh_line = "" if existing.endswith("\n") else "\n"
-    lines = existing.splitlines()
-    list_goes_on = is_list_item(lines[-1]) and is_list_item(written)
-    return fresh_line + ("" if list_goes_on or not lines[-1].strip() else "\n")
 
 
 def change_locked(path: Path, change: Callable[[bytes | None], bytes], lock_dir: Path) -> None:

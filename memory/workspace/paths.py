@@ -60,24 +60,46 @@ def path_in_root(root: Path, path: Path) -> PurePosixPath:
     return PurePosixPath(real.relative_to(real_root).as_posix())
 
 
+def plain_name(name: str) -> PurePosixPath:
+    """The name of a file in a workspace that is no folder of this machine; `./a//b.md` becomes `a/b.md`.
+
+    Raises:
+        PathOutsideRoot: as `contained_path`, for what a name alone can show; for every absolute path.
+    """
+    _refuse_unusable_text(name)
+    posix = PurePosixPath(name)
+    if posix.is_absolute():
+        raise PathOutsideRoot(f"The path {name!r} is absolute. Name the file from the workspace downwards.")
+    _refuse_unusable_parts(posix, name)
+    return posix
+
+
+def kept_inside(root: Path, kept: Sequence[Path]) -> tuple[Path, ...]:
+    """The real paths of those `kept` places that lie inside `root`."""
+    real_root = Path(os.path.realpath(root))
+    real = (Path(os.path.realpath(place)) for place in kept)
+    return tuple(place for place in real if place != real_root and place.is_relative_to(real_root))
+
+
 def refuse_kept(root: Path, path: Path, kept: Sequence[Path]) -> None:
-    """Refuses a real path inside `root` that is one of `kept`, or lies below one that is inside the root too.
+    """Refuses a real path inside `root` that is one of `kept`, or lies below one; `kept` as of `kept_inside`.
 
     Names are compared as a file system would that folds case and Unicode forms, and folders by what they are.
 
     Raises:
         PathOutsideRoot: it is kept.
     """
+    if not kept:
+        return
     real_root = Path(os.path.realpath(root))
+    inside = [each for each in (path, *path.parents) if real_root in each.parents]
     for place in kept:
-        real = Path(os.path.realpath(place))
-        if real == real_root or not real.is_relative_to(real_root):
-            continue
-        count = len(real.parts)
-        inside = [each for each in (path, *path.parents) if real_root in each.parents]
-        if _folded(path.parts[:count]) == _folded(real.parts) or any(_is_same(each, real) for each in inside):
+        count = len(place.parts)
+        if _folded(path.parts[:count]) == _folded(place.parts) or any(
+            _is_same(each, place) for each in inside
+        ):
             raise PathOutsideRoot(
-                f"The path {str(path.relative_to(real_root))!r} belongs to a program and is not written."
+                f"The path {str(path.relative_to(real_root))!r} belongs to a program; it is not for tools."
             )
 
 
@@ -113,19 +135,28 @@ def open_regular(path: Path, flags: int, mode: int = 0o666) -> int:
 def _parts(root: Path, real_root: Path, relative: str) -> tuple[str, ...]:
     _refuse_unusable_text(relative)
     posix = PurePosixPath(relative)
+    if Path(relative).is_absolute() or posix.is_absolute():
+        _refuse_upwards(posix, relative)
+        posix = _inside(root, real_root, relative)
+    _refuse_unusable_parts(posix, relative)
+    return posix.parts
+
+
+def _refuse_upwards(posix: PurePosixPath, relative: str) -> None:
     if ".." in posix.parts:
         raise PathOutsideRoot(
             f"The path {relative!r} contains '..'. Name the file from the workspace downwards."
         )
-    if Path(relative).is_absolute() or posix.is_absolute():
-        posix = _inside(root, real_root, relative)
+
+
+def _refuse_unusable_parts(posix: PurePosixPath, relative: str) -> None:
+    _refuse_upwards(posix, relative)
     if posix.parts[:1] == ("~",):
         raise PathOutsideRoot(
             f"The path {relative!r} names a home folder. Name the file from the workspace downwards."
         )
     for part in posix.parts:
         _refuse_unusable_name(part, relative)
-    return posix.parts
 
 
 def _inside(root: Path, real_root: Path, absolute: str) -> PurePosixPath:

@@ -1,4 +1,4 @@
-"""What of a note is new: drops the parts of an appended text that a file already holds.
+"""What an append adds to a note: without the parts that the file already holds, on a fresh line.
 
 A part is a paragraph, a list item or a fenced block, under its heading. Models that are asked to
 save their notes often send the whole file again. Pure; reads and writes nothing.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from nacre.memory.contracts.workspace import Appended
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 
 
@@ -55,8 +56,27 @@ def without_repeats(existing: str, text: str, *, heading: str = "", below: str =
     return f"{above}\n\n{written}" if above else written, skipped
 
 
-def is_list_item(line: str) -> bool:
-    """Whether a line begins a list item at the left margin."""
+def addition(
+    existing: str, text: str, *, skip_repeats: bool, heading: str, below: str
+) -> tuple[str, Appended]:
+    """What `Workspace.append` adds behind `existing`, white space included, and what it tells of that."""
+    written, skipped = text.strip("\r\n"), 0
+    if skip_repeats:
+        written, skipped = without_repeats(existing, text, heading=heading, below=below)
+    added = _gap(existing, written) + written + "\n" if written else ""
+    return added, Appended(written=written, skipped_parts=skipped)
+
+
+def _gap(existing: str, written: str) -> str:
+    if not existing.strip():
+        return "" if not existing or existing.endswith("\n") else "\n"
+    fresh_line = "" if existing.endswith("\n") else "\n"
+    lines = existing.splitlines()
+    list_goes_on = _is_list_item(lines[-1]) and _is_list_item(written)
+    return fresh_line + ("" if list_goes_on or not lines[-1].strip() else "\n")
+
+
+def _is_list_item(line: str) -> bool:
     item = ITEM.match(line)
     return item is not None and not item[1]
 
@@ -80,7 +100,7 @@ def _parts(text: str) -> Iterator[_Part]:
                 fence = ""
             continue
         opens = FENCE.match(line)
-        starts_part = bool(HEADING.match(line) or is_list_item(line) or opens)
+        starts_part = bool(HEADING.match(line) or _is_list_item(line) or opens)
         if lines and (not line.strip() or starts_part):
             yield _Part("\n".join(lines), path, after_blank)
             lines, bare_heading = [], False
@@ -111,7 +131,7 @@ def _joined(parts: list[_Part], open_path: tuple[str, ...]) -> str:
             text += ("\n\n" if text else "") + "\n".join(wanted[min(same, len(wanted) - 1) :])
             open_path, previous = wanted, None
         if part.text:
-            both_items = previous is None or (is_list_item(previous.text) and is_list_item(part.text))
+            both_items = previous is None or (_is_list_item(previous.text) and _is_list_item(part.text))
             tight = text and not part.after_blank and both_items
             text += ("\n" if tight else "\n\n" if text else "") + part.text
             previous = part

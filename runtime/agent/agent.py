@@ -241,7 +241,10 @@ class Agent:
         turn in which no tool runs is stopped at once.
         """
         inbound = _owner_says("", session) if isinstance(session, str) else session
-        return self._parts.running.stop(self._lane(inbound), after)
+        try:
+            return self._parts.running.stop(self._route(inbound).key, after)
+        except (AgentError, SessionError):
+            return False
 
     async def index_notes(self, *, wait_seconds: float) -> None:
         """Makes the notes that turns wrote searchable, by meaning too, if that takes `wait_seconds` or less.
@@ -279,12 +282,6 @@ class Agent:
 
     def _route(self, inbound: Inbound) -> Route:
         return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
-
-    def _lane(self, inbound: Inbound) -> str:
-        try:
-            return self._route(inbound).key
-        except (AgentError, SessionError):
-            return ""
 
 
 def _owner_says(text: str, session: str, attachments: tuple[Attachment, ...] = ()) -> Inbound:

@@ -60,8 +60,10 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
         try:
             hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace.place)
             turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
-            await settle(turn, runs=False)
-            turn, reply = await _outcome(parts, await arrived(hooks, chat, inbound), turn)
+            left_over = await parts.turn.approvals.left_over(where.key)
+            await settle(turn, left_over, runs=False)
+            message = await arrived(hooks, chat, inbound)
+            turn, reply = await _outcome(parts, message, turn, has_left_over=bool(left_over))
             parts.turn.on_said()
             reply = None if reply is None else await leaving(hooks, chat, reply)
             emit(turn.ending(reply))
@@ -80,11 +82,12 @@ async def _status_meanwhile(
 ) -> ReplyReady | Silence:
     """The answer to `/status` while a turn holds the lane: it only looks, so it need not wait."""
     session = await parts.turn.sessions.open(where)
-    turn, reply = await _outcome(parts, inbound, parts.chosen.applied(Turn(session, parts.turn, emit)))
+    turn = parts.chosen.applied(Turn(session, parts.turn, emit))
+    turn, reply = await _outcome(parts, inbound, turn, has_left_over=False)
     return turn.ending(reply)
 
 
-async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn) -> Outcome:
+async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_over: bool) -> Outcome:
     """What comes of a message, and the turn that it ended in: a command may have changed the session."""
     policy = turn.session.policy
     called = parts.commands.called(inbound.text, policy)
@@ -109,7 +112,9 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn) -> Outcome:
         turn = await _written_down(parts, inbound, turn)
     else:
         turn.words = inbound.text
-    await settle(turn, runs=True)
+    if has_left_over:
+        # Listed again: the owner may have answered since. Nothing else can have come, the lane is ours.
+        await settle(turn, await parts.turn.approvals.left_over(turn.session.key), runs=True)
     return turn, await turn.answer()
 
 

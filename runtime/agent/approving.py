@@ -96,7 +96,7 @@ async def _told(parts: AgentParts, where: Route, emit: Emit) -> ReplyReady | Sil
     turn = parts.chosen.applied(
         Turn(session, parts.turn, without_text(hooks, emit), TurnBounds(parts.limits))
     )
-    if not await settle(turn, runs=True):
+    if not await settle(turn, await parts.turn.approvals.left_over(where.key), runs=True):
         return None
     reply = await turn.answer()
     parts.turn.on_said()

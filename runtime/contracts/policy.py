@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
+from nacre.memory.contracts.notes import CHATS_FOLDER
+
 Audience: TypeAlias = Literal["private", "direct", "group"]
 """`private` is the owner alone, `direct` a chat with somebody else, `group` every other chat."""
 
+WorkspaceAccess: TypeAlias = Literal["rw", "ro", "none"]
+"""What a chat may do with the workspace, whoever is in it: read and write, read alone, neither."""
+
 SHARED_FOLDER = "shared"
 """What every chat may read lives in this folder of the workspace; it is written on the owner's word."""
-CHATS_FOLDER = "chats"
-"""Holds a folder for each chat that is not private: what is noted there was said by others."""
 
 _THREAD_WORDS = ("thread", "topic")
 _DIGEST_CHARS = 16
@@ -27,7 +30,8 @@ _PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_@+-]{0,99}")
 _LIKE_A_DIGEST = re.compile(rf"-[0-9a-f]{{{_DIGEST_CHARS}}}$")
 _NO_NAME = re.compile(r"[^a-z0-9_-]+")
 _GROUP_FILES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md")
-_PRIVATE_FILES = (*_GROUP_FILES, "USER.md", "MEMORY.md")
+_PRIVATE_FILES_WITHOUT_NOTES = (*_GROUP_FILES, "USER.md")
+_PRIVATE_FILES = (*_PRIVATE_FILES_WITHOUT_NOTES, "MEMORY.md")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +40,16 @@ class ChatPolicy:
 
     `chat_kind` is the inbound message's word; `session_key_is_private` says that the session's key
     was derived for a direct chat and that nobody else's messages end up in it. `notes_folder` is the
-    chat's own folder, see `notes_folder_of`; without one a chat that is not private notes nothing. Paths are
-    relative to the workspace, real (symlinks resolved), with forward slashes.
+    chat's own folder, see `notes_folder_of`; without one a chat that is not private notes nothing.
+    `access` is the most that the settings grant in this session. Paths are relative to the workspace, real
+    (symlinks resolved), with forward slashes.
     """
 
     chat_kind: str
     is_owner: bool
     session_key_is_private: bool
     notes_folder: str = ""
+    access: WorkspaceAccess = "rw"
 
     @property
     def is_private(self) -> bool:
@@ -60,15 +66,25 @@ class ChatPolicy:
     @property
     def loads_daily_logs(self) -> bool:
         """Whether logs and notes of the last days are recalled at the start of a session."""
-        return self.is_private
+        return self.is_private and self.sees_notes
+
+    @property
+    def sees_notes(self) -> bool:
+        """Whether there are notes for this chat at all: files to read, and a memory to search."""
+        return self.access != "none"
 
     def context_files(self) -> tuple[str, ...]:
-        """The workspace files that stand in the system prompt, the most stable first."""
-        return _PRIVATE_FILES if self.is_private else _GROUP_FILES
+        """The workspace files that stand in the system prompt, the most stable first.
+
+        Who the assistant is and whom it talks to is told without access to the workspace, too.
+        """
+        if not self.is_private:
+            return _GROUP_FILES
+        return _PRIVATE_FILES if self.sees_notes else _PRIVATE_FILES_WITHOUT_NOTES
 
     def may_read(self, relative: PurePosixPath) -> bool:
         """Whether a file, or a folder's listing, may be shown in this chat."""
-        if not _is_plain(relative):
+        if not _is_plain(relative) or not self.sees_notes:
             return False
         return (
             self.is_private
@@ -93,6 +109,8 @@ class ChatPolicy:
     @property
     def writable_folders(self) -> tuple[str, ...]:
         """Where this chat may write; the empty name is the whole workspace."""
+        if self.access != "rw":
+            return ()
         if self.is_private:
             return ("",)
         shared = (SHARED_FOLDER,) if self.is_owner is True else ()

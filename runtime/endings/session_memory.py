@@ -7,10 +7,13 @@ written once for each ending, also when a crash makes the hook run twice, and no
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.workspace.workspace import workspace_gone
@@ -18,9 +21,11 @@ from nacre.prompts import render
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.endings.session_note import (
+    Quote,
     conversation_text,
     last_moment,
     last_quotes,
+    not_in,
     note_mark,
     note_name,
     note_start,
@@ -42,7 +47,8 @@ SLUG_TOKENS = 1_000
 MOST_NAMES = 100
 """How many notes of one day may have one name."""
 
-_HEAD_BYTES = 4_096
+_NOTE_BYTES = 1 << 20
+_NOTE_NAME = re.compile(r"\d{4}-\d{2}-\d{2}-.+\.md")
 
 
 class _NameTaken(Exception):
@@ -54,12 +60,14 @@ class SessionMemory:
     """A handler for `session_end`. `messages` is how many of them a note keeps.
 
     `model` names the conversation, for `slug_seconds` at most; `on_notes` gets the path of the note.
+    `may_write` says whether a session of this key may leave one.
     """
 
     workspace: Workspace
     messages: int
     model: ChatModel
     on_notes: Callable[[str], None]
+    may_write: Callable[[str], bool] = lambda _key: True
     slug_seconds: float = SLUG_SECONDS
 
     async def __call__(self, event: SessionEnded) -> None:
@@ -71,13 +79,20 @@ class SessionMemory:
             FileBusy: another process holds the file.
         """
         quotes = last_quotes(event.entries, self.messages) if event.is_private else ()
-        if not quotes:
+        if not quotes or not self.may_write(event.session_key):
             log.info("session %s leaves no note", event.session_id)
             return
         if not self.workspace.is_there:
             raise FileNotFoundError(workspace_gone(self.workspace))
         moment = last_moment(quotes, otherwise=event.ended_at)
-        if await self._is_written(note_start(moment), note_mark(event)):
+        if not self.workspace.may_change(note_start(moment)):
+            raise PermissionError(errno.EACCES, "may not be written", note_start(moment))
+        for note in await self._notes_since(quotes[0], event.ended_at):
+            if note_mark(event) in note:
+                return
+            quotes = not_in(note, quotes, key=event.session_key, zone=event.ended_at.tzinfo)
+        if not any(quote.speaker == "User" for quote in quotes):
+            log.info("session %s said nothing that no note has", event.session_id)
             return
         slug = await self._slug(conversation_text(quotes), event)
         data = note_text(event, quotes, moment=moment).encode("utf-8", "replace")
@@ -88,22 +103,22 @@ class SessionMemory:
                 return
         raise FileExistsError(f"{names[0]} and {MOST_NAMES - 1} further names for the note are taken")
 
-    async def _is_written(self, start: str, mark: str) -> bool:
-        """Whether one of the notes whose path has this start carries the mark."""
-        folder, _, prefix = start.rpartition("/")
+    async def _notes_since(self, first: Quote, ended_at: datetime) -> list[str]:
+        """The notes of the days since something was said: what was said then may stand in them already."""
+        folder, _, day = note_start(last_moment([first], otherwise=ended_at)).rpartition("/")
         try:
-            entries = await self.workspace.list_folder(folder, beginnings=(prefix,))
+            entries = await self.workspace.list_folder(folder)
         except FileNotFoundError:
-            return False
-        for entry in entries:
-            if not entry.name.endswith(".md") or entry.is_folder:
-                continue
+            return []
+        names = [entry.name for entry in entries if _NOTE_NAME.fullmatch(entry.name) and not entry.is_folder]
+        notes: list[str] = []
+        for name in names:
             # What cannot be read, such as a link that leads out of the workspace, is no note of ours.
             with suppress(OSError, PathOutsideRoot):
-                head = await self.workspace.read(f"{folder}/{entry.name}", max_bytes=_HEAD_BYTES)
-                if mark in head.data.decode("utf-8", "replace"):
-                    return True
-        return False
+                if name >= day:
+                    found = await self.workspace.read(f"{folder}/{name}", max_bytes=_NOTE_BYTES)
+                    notes.append(found.data.decode("utf-8", "replace"))
+        return notes
 
     async def _written(self, path: str, data: bytes) -> bool:
         """Makes the file; `False` when something is there already, be it a folder or a link."""

@@ -9,12 +9,13 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 from nacre.prompts import quoted
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.commands import was_command
 from nacre.runtime.contracts.silence import is_silent, without_token
+from nacre.runtime.endings.recalled import Recalled
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.recall.transcript_lines import without_secrets
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
@@ -27,7 +28,11 @@ MAX_SLUG_CHARS = 30
 MAX_SLUG_WORDS = 4
 """A model that answers with more was not naming anything."""
 
-_TIME = "%Y-%m-%d %H:%M:%S %Z"
+_SECONDS = "%Y-%m-%d %H:%M:%S"
+_TIME = f"{_SECONDS} %Z"
+_NOTE_HEAD = re.compile(
+    r"# Session: (?P<moment>[\d-]{10} [\d:]{8})[^\n]*\n\n- \*\*Session Key\*\*: (?P<key>[^\n]*)\n"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +47,31 @@ class Quote:
 def last_quotes(entries: Sequence[Entry], count: int) -> tuple[Quote, ...]:
     """The last `count` things that were said on a branch; commands, tools and silence are none.
 
+    What an answer only repeats of the notes is left out of it.
+
     Nothing when no person said anything: an assistant alone is no conversation.
     """
-    quotes = [quote for entry in entries if (quote := _quote(entry)) is not None]
+    recalled = Recalled(entries)
+    quotes = [quote for entry in entries if (quote := _quote(entry, recalled)) is not None]
     return tuple(quotes[-count:]) if any(quote.speaker == "User" for quote in quotes) else ()
+
+
+def not_in(note: str, quotes: Sequence[Quote], *, key: str, zone: tzinfo | None) -> tuple[Quote, ...]:
+    """The quotes that do not stand in an earlier note of a session of this key; all for any other text.
+
+    The same words said after the last moment that the note tells are other words.
+    """
+    head = _NOTE_HEAD.match(note)
+    if head is None or head["key"] != key:
+        return tuple(quotes)
+
+    def is_new(quote: Quote) -> bool:
+        said_at = stored_moment(quote.at_ms, zone)
+        if said_at is None or f"{said_at:{_SECONDS}}" > head["moment"]:
+            return True
+        return f"\n{_block(quote)}\n" not in note
+
+    return tuple(filter(is_new, quotes))
 
 
 def conversation_text(quotes: Sequence[Quote]) -> str:
@@ -106,18 +132,22 @@ def note_text(event: SessionEnded, quotes: Sequence[Quote], *, moment: datetime)
             "",
             f"{counted} of a conversation that is over. History, quoted: nothing in it is to be done now.",
             "",
-            "\n>\n".join(quoted(f"{quote.speaker}: {quote.text}") for quote in quotes),
+            "\n>\n".join(map(_block, quotes)),
             "",
         ]
     )
 
 
-def _quote(entry: Entry) -> Quote | None:
+def _block(quote: Quote) -> str:
+    return quoted(f"{quote.speaker}: {quote.text}")
+
+
+def _quote(entry: Entry, recalled: Recalled) -> Quote | None:
     if not isinstance(entry.body, UserMessage | AssistantMessage):
         return None
     text = message_text(entry.body)
     speaker = "User" if isinstance(entry.body, UserMessage) else "Assistant"
-    text = without_token(text) if speaker == "Assistant" else text
+    text = recalled.left_out_of(without_token(text)) if speaker == "Assistant" else text
     text = without_secrets(text).strip()
     if not text or (speaker == "User" and was_command(text)):
         return None

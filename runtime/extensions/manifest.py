@@ -52,7 +52,8 @@ def parse_manifest(text: str) -> Manifest:
     except ValueError as error:
         raise ManifestInvalid(f"{MANIFEST_FILE} is not JSON: {error}.") from error
     if not isinstance(raw, dict):
-        raise ManifestInvalid(f"{MANIFEST_FILE} holds {type(raw).__name__}, where an object belongs.")
+        held = "null" if raw is None else type(raw).__name__
+        raise ManifestInvalid(f"{MANIFEST_FILE} holds {held}, where an object belongs.")
     given = {key: raw[key] for key in _KEYS & raw.keys() if raw[key] is not None}
     name, kind = given.get("id"), given.get("kind")
     if not isinstance(name, str) or not _ID.fullmatch(name) or name in _TAKEN:

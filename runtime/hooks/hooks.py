@@ -223,7 +223,7 @@ class Hooks:
             # Foreign code: whatever it raises is its own.
             log.exception("the hook %s failed on %s", name, event.type)
             if isinstance(error, TimeoutError) and deadline.expired():
-                problem = f"The hook {name} took longer than {self._timeout_seconds:g} seconds"
+                problem = f"The hook {name} took longer than {self._timeout_seconds:.15g} seconds"
             else:
                 problem = f"The hook {name} failed with {type(error).__name__}: {error}"
             return Answer(handler=name, problem=problem)

@@ -20,7 +20,6 @@ from typing import Literal, TypeAlias
 from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file, set_aside
 
 HOOKS_FOLDER = "hooks"
-TRUST_FILE = "trusted-hooks.json"
 MAX_HOOK_BYTES = 1024 * 1024
 """A larger file is no hook; it is not read whole."""
 

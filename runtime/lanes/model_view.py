@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from nacre.sessions.contracts.messages import Message
 from nacre.sessions.stores.store import Transcript
@@ -37,6 +37,11 @@ class ModelView:
         if self.history_turns is None:
             return self._journal.sent().messages()
         return model_messages(self.transcript(), is_compacted=self._is_compacted)
+
+    def messages_without(self, entry_ids: Collection[str]) -> tuple[Message, ...]:
+        """The same without the messages of these entries."""
+        items = [item for item in self.transcript() if item.entry_id not in entry_ids]
+        return model_messages(items, is_compacted=self._is_compacted)
 
     @property
     def _is_compacted(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.lanes.flush_records import FlushRecords
 from nacre.runtime.lanes.index_line import IndexLine
 from nacre.runtime.lanes.model_view import ModelView
@@ -28,8 +28,8 @@ class OpenSession:
     """One session of an agent, open for one turn. Made by `SessionOpener`.
 
     `route` is where its message came from, and `policy` what it may show: less than the route's policy
-    where others have spoken in it. `view` is what a model is sent, `flushes` what is known of its flushes,
-    `line` its line in the index.
+    where others have spoken in it, or where the settings grant less `access`. `view` is what a model is sent,
+    `flushes` what is known of its flushes, `line` its line in the index.
     """
 
     def __init__(
@@ -42,12 +42,13 @@ class OpenSession:
         now: Clock,
         history_turns: int | None = None,
         is_read_by_others: bool = False,
+        access: WorkspaceAccess = "rw",
         notices: tuple[str, ...] = (),
     ) -> None:
         self.route = route
-        self.policy: ChatPolicy = route.policy
+        self.policy: ChatPolicy = replace(route.policy, access=access)
         if is_read_by_others:
-            self.policy = replace(route.policy, session_key_is_private=False)
+            self.policy = replace(self.policy, session_key_is_private=False)
         self.journal = journal
         self.line = IndexLine(route.key, record, index=index, now=now)
         self.view = ModelView(journal, history_turns=history_turns)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
-from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.lanes.journals import Journals
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.lanes.routing import Route
@@ -20,7 +20,8 @@ from nacre.sessions.stores.store import SessionStore, Transcript
 class SessionOpener:
     """Opens the sessions of one agent, for whoever holds their lane.
 
-    `history_turns` says how many turns of a route's session a model is sent; `None` is all.
+    `history_turns` says how many turns of a route's session a model is sent; `None` is all. `access` says
+    what a session of this key may do with the workspace.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class SessionOpener:
         now: Clock,
         new_id: NewId,
         history_turns: Callable[[Route], int | None] = lambda _route: None,
+        access: Callable[[str], WorkspaceAccess] = lambda _key: "rw",
     ) -> None:
         self.store = store
         self.index = store.index
@@ -37,6 +39,7 @@ class SessionOpener:
         self._now = now
         self._new_id = new_id
         self._history_turns = history_turns
+        self._access = access
 
     async def open(self, route: Route, *, fresh: bool = False) -> OpenSession:
         """The session of a route, or a new one; `fresh` begins a new one under the same key.
@@ -73,6 +76,7 @@ class SessionOpener:
             now=self._now,
             history_turns=self._history_turns(route),
             is_read_by_others=in_private is False,
+            access=self._access(route.key),
             notices=notices,
         )
 
@@ -93,7 +97,8 @@ class SessionOpener:
         policy = ChatPolicy(chat_kind=chat_kind, is_owner=private, session_key_is_private=private)
         origin = Origin(chat_kind=chat_kind, channel=ended.channel)
         route = Route(key=ended.key, policy=policy, origin=origin)
-        return OpenSession(route, journal, record, index=self.index, now=self._now)
+        access = self._access(ended.key)
+        return OpenSession(route, journal, record, index=self.index, now=self._now, access=access)
 
     async def _journal(self, route: Route, *, fresh: bool) -> tuple[SessionRecord, Transcript]:
         record = await self._record(route, fresh=fresh)

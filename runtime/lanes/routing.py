@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
-from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
+from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of
 from nacre.runtime.settings.session import SessionSettings
+from nacre.runtime.settings.settings import Settings
 from nacre.sessions.contracts.keys import (
     GLOBAL_KEY,
     SessionRoute,
     canonical_key,
     is_private_key,
     key_agent,
+    key_kind,
     route_key,
 )
 from nacre.sessions.index.changes import Origin
@@ -21,11 +23,15 @@ from nacre.sessions.index.changes import Origin
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """A session's key, the policy that holds in it, and where its message came from."""
+    """A session's key, the policy that holds in it, and where its message came from.
+
+    `ids_fold_case` is the message's: whether its channel takes `Anna` and `anna` for one id.
+    """
 
     key: str
     policy: ChatPolicy
     origin: Origin
+    ids_fold_case: bool = False
 
 
 def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Route:
@@ -54,7 +60,21 @@ def route(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> Rout
             f"{'' if policy.is_owner else ' that is not the owner’s'} named the private session {key!r}. "
             "Leave session_key empty, or name a group session."
         )
-    return Route(key=key, policy=policy, origin=_origin(inbound, policy))
+    return Route(
+        key=key,
+        policy=policy,
+        origin=_origin(inbound, policy),
+        ids_fold_case=inbound.ids_fold_case is True,
+    )
+
+
+def workspace_access(key: str, settings: Settings) -> WorkspaceAccess:
+    """What the settings let the session of this key do with the workspace."""
+    sandbox = settings.agent.sandbox
+    is_main = key_kind(key, main_key=settings.session.main_key) == "main"
+    if sandbox.mode == "off" or (sandbox.mode == "non-main" and is_main):
+        return "rw"
+    return sandbox.workspace_access
 
 
 def _key(inbound: Inbound, *, agent_id: str, settings: SessionSettings) -> str:

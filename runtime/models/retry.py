@@ -135,7 +135,7 @@ async def held_to_contract(
     try:
         async for item in items:
             if not isinstance(item, TextDelta | ModelAlive | AssistantMessage):
-                raise BadModelReply(f"The model {model_name!r} answered with a {type(item).__name__}.")
+                raise _out_of_contract(model_name, item)
             yield item
             if isinstance(item, AssistantMessage):
                 return
@@ -164,9 +164,14 @@ def _watched_answer(
     return watched(items, model_name=model.name, patience=patience, on_silence=on_silence)
 
 
+def _out_of_contract(model_name: str, item: object) -> BadModelReply:
+    given = "nothing" if item is None else f"a {type(item).__name__}"
+    return BadModelReply(f"The model {model_name!r} answered with {given}.")
+
+
 def _longer_than_a_turn_waits(error: RateLimited) -> RateLimited:
     return RateLimited(
-        f"{error} That is longer than the {MAX_DELAY_SECONDS:g} seconds that a turn waits: "
+        f"{error} That is longer than the {MAX_DELAY_SECONDS:.15g} seconds that a turn waits: "
         f"ask again in {_wish(error):.0f} seconds, or use another model.",
         detail=error.detail,
         retry_after_seconds=error.retry_after_seconds,

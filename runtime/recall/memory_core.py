@@ -87,9 +87,9 @@ class MemoryCore(MemoryPlugin):
             self.engine.mark_dirty()
 
     def transcripts_changed(self) -> None:
-        """Where conversations are searched, the next search looks how far they have grown."""
+        """Where conversations are searched, those that have grown by enough are indexed."""
         if self.engine is not None and "sessions" in self._config.settings.agent.memory_search.sources:
-            self.engine.mark_dirty()
+            self.engine.transcripts_changed()
 
     async def sync(self) -> None:
         """Brings words and vectors in line with the files."""

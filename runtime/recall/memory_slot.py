@@ -99,7 +99,7 @@ class MemorySlot:
 
     async def recall(self, chat: ToolChat, asked: str, tell: Callable[[Sequence[str]], None]) -> str:
         """What the engine recalls for a message, quoted as data; `tell` hears when it cannot."""
-        if not chat.policy.is_private or not asked.strip():
+        if not _is_owners(chat) or not asked.strip():
             return ""
         try:
             async with asyncio.timeout(RECALL_SECONDS):
@@ -115,7 +115,7 @@ class MemorySlot:
 
     def capture(self, chat: ToolChat, asked: str, answered: str) -> None:
         """Hands a turn to the engine, which works on it in the background."""
-        if not chat.policy.is_private or type(self._plugin).capture is MemoryPlugin.capture:
+        if not _is_owners(chat) or type(self._plugin).capture is MemoryPlugin.capture:
             return
         task = asyncio.create_task(self._capture(chat, asked, answered), name="memory-capture")
         self._captures.add(task)
@@ -153,8 +153,8 @@ class MemorySlot:
 
     def _serves(self, chat: ToolChat) -> bool:
         if chat.policy.is_private:
-            return True
-        return self._plugin.serves_other_chats and bool(chat.policy.notes_folder)
+            return _is_owners(chat)
+        return self._plugin.serves_other_chats and bool(chat.policy.notes_folder) and chat.policy.sees_notes
 
     async def _capture(self, chat: ToolChat, asked: str, answered: str) -> None:
         with self._kept_going("keeping what was said"):
@@ -168,6 +168,11 @@ class MemorySlot:
             yield
         except Exception:
             log.exception("the memory engine %s failed at %s", self._name, doing)
+
+
+def _is_owners(chat: ToolChat) -> bool:
+    """Whether the owner's memory belongs into this chat."""
+    return chat.policy.is_private and chat.policy.sees_notes
 
 
 def _words_of(error: Exception) -> str:

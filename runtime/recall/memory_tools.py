@@ -7,15 +7,15 @@ text}`). A search never fails a turn: what is wrong comes back as `disabled` wit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.notes import CHATS_FOLDER
 from nacre.memory.contracts.records import SearchHit, SearchReport
-from nacre.runtime.contracts.policy import CHATS_FOLDER
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ class SearchArguments(ToolArguments):
     """Arguments of `memory_search`."""
 
     query: str = Field(description="What to look for: words, a name, an id, a question.")
+    queries: list[str] = Field(
+        default=[],
+        description="The same question in other words or in the languages of the notes, up to 4.",
+    )
     max_results: Whole = Field(default=None, alias="maxResults", description="Most results, 6 unless told.")
     min_score: Score = Field(default=None, alias="minScore", description="Least score, 0 to 1.")
     after: date | None = Field(default=None, description="Only notes of this day or later, YYYY-MM-DD.")
@@ -79,7 +83,7 @@ def memory_tools(notes: Notes, *, cites: bool, below: str = "") -> tuple[Tool, .
                 "said or agreed here earlier."
                 if below
                 else "Search MEMORY.md and memory/*.md. Use it before answering about past work, decisions, "
-                "dates, people, preferences or todos."
+                f"dates, people, preferences or todos.{_written_in(notes.languages)}"
             ),
             arguments=SearchArguments,
             run=lambda arguments, _scope: _search(notes, arguments, cites=cites, below=below),
@@ -93,12 +97,22 @@ def memory_tools(notes: Notes, *, cites: bool, below: str = "") -> tuple[Tool, .
     )
 
 
+def _written_in(languages: Sequence[str]) -> str:
+    """What the model needs to know to ask in a language that is found; nothing where that is unknown."""
+    if not languages:
+        return ""
+    *others, last = languages
+    named = f"{', '.join(others)} and {last}" if others else last
+    return f" The notes are in {named}: put a question in another language in theirs, too, into `queries`."
+
+
 async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool, below: str) -> ToolOutput:
     if not arguments.query.strip():
         raise ToolFailed("query required: say in a few words what to look for.")
     try:
         report = await notes.search(
             arguments.query,
+            also=arguments.queries,
             max_results=arguments.max_results,
             min_score=arguments.min_score,
             after=arguments.after,

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.settings import at_home
 from nacre.memory.embedders.minilm import MiniLmEmbedder
-from nacre.runtime.contracts.clock import Clock
+from nacre.memory.files.note_files import NoteFiles
+from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.recall.open_embedder import Lend, embedder_for, new_for_each
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.settings.models import with_profile_keys
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -56,7 +59,7 @@ def embedder_of(
     """
     return embedder_for(
         config.settings.agent.memory_search,
-        config.settings.models.providers,
+        with_profile_keys(config.settings.models.providers, config.auth, now_ms=epoch_ms(now())),
         now_seconds=lambda: now().timestamp(),
         home=config.home,
         models_folder=config.state_dir / "models",
@@ -80,7 +83,7 @@ async def open_engine(
 
     try:
         engine = await MemoryEngine.open(
-            workspace=config.workspace,
+            workspace=open_workspace(config.folders, config.state_dir),
             index_path=config.folders.index_file,
             settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
             embedder=embedder,
@@ -99,7 +102,8 @@ async def open_engine(
 
 def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:
     """The same notes without their index, which `problem` keeps away."""
-    return UnindexedNotes(workspace=config.workspace, extra_paths=_extra_paths(config), problem=problem)
+    workspace = open_workspace(config.folders, config.state_dir)
+    return UnindexedNotes(NoteFiles(workspace, _extra_paths(config)), problem)
 
 
 def _extra_paths(config: Config) -> tuple[str, ...]:

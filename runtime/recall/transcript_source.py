@@ -25,7 +25,7 @@ IDLE_SECONDS = 3_600.0
 
 
 class SessionTranscripts:
-    """A `TranscriptSource` over one agent's sessions."""
+    """A `TranscriptSource` over one agent's sessions, from a store that it closes."""
 
     def __init__(self, store: SessionStore, *, agent_id: str, main_key: str, now: Clock) -> None:
         self._store = store
@@ -76,6 +76,10 @@ class SessionTranscripts:
             main_key=self._main_key,
             zone=self._now().tzinfo or UTC,
         )
+
+    async def close(self) -> None:
+        """Closes the store, which is this source's own."""
+        await self._store.close()
 
     def _names(self, records: Mapping[str, SessionRecord]) -> dict[str, str]:
         """The key of each transcript that the index knows, of earlier sessions too."""

@@ -5,22 +5,19 @@ A conversation does not need the index, so a full disk or a wrong `store.path` m
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from pathlib import Path
-
 from nacre.memory.contracts.errors import IndexUnusable
 from nacre.memory.contracts.records import Excerpt, SearchReport
+from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.reading import read_excerpt
 
 
 class UnindexedNotes:
     """Stands in for the memory engine in the tools; `problem` is why there is none, as a sentence."""
 
-    def __init__(self, *, workspace: Path, extra_paths: Sequence[str], problem: str) -> None:
+    def __init__(self, notes: NoteFiles, problem: str) -> None:
         self.problem = problem
-        self._workspace = workspace
-        self._extra_paths = tuple(extra_paths)
+        self.languages: tuple[str, ...] = ()
+        self._notes = notes
 
     async def search(self, _query: str, /, **_limits: object) -> SearchReport:
         """Finds nothing: raises `IndexUnusable` with the problem."""
@@ -30,12 +27,4 @@ class UnindexedNotes:
         self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
     ) -> Excerpt:
         """Lines of a memory file, as `MemoryEngine.read`."""
-        return await asyncio.to_thread(
-            read_excerpt,
-            self._workspace,
-            self._extra_paths,
-            path,
-            from_line=from_line,
-            lines=lines,
-            below=below,
-        )
+        return await read_excerpt(self._notes, path, from_line=from_line, lines=lines, below=below)

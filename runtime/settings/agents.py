@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.runtime.contracts.policy import WorkspaceAccess
+from nacre.runtime.settings.hooks import ToolRule
 from nacre.runtime.settings.section import SettingsSection, bytes_or, clamped, count_or
 from nacre.sessions.contracts.keys import normalise_agent_id
 
@@ -147,6 +149,13 @@ class ToolNames(SettingsSection):
         return (not self.allow or _is_named(name, self.allow)) and not _is_named(name, self.deny)
 
 
+class AgentTools(ToolNames):
+    """`agents.defaults.tools`: an agent's own tools, and its rules for single ones."""
+
+    rules: Mapping[str, ToolRule] = Field(default_factory=dict)
+    """As `tools.rules`, whose rule for the same tool it replaces."""
+
+
 def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
     return any(_matches(pattern, name) for pattern in patterns)
 
@@ -183,6 +192,20 @@ class ContextPruningSettings(SettingsSection):
         match = _DURATION.fullmatch(self.ttl)
         assert match is not None, "it was validated"
         return float(match[1]) * _UNIT_SECONDS[(match[2] or "m").lower()]
+
+
+class SandboxSettings(SettingsSection):
+    """`agents.defaults.sandbox`: what the assistant may do with the workspace."""
+
+    mode: Literal["off", "non-main", "all"] = "all"
+    """Which sessions `workspaceAccess` holds for: none, all but the main one, all."""
+    workspace_access: WorkspaceAccess = "rw"
+    """`ro`: no file of the workspace is written, by tools, flushes or notes; `none`: nor is one read."""
+
+    @property
+    def is_never_written(self) -> bool:
+        """Whether no session writes into the workspace."""
+        return self.mode == "all" and self.workspace_access != "rw"
 
 
 class AgentSettings(SettingsSection):
@@ -225,8 +248,9 @@ class AgentSettings(SettingsSection):
     context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.model_construct)
     compaction: CompactionSettings = Field(default_factory=CompactionSettings.model_construct)
     memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)
-    tools: ToolNames = Field(default_factory=ToolNames.model_construct)
+    tools: AgentTools = Field(default_factory=AgentTools.model_construct)
     """Which tools there are at all, of Nacre and of whoever embeds it."""
+    sandbox: SandboxSettings = Field(default_factory=SandboxSettings.model_construct)
 
 
 class AgentEntry(AgentSettings):

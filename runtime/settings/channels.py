@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from nacre.runtime.settings.section import SettingsSection
+from nacre.sessions.contracts.keys import folded_id
 
 QueueMode: TypeAlias = Literal["collect", "followup", "interrupt"]
 DropPolicy: TypeAlias = Literal["summarize", "old", "new"]
@@ -20,8 +21,6 @@ def _queue_mode(value: Any) -> Any:
 
 
 AnyQueueMode: TypeAlias = Annotated[QueueMode, BeforeValidator(_queue_mode)]
-
-S = TypeVar("S", bound=SettingsSection)
 
 
 class PeerSettings(SettingsSection):
@@ -95,27 +94,32 @@ def queue_mode(settings: QueueSettings, channel: str) -> QueueMode:
 
 
 def history_turns(
-    key: str, *, channel: str, sender_id: str, channels: Mapping[str, ChannelSettings]
+    key: str,
+    *,
+    channel: str,
+    sender_id: str,
+    channels: Mapping[str, ChannelSettings],
+    ids_fold_case: bool = False,
 ) -> int | None:
     """How many turns of a session are sent; `None` is all.
 
     Only direct chats with a session of their own have a limit, in their threads too; the main session
-    and groups do not. Names of channels and senders are compared without case.
+    and groups do not. Names of channels are compared without case; ids of senders are exact, unless the
+    channel takes `Anna` and `anna` for one, which `ids_fold_case` says.
     """
     if not {"dm", "direct"} & set(key.split(":")[2:]):
         return None
-    here = _named(channels, channel)
-    peer = _named(here.dms, sender_id) if here is not None else None
-    if peer is not None and peer.history_limit is not None:
-        return peer.history_limit
-    return here.dm_history_limit if here is not None else None
+    wanted = channel.strip().lower()
+    here = next((section for name, section in channels.items() if name.strip().lower() == wanted), None)
+    if here is None:
+        return None
+    same = folded_id if ids_fold_case else str
+    limits = (peer.history_limit for known, peer in here.dms.items() if same(known) == same(sender_id))
+    return next((limit for limit in limits if limit is not None), here.dm_history_limit)
 
 
 def channel_settings(channels: Mapping[str, ChannelSettings], name: str) -> ChannelSettings:
     """What holds on a channel; its name is compared without case."""
-    return _named(channels, name) or ChannelSettings.model_construct()
-
-
-def _named(sections: Mapping[str, S], name: str) -> S | None:
     wanted = name.strip().lower()
-    return next((section for known, section in sections.items() if known.strip().lower() == wanted), None)
+    found = (section for known, section in channels.items() if known.strip().lower() == wanted)
+    return next(found, None) or ChannelSettings.model_construct()

@@ -16,10 +16,10 @@ from nacre.runtime.contracts.errors import ConfigError
 if TYPE_CHECKING:
     from nacre.runtime.settings.agents import AgentsSettings
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
+    from nacre.runtime.settings.disk.auth_profiles import AuthProfiles
     from nacre.runtime.settings.settings import Settings
 
 SETTINGS_FILE = "nacre.json5"
-_OTHER_FILES = ("nacre.json", "nacre.yaml", "nacre.yml", "openclaw.json", "clawdbot.json", "clawdbot.yaml")
 
 STATE_DIR_VARIABLE = "NACRE_STATE_DIR"
 WORKSPACE_VARIABLE = "NACRE_WORKSPACE"
@@ -42,8 +42,8 @@ class ListedAgent:
 class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
 
-    `agents` are all agents of the state folder, in the order of the list. `notices` are sentences for the
-    owner about the file.
+    `agents` are all agents of the state folder, in the order of the list. `auth` are its keys outside of the
+    settings. `notices` are sentences for the owner about these files.
     """
 
     home: Path
@@ -52,6 +52,7 @@ class Config:
     agents: tuple[ListedAgent, ...]
     model_name: str
     settings: Settings
+    auth: AuthProfiles
     notices: tuple[str, ...] = ()
 
     @property
@@ -100,22 +101,19 @@ def load_config(
             fit its setting; there is no such agent, or it could reach what is another agent's.
     """
     from nacre.memory.contracts.settings import at_home
+    from nacre.runtime.settings.disk import settings_file as disk
     from nacre.runtime.settings.disk.agent_folders import kept_apart
-    from nacre.runtime.settings.disk.settings_file import (
-        read_settings_file,
-        variables_unseen,
-        with_own_settings,
-    )
+    from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
 
     state = (state_dir or _state_dir(environment)).absolute()
     file = state / SETTINGS_FILE
-    raw = read_settings_file(file, environment)
-    with variables_unseen(file, environment):
+    raw = disk.read_settings_file(file, environment)
+    with disk.variables_unseen(file, environment):
         written = _settings(raw, file)
         agents = written.agents
         own_id = _agent_id(agent_id or environment.get(AGENT_VARIABLE, ""), agents, file)
         place = next((place for place, entry in enumerate(agents.entries) if entry.id == own_id), None)
-        settings = written if place is None else _settings(with_own_settings(raw, place), file)
+        settings = written if place is None else _settings(disk.with_own_settings(raw, place), file)
 
         places = _Places(environment=environment, home=_home(environment), state=state, settings=written)
         folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
@@ -126,6 +124,8 @@ def load_config(
             extra_paths=[at_home(path, places.home) for path in settings.agent.memory_search.extra_paths],
             allowed=places.allowed(own_id),
         )
+        notices = (*_not_its_workspace(environment, own, agents), *notices)
+        auth = read_auth_profiles(own.agent_dir)
         chosen_model = model_name or environment.get(MODEL_VARIABLE, "").strip()
         return Config(
             home=places.home,
@@ -134,7 +134,8 @@ def load_config(
             agents=tuple(_listed(agents, each, chosen_model) for each in folders.values()),
             model_name=chosen_model or settings.agent.model.primary.strip(),
             settings=settings,
-            notices=(*_file_notices(file, written), *_not_its_workspace(environment, own, agents), *notices),
+            auth=auth,
+            notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
         )
 
 
@@ -254,15 +255,12 @@ def _not_its_workspace(
 
 
 def _file_notices(file: Path, settings: Settings) -> tuple[str, ...]:
-    others = [name for name in _OTHER_FILES if file.with_name(name).exists()]
+    from nacre.runtime.settings.disk.settings_file import told_of_other_files
+
     unread = ", ".join(settings.unread_keys())
     marked = [entry.id for entry in settings.agents.entries if entry.default]
     notices = [f"{file} has settings that Nacre does not read: {unread}."] if unread else []
-    if others:
-        notices.append(
-            f"Settings are read from {file} alone, and not from {', '.join(others)} beside it. "
-            "Move them there."
-        )
+    notices += told_of_other_files(file)
     if len(marked) > 1:
         notices.append(
             f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is it."

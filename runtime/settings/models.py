@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
+from nacre.runtime.settings.disk.auth_profiles import AuthProfiles, plain_provider
 from nacre.runtime.settings.section import SettingsSection
 
 ProviderApi: TypeAlias = Literal[
@@ -39,3 +40,22 @@ class ModelsSettings(SettingsSection):
     """`models`."""
 
     providers: Mapping[str, ProviderSettings] = Field(default_factory=dict)
+
+
+def with_profile_keys(
+    providers: Mapping[str, ProviderSettings], auth: AuthProfiles, *, now_ms: float
+) -> Mapping[str, ProviderSettings]:
+    """`models.providers` for embeddings: a provider without a key has that of an auth profile.
+
+    OAuth tokens are left out: they are for chats.
+    """
+    found = dict(providers)
+    for provider_id in auth.providers:
+        profile = auth.find(provider_id, now_ms=now_ms, with_oauth=False)
+        if profile is None:
+            continue
+        for name in [name for name in found if plain_provider(name) == provider_id] or [provider_id]:
+            settings = found.get(name, ProviderSettings())
+            if not settings.api_key:
+                found[name] = settings.model_copy(update={"api_key": profile.api_key})
+    return found

@@ -35,7 +35,7 @@ def _duration(value: object) -> object:
     if value is False or value is None:
         return False
     if isinstance(value, int | float) and not isinstance(value, bool):
-        value = f"{value:g}d"
+        value = f"{value:.15g}d"
     if isinstance(value, str):
         duration_ms(value)
     return value

@@ -15,7 +15,7 @@ from pydantic.alias_generators import to_camel
 
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
 from nacre.runtime.settings.channels import ChannelSettings, CommandsSettings, MessagesSettings
-from nacre.runtime.settings.hooks import HooksSettings, ToolsSettings
+from nacre.runtime.settings.hooks import HooksSettings, ToolRule, ToolsSettings
 from nacre.runtime.settings.models import ModelsSettings
 from nacre.runtime.settings.plugins import PluginsSettings
 from nacre.runtime.settings.section import SettingsSection
@@ -47,6 +47,11 @@ class Settings(SettingsSection):
     def agent(self) -> AgentSettings:
         """The settings of the agent that these were made for: the defaults, with its own laid over them."""
         return self.agents.defaults
+
+    @property
+    def tool_rules(self) -> Mapping[str, ToolRule]:
+        """What holds for single tools: the agent's own rules, and those of all for the others."""
+        return {**self.tools.rules, **self.agent.tools.rules}
 
     def unread_keys(self) -> Iterator[str]:
         """Dotted names of keys that stand in the file and that Nacre does not read, in file order."""

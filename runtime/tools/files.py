@@ -83,7 +83,7 @@ def file_tools(
     whole_results: WholeResults,
     page_chars: int,
 ) -> tuple[Tool, ...]:
-    """The five tools for one chat.
+    """The five tools for one chat; `read` alone, for the results of this session, where it sees no notes.
 
     `on_changed` gets the relative path of each file that a call changed, after it is on disk. `now` is the
     owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the daily log, means today.
@@ -91,7 +91,10 @@ def file_tools(
     """
     files = _Files(workspace, policy, on_changed, now)
     reader = _Reader(files, whole_results, page_chars)
-    write_hint = "" if policy.is_private else f" Only {_folders(policy)} can be changed in this chat."
+    if not policy.sees_notes:
+        return (_tool("read", "Read a whole result of this conversation.", ReadArguments, reader.read),)
+    is_whole = policy.writable_folders == ("",)
+    write_hint = "" if is_whole else f" Only {_folders(policy)} can be changed in this chat."
     return (
         _tool("read", "Read a text file.", ReadArguments, reader.read),
         _tool(
@@ -232,9 +235,9 @@ class _Files:
         ]
         if len(entries) > MAX_LISTED:
             lines.append(f"[... and {len(entries) - MAX_LISTED} more]")
-        return ToolOutput(
-            text="\n".join(lines) or "(The folder is empty.)", summary=f"{relative}: {len(entries)} entries"
-        )
+        counted = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+        shown = "\n".join(lines) or "(The folder is empty.)"
+        return ToolOutput(text=shown, summary=f"{relative}: {counted}")
 
     async def _readable(self, path: str) -> PurePosixPath:
         relative = await self._relative(path)
@@ -246,6 +249,10 @@ class _Files:
         relative = await self._relative(path)
         if self._policy.may_write(relative):
             return relative
+        if self._policy.access != "rw":
+            raise ToolFailed(
+                f"{relative} cannot be written: the owner's settings make the workspace read-only here."
+            )
         if self._policy.is_private:
             raise ToolFailed(f"{relative} belongs to a program and is not written by tools.")
         raise ToolFailed(f"{relative} cannot be changed in this chat; only {_folders(self._policy)} can.")
@@ -273,7 +280,8 @@ class _Reader:
             lines=arguments.lines,
             page_chars=self._page_chars,
         )
-        return ToolOutput(text=shown + note, summary=f"{name}, {text.count(chr(10)) + 1} lines")
+        lines = text.count("\n") + 1
+        return ToolOutput(text=shown + note, summary=f"{name}, {lines} line{'s' if lines > 1 else ''}")
 
     async def _result(self, path: str) -> tuple[str, str, str]:
         try:
@@ -286,6 +294,8 @@ class _Reader:
 
 
 def _not_here(relative: PurePosixPath, policy: ChatPolicy) -> str:
+    if not policy.sees_notes:
+        return f"{relative} cannot be read: the owner's settings keep the workspace from this conversation."
     readable = " and ".join(f"{folder}/" for folder in (SHARED_FOLDER, policy.notes_folder) if folder)
     return f"{relative} is not available in this chat; only files in {readable} are."
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 
 from nacre.memory.workspace.workspace import workspace_gone
+from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
@@ -21,6 +22,7 @@ from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
 from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.system_prompt import changing_part, joined, sub_agent_part
+from nacre.runtime.turn.window.parts import WindowTurn
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +108,17 @@ class TurnContext:
         """Tokens of system prompt and tool schemas together, counted on a thread."""
         return await self._parts.prompts.overhead_tokens(await self.system(), self.specs)
 
+    def seen_by_window(self, budget: ContextBudget) -> WindowTurn:
+        """The turn as its window sees it, which is to keep to `budget`."""
+        return WindowTurn(
+            session=self._session,
+            parts=self._parts.window,
+            models=self._parts.models,
+            budget=budget,
+            frame=self,
+            emit=self._emit,
+        )
+
     async def _of_agent(self) -> SystemPrompt:
         parts, chat, tell = self._parts, self.chat, self._tell
         cycle = self._session.compaction_count
@@ -134,7 +147,7 @@ class TurnContext:
         )
 
     def _tools(self) -> tuple[Tool, ...]:
-        parts, chat, rules = self._parts, self.chat, self._parts.settings.tools
+        parts, chat, rules = self._parts, self.chat, self._parts.settings.tool_rules
         own = [
             tool.as_tool(self._run_sub_agent) if isinstance(tool, SubAgent) else tool for tool in parts.tools
         ]

@@ -25,8 +25,8 @@ APPROVAL_TYPE = "nacre.approval"
 SHOWN_ARGUMENT_CHARS = 4_000
 
 
-async def settle(turn: Turn, *, runs: bool) -> bool:
-    """Tells the session's conversation what became of its calls that waited.
+async def settle(turn: Turn, left_over: Sequence[Approval], *, runs: bool) -> bool:
+    """Tells the session's conversation what became of its calls that waited, which are `left_over`.
 
     With `runs` approved ones are run; that takes as long as a tool does, so a person's words are written
     down before. Calls that still wait get a result that says so, where a kill left them without one.
@@ -35,8 +35,8 @@ async def settle(turn: Turn, *, runs: bool) -> bool:
     Raises:
         SessionError: the disk refused; what is not told yet will be told the next time.
     """
-    approvals, has_news = turn.parts.approvals, False
-    for approval in await approvals.left_over(turn.session.key):
+    has_news = False
+    for approval in left_over:
         has_news = await _settled(turn, approval, runs=runs) or has_news
     return has_news
 

@@ -18,7 +18,7 @@ from nacre.memory.workspace.workspace import ContextFile
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
-from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.agents import AgentSettings
 
 OPTIONAL_FILES = ("MEMORY.md",)
@@ -29,7 +29,14 @@ MOST_COUNTED = 64
 MOST_KINDS = 256
 """So many kinds of chats have their prompts remembered; a chat that is not private is one of its own."""
 
-_Kind: TypeAlias = tuple[bool, tuple[str, ...], str, tuple[str, ...]]
+_Kind: TypeAlias = tuple[bool, WorkspaceAccess, tuple[str, ...], str, tuple[str, ...]]
+
+
+_ACCESS: dict[WorkspaceAccess, str] = {
+    "rw": "workspace/rw",
+    "ro": "workspace/ro",
+    "none": "workspace/none",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +89,8 @@ class SystemPrompts:
             per_file_chars=self._settings.bootstrap_max_chars,
             total_chars=self._settings.bootstrap_total_max_chars,
         )
-        kind = (policy.is_private, policy.writable_folders, memory, tuple(tool.name for tool in tools))
+        names = tuple(tool.name for tool in tools)
+        kind = (policy.is_private, policy.access, policy.writable_folders, memory, names)
         made = self._made.get(kind)
         if made is None or (made.files, made.tools) != (files, tools):
             if made is None and len(self._made) >= MOST_KINDS:
@@ -140,7 +148,10 @@ def _head(workspace: Workspace, policy: ChatPolicy, *, tools: Sequence[ToolSpec]
     tool_lines = _tool_lines(tools)
     memory = f"{memory}\n\n" if memory else ""
     if policy.is_private:
-        return render("system/private", tools=tool_lines, memory=memory, workspace=workspace.place)
+        access = render(_ACCESS[policy.access])
+        return render(
+            "system/private", tools=tool_lines, memory=memory, access=access, workspace=workspace.place
+        )
     folders = " and ".join(f"`{folder}/`" for folder in policy.writable_folders) or "no folder"
     return render("system/group", tools=tool_lines, memory=memory, folders=folders)
 

@@ -274,10 +274,9 @@ class Turn:
         return self._context
 
     async def _window_in(self, budget: ContextBudget) -> Window:
-        parts, context = self.parts, await self.context()
-        if parts.sub_agent is not None:
+        if self.parts.sub_agent is not None:
             budget = replace(budget, flush_enabled=False)  # its caller knows what is worth a note
-        return Window(self.session, parts.window, parts.models, budget, context, self.emit)
+        return Window((await self.context()).seen_by_window(budget))
 
     def ending(self, reply: Reply | None) -> ReplyReady | Silence:
         """The event that this turn ends with."""

@@ -187,10 +187,10 @@ def _direct_rest(route: SessionRoute) -> str:
             f"A direct message on channel {route.channel!r} that is not the owner's names no sender, so "
             "everybody without an id would share one session. Have the bridge set sender_id."
         )
-    channel = _part(_folded(route.channel))
+    channel = _part(folded_id(route.channel))
     peer, is_linked = _peer(route)
     if scope == "per-account-channel-peer":
-        return f"{channel}:{_part(_folded(route.account or 'default'))}:dm:{peer}"
+        return f"{channel}:{_part(folded_id(route.account or 'default'))}:dm:{peer}"
     if scope == "per-peer" and (route.is_owner or is_linked):
         return f"dm:{peer}"
     return f"{channel}:dm:{peer}"
@@ -201,24 +201,24 @@ def _group_rest(route: SessionRoute) -> str:
     # The sender's id where it is the group's; a person's id would give each member a group of their own.
     sender = route.sender_id if _names_group(route.sender_id) else ""
     chat = route.chat_id if route.chat_id.strip() else sender
-    return f"{_part(_folded(route.channel))}:{word}:{_id(route, chat)}"
+    return f"{_part(folded_id(route.channel))}:{word}:{_id(route, chat)}"
 
 
 def _peer(route: SessionRoute) -> tuple[str, bool]:
     """The other one of a direct chat, and whether the owner's settings name them."""
     for name, linked in route.identity_links.items():
         if name.strip() and any(_names(item.strip(), route) for item in linked):
-            return _part(_folded(name)), True
+            return _part(folded_id(name)), True
     peer = _id(route, route.sender_id)
     # A stranger may be able to choose an id; it must not read like somebody's canonical name.
-    if peer in {_part(_folded(name)) for name in route.identity_links}:
+    if peer in {_part(folded_id(name)) for name in route.identity_links}:
         return f"%{ord(peer[0]):02x}{peer[1:]}", False
     return peer, False
 
 
 def _names(link: str, route: SessionRoute) -> bool:
     """Whether an item of `identityLinks`, `channel:id` or for the owner a bare id, is this sender."""
-    channel = f"{_folded(route.channel)}:"
+    channel = f"{folded_id(route.channel)}:"
     ids = [link] if route.is_owner else []
     if link.lower().startswith(channel):
         ids.append(link[len(channel) :])
@@ -227,10 +227,11 @@ def _names(link: str, route: SessionRoute) -> bool:
 
 def _id(route: SessionRoute, text: str) -> str:
     """An id of the channel as a piece of a key."""
-    return _part(_folded(text) if route.ids_fold_case else text)
+    return _part(folded_id(text) if route.ids_fold_case else text)
 
 
-def _folded(text: str) -> str:
+def folded_id(text: str) -> str:
+    """How a channel that folds case reads an id."""
     return unicodedata.normalize("NFC", text.strip().lower())
 
 

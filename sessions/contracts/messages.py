@@ -223,7 +223,7 @@ def _assistant_from_json(raw: Mapping[str, Any], timestamp_ms: int) -> Assistant
     elif isinstance(content, list | tuple):
         blocks = [block for block in map(_assistant_block, content) if block is not None]
     elif content is not None:
-        raise ValueError(f"an assistant message's content is {type(content).__name__}, not text or blocks")
+        raise ValueError(f"an assistant message's content is {_kind(content)}, not text or blocks")
     stop_reason = raw.get("stopReason")
     error_message = raw.get("errorMessage")
     return AssistantMessage(
@@ -267,7 +267,7 @@ def _text_and_images(content: object) -> tuple[Text | Image, ...]:
     if isinstance(content, str):
         return (Text(text=content),)
     if not isinstance(content, list | tuple):
-        raise ValueError(f"a message's content is {type(content).__name__}, not text or blocks")
+        raise ValueError(f"a message's content is {_kind(content)}, not text or blocks")
     blocks: list[Text | Image] = []
     for raw in content:
         if isinstance(raw, dict) and raw.get("type") == "text":
@@ -275,3 +275,7 @@ def _text_and_images(content: object) -> tuple[Text | Image, ...]:
         elif isinstance(raw, dict) and raw.get("type") == "image":
             blocks.append(Image(data=str(raw.get("data") or ""), mime_type=str(raw.get("mimeType") or "")))
     return tuple(blocks)
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else type(value).__name__

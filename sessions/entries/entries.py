@@ -200,7 +200,8 @@ def blocks_text(content: object) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise ValueError(f"content is {type(content).__name__}, not text or blocks")
+        kind = "null" if content is None else type(content).__name__
+        raise ValueError(f"content is {kind}, not text or blocks")
     blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "text")
     return "\n".join(str(block.get("text") or "") for block in blocks)
 

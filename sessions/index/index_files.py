@@ -219,7 +219,8 @@ class IndexFiles:
         lines, edits, source = left or ({}, [], "the transcripts")
         aside = set_aside(base, found[0], now=self._now, sync=self._sync) if found is not None else None
         problem = f"could not be read and was set aside as {aside.name}" if aside else "was missing"
-        self.notices += (f"{base.name} {problem}; {len(lines)} sessions were restored from {source}.",)
+        were = "1 session was" if len(lines) == 1 else f"{len(lines)} sessions were"
+        self.notices += (f"{base.name} {problem}; {were} restored from {source}.",)
         image = Image(lines, base=None)
         self._write_anew(image, earlier=log_bytes_of(edits))
         return image

@@ -85,7 +85,7 @@ def _salvaged(
     replace_file(path, to_line(header_to_json(header)) + b"".join(entries))
     return header, (
         f"{path.name} had no valid header; it was set aside as {aside.name} "
-        f"and {len(entries)} entries that could be read were taken over."
+        f"and what could be read was taken over (entries: {len(entries)})."
     )
 
 

@@ -10,19 +10,21 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 
-def settings_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+def settings_keys(
+    model: type[BaseModel], prefix: str = "", *, is_entry: bool = False
+) -> Iterator[tuple[str, str]]:
     """Dotted key and default as JSON; `<name>` stands for a key that the owner chooses, `[]` for an entry.
 
     What an entry of a list has from a section that is listed itself is not said again.
     """
-    for name, field in _own_fields(model).items():
+    for name, field in (_own_fields(model) if is_entry else model.model_fields).items():
         key = prefix + (field.alias or to_camel(name))
         below = _section(field.annotation)
         if below is None:
             is_needed = field.is_required()
             yield key, "" if is_needed else json.dumps(_plain(field.get_default(call_default_factory=True)))
         elif get_origin(field.annotation) is tuple:
-            yield from settings_keys(below, f"{key}[].")
+            yield from settings_keys(below, f"{key}[].", is_entry=True)
         elif get_origin(field.annotation) is Mapping:
             yield from settings_keys(below, f"{key}.<name>.")
         else:

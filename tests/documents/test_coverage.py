@@ -60,7 +60,7 @@ GROUPS = {
     "W11": 2,
     "W16": 1,
     "ASK": 25,
-    "SEED": 18,
+    "SEED": 20,
     "Q": 43,
 }
 MARKS = ("held", "otherwise", "not here", "later", "open")

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Usage, message_text
+from tests.faults.drivers import forked
 from tests.runtime.agents import opened, said, transcript_file, user_texts, window_settings, write_settings
 
 LONG = "The hive needs sugar before the frost comes. " * 300
@@ -46,11 +48,11 @@ def count_writes(kill_before: int, state_dir: Path) -> None:
     sys.addaudithook(hook)
 
 
-def conversation(tell: int) -> ScriptedModel:
-    """A script with tools, a flush and a compaction; `tell` is the pipe for what must be on disk."""
+def conversation(tell: Callable[[str], None]) -> ScriptedModel:
+    """A script with tools, a flush and a compaction; `tell` takes what must be on disk."""
 
     def told(request: ModelRequest) -> None:
-        os.write(tell, json.dumps(message_text(request.messages[-1])[:20]).encode() + b"\n")
+        tell(message_text(request.messages[-1])[:20])
 
     def used(tokens: int) -> Usage:
         return Usage(input_tokens=tokens, output_tokens=10)
@@ -67,8 +69,9 @@ def conversation(tell: int) -> ScriptedModel:
     )
 
 
-async def talk(state_dir: Path, tell: int) -> None:
+async def talk(state_dir: Path, kill_before: int, tell: Callable[[str], None]) -> None:
     """The conversation that is killed."""
+    count_writes(kill_before, state_dir)
     agent_model = conversation(tell)
     async with opened(state_dir, agent_model) as agent:
         for number in range(3):
@@ -95,17 +98,7 @@ def attempt(state_dir: Path, kill_before: int) -> dict[str, object]:
     """One child, killed before one write, and what became of its session."""
     # Small windows while it is killed; a wide one afterwards, so that going on is one plain turn.
     write_settings(state_dir, window_settings())
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_end)
-        count_writes(kill_before, state_dir)
-        asyncio.run(talk(state_dir, write_end))
-        os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end) as pipe:
-        told = [json.loads(line) for line in pipe]
-    _, status = os.waitpid(child, 0)
+    told, status = forked(lambda tell: talk(state_dir, kill_before, tell))
     write_settings(state_dir, window_settings(200_000))
     return {
         "kill_before": kill_before,

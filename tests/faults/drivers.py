@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,25 @@ def driven(driver: Path, *arguments: str | Path, seconds: float = 170) -> list[A
     )
     assert run.returncode == 0, run.stderr[-2000:]
     return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def forked(work: Callable[[Callable[[str], None]], Coroutine[Any, Any, None]]) -> tuple[list[str], int]:
+    """Runs `work` in a process of its own: what it told until its end, and its status of `os.waitpid`."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read_end)
+        asyncio.run(work(lambda text: _tell(write_end, text)))
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        told = [json.loads(line) for line in pipe]
+    _, status = os.waitpid(child, 0)
+    return told, status
+
+
+def _tell(descriptor: int, text: str) -> None:
+    os.write(descriptor, json.dumps(text).encode() + b"\n")
 
 
 class SteppedLoop(asyncio.SelectorEventLoop):

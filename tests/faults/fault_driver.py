@@ -3,6 +3,7 @@
     fault_driver.py full-disk   <folder>    each child may write only so many bytes of a file
     fault_driver.py long-result <folder>    each child is killed before one write of a turn with a long result
     fault_driver.py read-only   <folder>    one turn in a workspace that cannot be written
+    fault_driver.py read-only-flush <folder>    turns there until history is compacted
     fault_driver.py talk <folder> <name> <turns>    some turns in the main session
 
 The first two print one JSON line an attempt, the third one line, the last one line a turn.
@@ -23,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from nacre.runtime.contracts.errors import AgentError
+from nacre.runtime.contracts.events import CompactionEnded, FlushEnded, Warned
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -33,6 +35,7 @@ from nacre.sessions.contracts.messages import (
     message_text,
 )
 from tests.faults.crash_driver import LONG, MOST_WRITES, count_writes, reopened
+from tests.faults.drivers import forked
 from tests.runtime.agents import opened, said, window_settings, write_settings
 
 LIMITS_BYTES = (0, 100, 300, 700, 1_500, *range(3_000, 60_000, 3_000))
@@ -116,16 +119,7 @@ def attempt(
 ) -> dict[str, object]:
     """One child with its fate, and what became of its session."""
     write_settings(state_dir, window_settings())
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read_end)
-        asyncio.run(talk(state_dir, lambda text: _tell(write_end, text), fate))
-        os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end) as pipe:
-        told = [json.loads(line) for line in pipe]
-    _, status = os.waitpid(child, 0)
+    told, status = forked(lambda tell: talk(state_dir, tell, fate))
     write_settings(state_dir, window_settings(200_000))
     return {
         "fate": fate,
@@ -141,10 +135,6 @@ def report(value: object) -> None:
     """One JSON line on stdout, at once."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
-
-
-def _tell(descriptor: int, text: str) -> None:
-    os.write(descriptor, json.dumps(text).encode() + b"\n")
 
 
 def attempts(kind: str, root: Path) -> None:
@@ -173,6 +163,26 @@ async def in_read_only_workspace(state_dir: Path) -> None:
         report(reply.text if reply else None)
 
 
+async def flushing_in_read_only_workspace(state_dir: Path) -> None:
+    """Turns whose window gets full while no note can be written; tells who was asked for what."""
+    asked: list[str] = []
+
+    class Asked(Answers):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | AssistantMessage]:
+            asked.append(request.purpose)
+            async for item in super().stream(request):
+                yield item
+
+    async with opened(state_dir, Asked(lambda _text: None, LIST)) as agent:
+        for notice in agent.notices:
+            report(["Notice", notice])
+        for number in range(4):
+            async for event in agent.stream(said(f"{number}: {LONG}")):
+                if isinstance(event, Warned | CompactionEnded | FlushEnded):
+                    report([type(event).__name__, getattr(event, "message", "")])
+    report(sorted(set(asked)))
+
+
 def without_roots_powers() -> None:
     """Root ignores permissions; a program started without the right to override them does not."""
     if os.getuid() == 0 and "again" not in sys.argv:
@@ -187,5 +197,8 @@ if __name__ == "__main__":
     elif kind == "read-only":
         without_roots_powers()
         asyncio.run(in_read_only_workspace(folder))
+    elif kind == "read-only-flush":
+        without_roots_powers()
+        asyncio.run(flushing_in_read_only_workspace(folder))
     else:
         attempts(kind, folder)

@@ -28,6 +28,21 @@ def test_a_kill_between_any_two_writes_loses_no_user_message(tmp_path: Path) -> 
     assert problems == []
 
 
+@pytest.mark.slow
+def test_a_kill_while_notes_are_saved_notes_nothing_in_other_words(tmp_path: Path) -> None:
+    """Killed before any write of a flush, the next flush goes on: what was told is noted, and once.
+
+    The model would say it otherwise each time; until its first words are on disk, the others count.
+    """
+    outcomes = driven(DRIVER.with_name("flush_crash_driver.py"), tmp_path)
+    assert len([outcome for outcome in outcomes if outcome["killed"]]) > 20
+    assert not outcomes[-1]["killed"]
+    first, other = ["- The gate code is 4711."], ["- One opens the gate with 4711."]
+    noted = [outcome["notes"] for outcome in outcomes]
+    assert noted == [other] * noted.count(other) + [first] * noted.count(first)
+    assert noted.count(first) > 10
+
+
 async def test_a_session_killed_in_mid_line_opens_and_goes_on(tmp_path: Path) -> None:
     """The torn line is set aside and told; the words before it are all there."""
     async with opened(tmp_path, ScriptedModel(says("Hi."))) as agent:

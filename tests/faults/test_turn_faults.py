@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,16 @@ import pytest
 
 from nacre.runtime.models.scripted import ScriptedModel, says
 from tests.faults.drivers import driven
-from tests.runtime.agents import entries, opened, said, transcript_file, user_texts, write_settings
+from tests.runtime.agents import (
+    TODAY,
+    entries,
+    opened,
+    said,
+    transcript_file,
+    user_texts,
+    window_settings,
+    write_settings,
+)
 from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import Step, reply, stall
 
@@ -42,20 +52,46 @@ def test_a_kill_at_any_write_of_a_long_result_loses_no_word(tmp_path: Path) -> N
     assert {outcome["results"] for outcome in outcomes} == {0, 1}
 
 
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Takes the right to write from a folder and all folders in it."""
+    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    for each in folders:
+        each.chmod(0o555)
+    try:
+        yield
+    finally:
+        for each in folders:
+            each.chmod(0o755)
+
+
+@pytest.mark.slow
+async def test_no_model_is_asked_for_notes_that_cannot_be_written(tmp_path: Path) -> None:
+    """History is compacted without a flush, and the owner is told why, once."""
+    write_settings(tmp_path, window_settings())
+    async with opened(tmp_path, ScriptedModel(says("hi"))) as agent:
+        await agent.respond(said("hello"))
+
+    with read_only(tmp_path / "workspace"):
+        *events, asked = driven(DRIVER, "read-only-flush", tmp_path)
+
+    assert asked == ["compaction", "turn"]
+    workspace = tmp_path / "workspace"
+    assert ["Notice", f"{workspace} may be read and not written: no notes are saved there."] in events
+    kinds_of_events = [kind for kind, _ in events]
+    assert "CompactionEnded" in kinds_of_events
+    assert "FlushEnded" not in kinds_of_events
+    [told] = [text for kind, text in events if kind == "Warned" and "No notes are saved" in text]
+    assert f"{TODAY} may not be written: it is mounted read-only, or its permissions forbid it." in told
+
+
 @pytest.mark.slow
 async def test_a_workspace_that_cannot_be_written_costs_no_turn(tmp_path: Path) -> None:
     """The tool's failure is a result for the model; the words and the answer are on disk."""
     async with opened(tmp_path, ScriptedModel(says("hi"))) as agent:
         await agent.respond(said("hello"))
-    workspace = tmp_path / "workspace"
-    folders = [workspace, *(path for path in workspace.rglob("*") if path.is_dir())]
-    for folder in folders:
-        folder.chmod(0o555)
-    try:
+    with read_only(tmp_path / "workspace"):
         assert driven(DRIVER, "read-only", tmp_path) == ["done"]
-    finally:
-        for folder in folders:
-            folder.chmod(0o755)
 
     assert user_texts(transcript_file(tmp_path)) == ["hello", "note that"]
     stored = entries(transcript_file(tmp_path))

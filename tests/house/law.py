@@ -121,8 +121,8 @@ NEVERS = (
     Never(
         ("runtime/contracts",),
         ("memory*", "prompts", "sessions/*"),
-        "the values of the runtime rest on the values of a conversation alone",
-        but=("sessions/contracts",),
+        "the values of the runtime rest on the values of a conversation and of notes alone",
+        but=("sessions/contracts", "memory/contracts"),
     ),
     Never(
         ("memory/stores/*",),

@@ -36,8 +36,7 @@ OPENERS = {
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",
     "runtime/extensions/discovery.py": "the manifests of extensions",
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
-    "memory/files/file_reader.py": "memory files, read for the index",
-    "memory/files/watcher.py": "what the system has mounted where",
+    "memory/workspace/watcher.py": "what the system has mounted where",
     "memory/text/days/day_words.py": "the packaged words for days",
     "memory/text/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
@@ -47,6 +46,7 @@ OPENERS = {
     "cli/logs.py": "the log file",
     "cli/talk/prompt.py": "the line history",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
+    "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
     "runtime/models/embedding/download.py": "model files on their way here",
     "runtime/models/completions/price_map.py": "litellm's packaged price map",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
@@ -105,7 +105,7 @@ LIBRARIES = {
     "tiktoken": ("runtime/models/tokenizer.py",),
     "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/contracts/clock.py",),
-    "watchfiles": ("memory/files/watcher.py",),
+    "watchfiles": ("memory/workspace/watcher.py",),
     "wcwidth": ("cli/screen/plain.py",),
 }
 LONG: dict[str, str] = {}

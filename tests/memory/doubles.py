@@ -15,6 +15,7 @@ import numpy as np
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.folder import FolderWorkspace
 
 NOON = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 
@@ -146,7 +147,7 @@ def workspace(root: Path, files: dict[str, str]) -> Path:
 async def open_engine(root: Path, settings: dict[str, Any] | None = None, **options: Any) -> MemoryEngine:
     """An engine over `root/workspace` with its index in `root/state`."""
     values: dict[str, Any] = {
-        "workspace": root / "workspace",
+        "workspace": FolderWorkspace(root / "workspace", lock_dir=root / "locks"),
         "index_path": root / "state" / "main.sqlite",
         "settings": MemorySearchSettings.model_validate(settings or {}),
         "embedder": None,

@@ -12,6 +12,7 @@ GOLDEN = Path(__file__).parent / "golden"
 ROOM = Path(__file__).parents[2] / "prompts"
 NAMES = sorted(f"{path.parent.name}/{path.stem}" for path in ROOM.glob("*/*.md") if path.name != "README.md")
 SAMPLES = {
+    "access": "## Writing memory\n\n- (section on access)",
     "arguments": '> {"path": "SOUL.md"}',
     "channel": "terminal",
     "chat_kind": "direct",

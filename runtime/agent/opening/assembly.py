@@ -7,16 +7,14 @@ import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
-from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.given import Given, extended
 from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
 from nacre.runtime.agent.opening.memory_slot import on_notes, open_memory_slot
-from nacre.runtime.agent.opening.open_models import open_models
+from nacre.runtime.agent.opening.open_models import load_ahead, open_models
 from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.agent.opening.shared import Shared, World
@@ -30,16 +28,16 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.endings.upkeep import Upkeep
 from nacre.runtime.hooks.hooks import Hooks
-from nacre.runtime.hooks.trust import TRUST_FILE
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.lanes.opening import SessionOpener
-from nacre.runtime.lanes.routing import Route
+from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.channels import history_turns
-from nacre.runtime.settings.config import SETTINGS_FILE, Config
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.disk.private_places import keep_private
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.parts import TurnParts
@@ -82,6 +80,8 @@ async def assemble(
         parts = await _assembled(config, given, world)
         await parts.upkeep.begin()
         parts.lifecycle.finish_left_over()
+        if watch:  # whoever opens an agent for one turn asks at once
+            load_ahead(parts.chosen.default.first.model)
         return parts
     except BaseException as error:
         await closing.aclose()
@@ -158,6 +158,7 @@ def _sessions(config: Config, world: World, store: SessionStore) -> SessionOpene
         now=now,
         new_id=world.new_id,
         history_turns=lambda route: _history_turns(route, config.settings),
+        access=lambda key: workspace_access(key, config.settings),
     )
 
 
@@ -192,22 +193,24 @@ def _window_parts(
 def _history_turns(route: Route, settings: Settings) -> int | None:
     origin = route.origin
     return history_turns(
-        route.key, channel=origin.channel, sender_id=origin.sender_id, channels=settings.channels
+        route.key,
+        channel=origin.channel,
+        sender_id=origin.sender_id,
+        channels=settings.channels,
+        ids_fold_case=route.ids_fold_case,
     )
 
 
 async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
     """The owner's Markdown, made if it is new, and what the owner should know of that."""
-    workspace = FolderWorkspace(config.workspace, lock_dir=config.state_dir / "locks", kept=_kept(config))
-    made = await ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
+    workspace = open_workspace(config.folders, config.state_dir)
+    agent = config.settings.agent
+    if workspace.is_there and agent.sandbox.is_never_written:
+        return workspace, ()
+    if workspace.is_there and not workspace.may_change("."):
+        return workspace, (f"{workspace.place} may be read and not written: no notes are saved there.",)
+    made = await ensure_workspace(workspace, with_templates=not agent.skip_bootstrap)
     return workspace, (made.notice,) if made.notice else ()
-
-
-def _kept(config: Config) -> tuple[Path, ...]:
-    """What no tool writes, should the workspace hold it: trust, approvals, settings, conversations."""
-    agent_dir = config.folders.agent_dir
-    inner = (agent_dir / "approvals", agent_dir / TRUST_FILE, config.state_dir / SETTINGS_FILE)
-    return (config.state_dir, agent_dir.parent, agent_dir, *inner)
 
 
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.endings.session_memory import SessionMemory
 from nacre.runtime.hooks.hooks import register_all
-from nacre.runtime.hooks.trust import TRUST_FILE, TrustedHooks
+from nacre.runtime.hooks.trust import TrustedHooks
 from nacre.runtime.hooks.workspace_hooks import register_workspace_hooks
+from nacre.runtime.lanes.routing import workspace_access
 from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.tools.approvals.approvals import Approvals
@@ -23,7 +24,7 @@ def open_approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
     """The calls of an agent that wait for its owner."""
     approvals = config.settings.tools.approvals
     return Approvals(
-        ApprovalFolder(config.folders.agent_dir / "approvals", now=now),
+        ApprovalFolder(config.folders.approvals, now=now),
         now_ms=lambda: epoch_ms(now()),
         new_id=new_id,
         wait_seconds=approvals.wait_seconds,
@@ -46,6 +47,7 @@ def register_hooks(given: Given, turn: TurnParts, config: Config) -> tuple[str, 
             messages=internal.entries.session_memory.messages,
             model=turn.model,
             on_notes=turn.window.on_notes,
+            may_write=lambda key: workspace_access(key, turn.settings) == "rw",
         )
         turn.hooks.on("session_end", handler)
     try:
@@ -54,7 +56,7 @@ def register_hooks(given: Given, turn: TurnParts, config: Config) -> tuple[str, 
         raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
     for name, of_extension in given.extension_hooks:
         turn.hooks.add(name, of_extension)
-    trusted = TrustedHooks(config.folders.agent_dir / TRUST_FILE)
+    trusted = TrustedHooks(config.folders.trusted_hooks)
     return register_workspace_hooks(config.workspace, trusted, turn.hooks)
 
 

@@ -13,6 +13,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.completions.provider_model import ProviderModel
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.litellm.model import LiteLLMModel
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
@@ -21,6 +22,7 @@ from nacre.runtime.models.waits.cooldown_file import CooldownFile
 from nacre.runtime.models.waits.silence import Patience
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.settings.models import ProviderSettings
 
 STALL_SECONDS = 60.0
@@ -95,7 +97,9 @@ def _known_models(config: Config, default_name: str, offline_name: str) -> Known
     return KnownModels(
         names=names,
         aliases={entry.alias: name for name, entry in agent.models.items() if entry.alias.strip()},
-        providers=list(dict.fromkeys([*providers, *config.settings.models.providers])),
+        providers=list(
+            dict.fromkeys([*providers, *config.settings.models.providers, *config.auth.providers])
+        ),
     )
 
 
@@ -110,30 +114,44 @@ def model_names(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys([config.model_name, *names, *own]))
 
 
-def model_key(config: Config, name: str) -> Hashable:
+def model_key(config: Config, name: str, now: Clock) -> Hashable:
     """All that the settings say of a model: equal keys are the same model, asked in the same way."""
     provider = config.settings.models.providers.get(name.partition("/")[0])
     said = provider.model_dump_json() if provider else ""
-    return "model", name, said, config.settings.agent.model_timeout_seconds
+    profile = _profile(config, name, now)
+    return "model", name, said, profile and profile.api_key, config.settings.agent.model_timeout_seconds
 
 
 def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
     """A model by its name, with the address, key and time-out of the settings.
 
+    A key of the settings goes before one of the auth profiles, and this before the environment's.
     Who speaks OpenAI's chat completions is asked over plain HTTP, all others through litellm, unless the
     settings say which way.
     """
     timeout_seconds = config.settings.agent.model_timeout_seconds
     provider = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
+    profile = None if provider.api_key else _profile(config, name, now)
     return _way_to(name, provider)(
         name,
         context_window_tokens=None,
         base_url=provider.base_url or None,
-        api_key=provider.api_key or None,
+        api_key=profile.api_key if profile else provider.api_key or None,
+        key_place=profile.place if profile else "",
         request_timeout_seconds=timeout_seconds,
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
     )
+
+
+def load_ahead(model: ChatModel) -> None:
+    """Begins to load what the first request to a provider needs, while the person types it."""
+    if isinstance(model, ProviderModel):
+        model.load_ahead()
+
+
+def _profile(config: Config, name: str, now: Clock) -> AuthProfile | None:
+    return config.auth.find(name.partition("/")[0], now_ms=epoch_ms(now()))
 
 
 def _way_to(name: str, provider: ProviderSettings) -> type[OpenAICompatibleModel] | type[LiteLLMModel]:

@@ -71,7 +71,7 @@ class World:
     def model(self, config: Config, name: str) -> ChatModel:
         """A model by its litellm name, the same for all agents whose settings say the same of it."""
         return self.shared.borrowed(
-            model_key(config, name),
+            model_key(config, name, self.now),
             lambda: connected_model(config, name, self.now),
             close=lambda model: model.aclose(),
             until=self.closing,

@@ -1,9 +1,11 @@
-"""What an address says: whether it is this machine, and the user name in it. Pure."""
+"""What an address says: whether it is this machine, or another's server, and the user name in it. Pure."""
 
 from __future__ import annotations
 
 import ipaddress
 from urllib.parse import unquote, urlsplit
+
+from nacre.runtime.contracts.errors import BadModelReply
 
 
 def without_credentials(url: str) -> str:
@@ -30,3 +32,24 @@ def is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def is_same_server(url: str, other: str) -> bool:
+    """Whether two addresses lead to the very same server, in the same protocol."""
+    return _origin(url) == _origin(other)
+
+
+class SentElsewhere(BadModelReply):
+    """A server sends requests on to another one, `onward`."""
+
+    def __init__(self, url: str, onward: str) -> None:
+        super().__init__(
+            f"The address {without_credentials(url)} sends requests on to {without_credentials(onward)}. The "
+            "conversation was not sent there: it goes only to the address in the settings. If the other one "
+            "is right, set models.providers.<name>.baseUrl to it."
+        )
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)

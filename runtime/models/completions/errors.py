@@ -20,6 +20,7 @@ from nacre.runtime.contracts.errors import (
     RateLimited,
     RequestRefused,
 )
+from nacre.runtime.models.completions.addresses import SentElsewhere
 from nacre.runtime.models.completions.retry_after import retry_after_seconds
 
 MAX_DETAIL_CHARS = 2_000
@@ -93,7 +94,8 @@ class ProviderAnswered(Exception):
 class CallFacts:
     """What a sentence about a failed call needs: the model, where it was asked, and what must not be told.
 
-    `key_is_configured` says that the key came from the settings and not from the environment.
+    `key_is_configured` says that the key came from the settings and not from the environment, `key_place`
+    where else it stands.
     """
 
     model_name: str
@@ -101,12 +103,15 @@ class CallFacts:
     secrets: tuple[str, ...]
     now_seconds: float
     key_is_configured: bool = False
+    key_place: str = ""
 
 
 def classify(error: BaseException, facts: CallFacts) -> ModelError:
     """The `ModelError` for any exception that a call raised; `detail` is its text without keys."""
     if isinstance(error, ModelError):
         return error
+    if (refused := _refused_redirect(error)) is not None:
+        return refused
     causes = list(_causes(error))
     kinds = {kind.__name__ for cause in causes for kind in type(cause).__mro__}
     text = "\n".join(dict.fromkeys(str(cause) for cause in causes))
@@ -141,6 +146,18 @@ def redacted(text: str, secrets: tuple[str, ...]) -> str:
         if secret:
             text = text.replace(secret, "[key]")
     return _LOOKS_LIKE_A_KEY.sub("[key]", text)
+
+
+def _refused_redirect(error: BaseException) -> SentElsewhere | None:
+    """Our refusal of a redirect; litellm wraps it without naming it as the cause."""
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:
+        if isinstance(current, SentElsewhere):
+            return current
+        seen.add(id(current))
+        current = current.__cause__ or current.__context__
+    return None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -213,9 +230,14 @@ def _key_advice(facts: CallFacts) -> str:
     provider, slash, _ = facts.model_name.partition("/")
     if not facts.key_is_configured or not slash:
         return f"Set the environment variable {variable} to a valid key."
+    if facts.key_place:
+        return (
+            f"It came from {facts.key_place}: mend it, or set models.providers.{provider}.apiKey in the "
+            "settings, which goes before it."
+        )
     return (
-        f"It came from models.providers.{provider}.apiKey of the settings file: put a valid key there, or "
-        f"take it out and set the environment variable {variable}."
+        f"It came from models.providers.{provider}.apiKey of the settings file nacre.json5: put a valid key "
+        f"there, or take it out and set the environment variable {variable}."
     )
 
 

@@ -44,10 +44,11 @@ class ProviderModel(ABC):
 
     `context_window_tokens` `None` takes the window from litellm's price map. `base_url` is the address of
     an own or compatible server, `None` the provider's; `api_key` `None` looks for the provider's variable in
-    the environment. `request_timeout_seconds` bounds the wait for an answer to begin. A stream that is silent
-    for `stall_timeout_seconds` is given up; models that think before they speak may be silent until the
-    request time-out before the first word. `now_ms` stamps the answers. It never retries, never logs a
-    request, and never touches the network before the first request.
+    the environment, `key_place` says where it stands if not in the settings. `request_timeout_seconds` bounds
+    the wait for an answer to begin. A stream that is silent for `stall_timeout_seconds` is given up; models
+    that think before they speak may be silent until the request time-out before the first word. `now_ms`
+    stamps the answers. It never retries, never logs a request, and never touches the network before the
+    first request.
     """
 
     api: ClassVar[str]
@@ -60,6 +61,7 @@ class ProviderModel(ABC):
         context_window_tokens: int | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
+        key_place: str = "",
         request_timeout_seconds: float = 600,
         stall_timeout_seconds: float = 60,
         now_ms: Callable[[], int],
@@ -68,6 +70,7 @@ class ProviderModel(ABC):
         self._known = KnownModel(name, configured_window_tokens=context_window_tokens)
         self._base_url = base_url
         self._api_key = api_key
+        self._key_place = key_place
         self._request_timeout_seconds = request_timeout_seconds
         self._stall_timeout_seconds = stall_timeout_seconds
         self._now_ms = now_ms

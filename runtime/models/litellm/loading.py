@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.models.litellm.redirects import guard_clients
 
 _ENVIRONMENT = {
     # its own price map instead of one fetched from the network on import
@@ -124,6 +125,7 @@ def _import_litellm() -> Any:
             f"litellm, which talks to model providers, cannot be imported ({error}). "
             "Install Nacre again, or choose the model 'offline'."
         ) from error
+    guard_clients(module.in_memory_llm_clients_cache)
     if not theirs:
         module.telemetry = False
         module.suppress_debug_info = True

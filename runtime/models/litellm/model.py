@@ -67,6 +67,7 @@ class LiteLLMModel(ProviderModel):
             model_name=self.name,
             api_base=self._base_url,
             key_is_configured=bool(self._api_key),
+            key_place=self._key_place,
             secrets=(self._api_key,) if self._api_key else (),
             now_seconds=self._now_ms() / 1000,
         )

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from nacre.runtime.contracts.errors import BadModelReply
 from nacre.runtime.models.completions.addresses import (
+    SentElsewhere,
     is_loopback,
+    is_same_server,
     user_of,
-    without_credentials,
     without_user,
 )
 from nacre.runtime.models.completions.errors import ProviderAnswered
@@ -65,14 +64,10 @@ class Connection:
                 onward = response.url.join(response.headers["location"])
             finally:
                 await hang_up(response)
-            if response.status_code not in (307, 308) or _origin(str(onward)) != _origin(target):
+            if response.status_code not in (307, 308) or not is_same_server(str(onward), target):
                 break
             target = str(onward)
-        raise BadModelReply(
-            f"The address {without_credentials(url)} sends requests on to "
-            f"{without_credentials(str(onward))}. The conversation was not sent there: it goes only to the "
-            "address in the settings. If the other one is right, set models.providers.<name>.baseUrl to it."
-        )
+        raise SentElsewhere(url, str(onward))
 
     async def aclose(self) -> None:
         client, self._client = self._client, None
@@ -122,8 +117,3 @@ async def _beginning(response: httpx.Response, most_bytes: int) -> bytes:
         if len(body) >= most_bytes:
             break
     return body
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -91,6 +91,7 @@ class OpenAICompatibleModel(ProviderModel):
             model_name=self.name,
             api_base=without_credentials(endpoint.base_url),
             key_is_configured=bool(self._api_key),
+            key_place=self._key_place,
             secrets=(endpoint.api_key, password),
             now_seconds=self._now_ms() / 1000,
         )

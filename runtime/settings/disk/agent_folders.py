@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from nacre.memory.files.extra_paths import resolved_extra_paths
+from nacre.memory.workspace.extra_paths import resolved_extra_paths
 from nacre.runtime.contracts.errors import ConfigError
 
 
@@ -26,6 +26,16 @@ class AgentFolders:
     agent_dir: Path
     sessions_file: Path
     index_file: Path
+
+    @property
+    def approvals(self) -> Path:
+        """The folder of what the owner is asked, and of what was answered."""
+        return self.agent_dir / "approvals"
+
+    @property
+    def trusted_hooks(self) -> Path:
+        """The file that says which hooks of the workspace the owner trusts."""
+        return self.agent_dir / "trusted-hooks.json"
 
     def places(self) -> Iterator[tuple[str, Path]]:
         """Everything that is this agent's own, each with a word for it."""

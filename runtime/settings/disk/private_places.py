@@ -14,7 +14,8 @@ from pathlib import Path
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
 _TREES = ("locks", "logs", "memory")
-_FILES = ("nacre.json5", "chat_history")
+PRIVATE_FILES = ("nacre.json5", "chat_history")
+"""Files of the state folder."""
 _OWNERS_BITS = 0o700
 
 
@@ -42,7 +43,7 @@ def keep_private(state_dir: Path, folders: AgentFolders) -> None:
     if not sessions.is_relative_to(state_dir):
         for path in _session_files(folders.sessions_file):
             _close(path)
-    for path in (*(state_dir / name for name in _FILES), state_dir / "agents", state_dir):
+    for path in (*(state_dir / name for name in PRIVATE_FILES), state_dir / "agents", state_dir):
         _close(path)
 
 

@@ -20,6 +20,7 @@ _WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "a
 """What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
 _HARMLESS_CHARS = 2
+_OTHER_FILES = ("nacre.json", "nacre.yaml", "nacre.yml", "openclaw.json", "clawdbot.json", "clawdbot.yaml")
 _PROBLEM = re.compile(
     r"(?P<kind>Unclosed|Expected|Stray|Extra data)?(?P<what>.*?),? (?:starting )?near (?P<near>\d+).*",
     re.DOTALL,
@@ -48,6 +49,32 @@ def read_settings_file(file: Path, environment: Mapping[str, str]) -> dict[str, 
         held = _KINDS.get(type(raw), "a number")
         raise ConfigError(f"The settings file {file} holds {held}, where an object {{…}} belongs.")
     return raw
+
+
+def told_of_other_files(file: Path) -> list[str]:
+    """A sentence about settings under another name beside the file, if there are any."""
+    others = [name for name in _OTHER_FILES if file.with_name(name).exists()]
+    if not others:
+        return []
+    return [
+        f"Settings are read from {file} alone, and not from {', '.join(others)} beside it. Move them there."
+    ]
+
+
+def told_of_sources(raw: Mapping[str, Any]) -> list[str]:
+    """A sentence if a valid file asks for conversations as a source and has not switched them on."""
+    agents = raw.get("agents") or {}
+    defaults = (agents.get("defaults") or {}).get("memorySearch") or {}
+    searches = [defaults, *((entry.get("memorySearch") or {}) for entry in agents.get("list") or ())]
+    for own in searches:
+        search = merged_settings(defaults, own)
+        is_on = (search.get("experimental") or {}).get("sessionMemory")
+        if "sessions" in (search.get("sources") or ()) and not is_on:
+            return [
+                "memorySearch.sources names 'sessions', and past conversations are not searched: set "
+                "memorySearch.experimental.sessionMemory to true to allow it."
+            ]
+    return []
 
 
 def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:

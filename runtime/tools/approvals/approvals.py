@@ -48,11 +48,6 @@ class Approvals:
         self._expire_ms = expire_ms
         self._waiting: dict[str, asyncio.Event] = {}
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there was never anything to approve; all that a turn without approvals pays."""
-        return self._folder.is_empty
-
     async def ask(self, asked: Callable[[str, int, int], Approval]) -> Approval:
         """Writes down what `asked` makes of an id, the present moment and the last one for an answer."""
         now_ms = self._now_ms()
@@ -155,8 +150,6 @@ class Approvals:
 
     async def left_over(self, session_key: str) -> tuple[Approval, ...]:
         """The calls of a session that are not struck off, the oldest first; for the holder of its lane."""
-        if self.is_empty:
-            return ()
         return tuple(each for each in await self._folder.all() if each.session_key == session_key)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -32,17 +33,9 @@ class ApprovalFolder:
         self._now = now
         self._worker = OrderedWorker()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to look at: all that a turn without approvals pays."""
-        try:
-            return not any(path.suffix == ".json" for path in self._directory.iterdir())
-        except FileNotFoundError:
-            return True
-
     async def put(self, approval: Approval) -> None:
         """Writes a new approval down."""
-        await self._worker.run(lambda: self._put(approval))
+        await self._worker.run(lambda: self._put_new(approval))
 
     async def get(self, approval_id: str) -> Approval | None:
         """The approval of that id."""
@@ -50,7 +43,8 @@ class ApprovalFolder:
 
     async def all(self) -> tuple[Approval, ...]:
         """All approvals, the oldest first. A file that cannot be read is set aside."""
-        return () if self.is_empty else await self._worker.run(self._all)
+        # Where nothing waits there is no folder, and a turn pays this one look.
+        return await self._worker.run(self._all) if self._directory.exists() else ()
 
     async def change(
         self, approval_id: str, changed: Callable[[Approval], Approval | None]
@@ -68,12 +62,16 @@ class ApprovalFolder:
     def _path(self, approval_id: str) -> Path:
         return self._directory / f"{approval_id}.json"
 
+    def _put_new(self, approval: Approval) -> None:
+        with self._locked():
+            self._put(approval)
+
     def _put(self, approval: Approval) -> None:
         make_folder(self._directory)
         replace_file(self._path(approval.id), to_bytes(approval))
 
     def _change(self, approval_id: str, changed: Callable[[Approval], Approval | None]) -> Approval | None:
-        with locked(self._directory.with_suffix(".state")):
+        with self._locked():
             found = self._read(self._path(approval_id))
             new = None if found is None else changed(found)
             if new is not None:
@@ -81,13 +79,25 @@ class ApprovalFolder:
             return new
 
     def _remove(self, approval_id: str) -> None:
+        with self._locked():
+            self._unlink(approval_id)
+            with suppress(OSError):  # others wait, or something was set aside
+                self._directory.rmdir()
+
+    def _unlink(self, approval_id: str) -> None:
         path = self._path(approval_id)
         with reported("remove", path):
             path.unlink(missing_ok=True)
 
+    def _locked(self) -> AbstractContextManager[None]:
+        return locked(self._directory.with_suffix(".state"))
+
     def _all(self) -> tuple[Approval, ...]:
         with reported("list", self._directory):
-            paths = sorted(path for path in self._directory.iterdir() if path.suffix == ".json")
+            try:
+                paths = sorted(path for path in self._directory.iterdir() if path.suffix == ".json")
+            except FileNotFoundError:  # the last one was struck off
+                return ()
         found = [approval for path in paths if (approval := self._read(path)) is not None]
         return tuple(sorted(found, key=lambda approval: (approval.asked_at_ms, approval.id)))
 
@@ -98,7 +108,7 @@ class ApprovalFolder:
         approval = from_bytes(found[0])
         if approval is None or approval.id != path.stem:
             aside = set_aside(path, found[0], now=self._now)
-            self._remove(path.stem)
+            self._unlink(path.stem)
             log.warning("%s holds no approval and was set aside as %s", path.name, aside.name)
             return None
         return approval

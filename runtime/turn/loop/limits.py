@@ -111,7 +111,7 @@ class TurnBounds:
         if limits.tokens is not None and self._used.context_tokens >= limits.tokens and self._model_calls:
             raise _reached(f"{limits.tokens} tokens", "tokens")
         if limits.cost_usd is not None and self._used.cost_usd >= limits.cost_usd and self._model_calls:
-            raise _reached(f"{limits.cost_usd:g} US dollars", "cost_usd")
+            raise _reached(f"{limits.cost_usd:.15g} US dollars", "cost_usd")
 
 
 def _reached(what: str, name: str) -> UsageLimitReached:

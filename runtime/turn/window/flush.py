@@ -125,7 +125,7 @@ async def run_flush(
         return ""
 
     status: FlushStatus = "written"
-    fitting = await asyncio.to_thread(_fitting, everything, limits)
+    fitting = await asyncio.to_thread(fitting_messages, everything, limits)
     problem = last_problem = await asked(ask, fitting)
     if problem and not notes.wrote:
         status, last_problem = (
@@ -204,7 +204,7 @@ async def _ask_for_notes(
     tool = notes.tool()
     conversation = FlushConversation(
         session=session,
-        system=_flush_system(system, settings, notes.path),
+        system=flush_system(system, settings, notes.path),
         messages=list(messages),
         notes=tool,
         max_output_tokens=limits.max_output_tokens,
@@ -222,7 +222,7 @@ async def _ask_for_notes(
     return conversation.refused
 
 
-def _fitting(messages: Sequence[Message], limits: FlushLimits) -> Sequence[Message]:
+def fitting_messages(messages: Sequence[Message], limits: FlushLimits) -> Sequence[Message]:
     """The newest whole turns within the limit; none when the newest alone is longer."""
     if limits.fitting_tokens is None:
         return messages
@@ -243,7 +243,8 @@ def _flush_prompt(settings: MemoryFlushSettings, path: str) -> str:
     return _owners_text(settings.prompt, day) + "\n\n" + render("flush/rules", path=path)
 
 
-def _flush_system(system: SystemPrompt, settings: MemoryFlushSettings, path: str) -> SystemPrompt:
+def flush_system(system: SystemPrompt, settings: MemoryFlushSettings, path: str) -> SystemPrompt:
+    """The system prompt of a conversation, with what a flush into `path` is."""
     if settings.system_prompt.strip():
         text = _owners_text(settings.system_prompt, Path(path).stem)
     else:

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.model import ChatModel, SystemPrompt
 from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.lanes.notices import Told
+from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.settings.agents import CompactionSettings, ContextPruningSettings
 
 
@@ -45,3 +49,19 @@ class RequestFrame(Protocol):
     async def overhead_tokens(self) -> int:
         """Tokens of system prompt and tool schemas together."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowTurn:
+    """One session in one turn, as its window sees it.
+
+    `budget` is that of the model that is asked next of `models`; `frame` is what every request carries
+    besides the transcript, and counts until the provider has reported a usage.
+    """
+
+    session: OpenSession
+    parts: WindowParts
+    models: ModelChain
+    budget: ContextBudget
+    frame: RequestFrame
+    emit: Emit

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from pathlib import PurePosixPath
+
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path
-from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.contracts.events import Emit, FlushEnded
-from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.models.failover import ModelChain
+from nacre.runtime.contracts.clock import stored_moment
+from nacre.runtime.contracts.events import FlushEnded
+from nacre.runtime.contracts.model import Ask
+from nacre.runtime.hooks.heard_window import HeardWindow
 from nacre.runtime.tools.files import FLUSH_HEADING
 from nacre.runtime.turn.window.flush import FlushLimits, run_extract, run_flush
-from nacre.runtime.turn.window.heard import HeardWindow
 from nacre.runtime.turn.window.notes_file import NotesFile
-from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
+from nacre.runtime.turn.window.parts import WindowTurn
+from nacre.runtime.turn.window.resuming import resume_flush
 
 
 class SessionFlush:
-    """Saves notes of one session. The arguments are those of `Window`, and `heard` tells hooks."""
+    """Saves notes of one session; `heard` tells hooks."""
 
-    def __init__(
-        self,
-        session: OpenSession,
-        parts: WindowParts,
-        models: ModelChain,
-        budget: ContextBudget,
-        frame: RequestFrame,
-        emit: Emit,
-        heard: HeardWindow,
-    ) -> None:
-        self._session = session
-        self._parts = parts
-        self._models = models
-        self._budget = budget
-        self._frame = frame
-        self._emit = emit
+    def __init__(self, turn: WindowTurn, heard: HeardWindow) -> None:
+        self._turn = turn
+        self._session = turn.session
+        self._parts = turn.parts
+        self._budget = turn.budget
         self._heard = heard
 
     @property
@@ -44,25 +36,60 @@ class SessionFlush:
         return self._session.flushes.unflushed_bytes >= limit_bytes
 
     async def run(self, tokens: int, *, has_overflowed: bool = False, is_forced: bool = False) -> None:
-        """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's."""
-        parts, budget, notes = self._parts, self._budget, self._notes_file()
+        """Asks a model for notes of a context of `tokens` tokens; a forced flush is not the cycle's.
+
+        One that was cut off goes on instead. Nobody is asked for notes that could not be written: the owner
+        is told once, and nothing is recorded, so that a flush comes when they can be.
+        """
+        parts, budget = self._parts, self._budget
+        if not self._may_write(self._notes_file(parts.now()).path):
+            return
         await self._heard.flush_begins()
         # A context that the provider refuses, or will, is not sent again: its newest half is.
         is_too_long = has_overflowed or tokens > budget.window_tokens - budget.summary_tokens
+        limits = self._limits(budget.compact_at // 2 if is_too_long else None)
+        ask = self._heard.ask(
+            self._turn.models.asking(parts.flush_model, self._turn.emit),
+            model_name=(parts.flush_model or self._turn.models.first.model).name,
+        )
+        if await self._has_resumed(ask, limits):
+            return
+        notes = self._notes_file(parts.now())
         ended = await run_flush(
             self._session,
-            system=await self._frame.system(),
+            system=await self._turn.frame.system(),
             notes=notes,
             settings=parts.settings.memory_flush,
-            ask=self._heard.ask(
-                self._models.asking(parts.flush_model, self._emit),
-                model_name=(parts.flush_model or self._models.first.model).name,
-            ),
+            ask=ask,
             ask_offline=parts.offline.stream,
-            limits=self._limits(budget.compact_at // 2 if is_too_long else None),
+            limits=limits,
             is_forced=is_forced,
         )
         await self._ended(notes, ended)
+
+    async def _has_resumed(self, ask: Ask, limits: FlushLimits) -> bool:
+        unfinished = self._session.flushes.unfinished
+        if unfinished is None:
+            return False
+        parts, begun_at_ms = self._parts, unfinished.messages[0].timestamp_ms
+        notes = self._notes_file(stored_moment(begun_at_ms, parts.now().tzinfo) or parts.now())
+        ended = await resume_flush(
+            self._session,
+            unfinished,
+            system=await self._turn.frame.system(),
+            notes=notes,
+            settings=parts.settings.memory_flush,
+            ask=ask,
+            limits=limits,
+        )
+        if ended is not None:
+            await self._ended(notes, ended)
+        return ended is not None
+
+    async def cover_rest(self) -> None:
+        """Extracts notes of what was said since the last flush, if anything was."""
+        if self._session.flushes.has_unflushed_messages:
+            await self._extract()
 
     async def cover_before(self, first_kept_entry_id: str) -> None:
         """Extracts notes of what was said after the cycle's flush, if some of it stands before that entry.
@@ -81,11 +108,13 @@ class SessionFlush:
     async def _extract(self) -> None:
         if not self._budget.flush_enabled:
             return
-        parts, notes = self._parts, self._notes_file()
+        parts, notes = self._parts, self._notes_file(self._parts.now())
+        if not self._may_write(notes.path):
+            return
         await self._heard.flush_begins()
         ended = await run_extract(
             self._session,
-            system=await self._frame.system(),
+            system=await self._turn.frame.system(),
             notes=notes,
             settings=parts.settings.memory_flush,
             ask_offline=parts.offline.stream,
@@ -93,8 +122,22 @@ class SessionFlush:
         )
         await self._ended(notes, ended)
 
-    def _notes_file(self) -> NotesFile:
-        parts, policy, now = self._parts, self._session.policy, self._parts.now()
+    def _may_write(self, path: str) -> bool:
+        """Whether notes can be written there; if not, that is told once in each session."""
+        parts, session = self._parts, self._session
+        if not session.policy.may_write(PurePosixPath(path)):
+            reason = "the settings make the workspace read-only (agents.defaults.sandbox.workspaceAccess)."
+        elif parts.workspace.is_there and not parts.workspace.may_change(path):
+            reason = f"{path} may not be written: it is mounted read-only, or its permissions forbid it."
+        else:
+            return True
+        parts.told.once(
+            session.session_id, (f"No notes are saved of this conversation: {reason}",), self._turn.emit
+        )
+        return False
+
+    def _notes_file(self, now: datetime) -> NotesFile:
+        parts, policy = self._parts, self._session.policy
         folder = MEMORY_FOLDER if policy.is_private else policy.notes_folder
         return NotesFile(
             parts.workspace,
@@ -114,5 +157,5 @@ class SessionFlush:
     async def _ended(self, notes: NotesFile, ended: FlushEnded) -> None:
         if notes.wrote:
             self._parts.on_notes(notes.path)
-        self._emit(ended)
+        self._turn.emit(ended)
         await self._heard.flush_ended(ended)

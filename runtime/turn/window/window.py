@@ -11,13 +11,11 @@ import logging
 from dataclasses import replace
 from functools import partial
 
-from nacre.runtime.contracts.budget import ContextBudget, Decision
+from nacre.runtime.contracts.budget import Decision
 from nacre.runtime.contracts.errors import ModelError
-from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Emit, Warned
-from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.turn.window.heard import HeardWindow
-from nacre.runtime.turn.window.parts import RequestFrame, WindowParts
+from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, Warned
+from nacre.runtime.hooks.heard_window import HeardWindow
+from nacre.runtime.turn.window.parts import WindowTurn
 from nacre.runtime.turn.window.pruning.session import prune
 from nacre.runtime.turn.window.session_flush import SessionFlush
 from nacre.runtime.turn.window.session_shortening import SessionShortening
@@ -48,31 +46,20 @@ NEARLY_FULL_PERCENT = 85
 
 
 class Window:
-    """The context window of one open session, in one turn.
+    """The context window of one open session, in one turn."""
 
-    `budget` is that of the model that is asked next of `models`; `frame` is what every request carries
-    besides the transcript, and counts until the provider has reported a usage.
-    """
-
-    def __init__(
-        self,
-        session: OpenSession,
-        parts: WindowParts,
-        models: ModelChain,
-        budget: ContextBudget,
-        frame: RequestFrame,
-        emit: Emit,
-    ) -> None:
-        self.budget = budget
+    def __init__(self, turn: WindowTurn) -> None:
+        session, parts = turn.session, turn.parts
+        self.budget = turn.budget
         self._session = session
         self._parts = parts
-        self._models = models
-        self._frame = frame
-        self._emit = emit
+        self._models = turn.models
+        self._frame = turn.frame
+        self._emit = turn.emit
         self._gave_up = False
-        self._shortening = SessionShortening(session, parts, emit)
+        self._shortening = SessionShortening(session, parts, turn.emit)
         self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace.place))
-        self._flush = SessionFlush(session, parts, models, budget, frame, emit, self._heard)
+        self._flush = SessionFlush(turn, self._heard)
 
     async def measure(self) -> ContextMeasure:
         """How full the window is: the provider's last usage, and an estimate for what followed.
@@ -157,6 +144,7 @@ class Window:
         if self.budget.flush_enabled and self._session.flushes.has_unflushed_messages:
             await self.shorten((await self.measure()).tokens)
             await self._flush.run((await self.measure()).tokens)
+            await self._flush.cover_rest()
 
     async def compact(self, reason: CompactionReason, *, focus: str = "") -> CompactionEnded:
         """Replaces old history by a summary; on any failure the history stays whole."""

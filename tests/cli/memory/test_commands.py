@@ -58,6 +58,15 @@ def test_index_search_and_get(home: Path) -> None:
     assert "Halcyon needs a new mast" in read.stdout
 
 
+def test_a_search_takes_the_question_in_other_words(home: Path) -> None:
+    """Each `--also` is searched too."""
+    nothing = run_nacre(home, "memory", "search", "quantum chromodynamics", "--json")
+    found = run_nacre(home, "memory", "search", "quantum chromodynamics", "--also", "sourdough", "--json")
+
+    assert json.loads(nothing.stdout)["results"] == []
+    assert json.loads(found.stdout)["results"]
+
+
 def test_a_search_for_people_and_in_time(home: Path) -> None:
     """Without --json each hit is a score with its place and its words; days narrow the search."""
     found = run_nacre(home, "memory", "search", "sourdough", "--max-results", "1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,25 @@ async def test_a_status_says_what_is_wrong_and_why(tmp_path: Path) -> None:
     assert (shown["Pending"], shown["Embedding cache"]) == ("2 vectors", "disabled")
     assert agent["embeddingProbe"] == {"ok": False, "error": "The embedding server answered 503."}
     assert "could not be loaded" in agent["status"]["vector"]["loadError"]
+
+
+async def test_one_of_a_kind_is_no_plural(tmp_path: Path) -> None:
+    """Files, chunks, vectors, what waits, and what the cache holds."""
+    status = replace(
+        await _status(tmp_path, WordEmbedder()),
+        files=1,
+        chunks=1,
+        vectors=1,
+        cached_vectors=1,
+        pending_files=1,
+        pending_vectors=1,
+        waiting_transcripts=1,
+    )
+    shown = _shown(status)
+    assert shown["Indexed"] == "1 file · 1 chunk"
+    assert shown["Vector"].endswith("; 1 vector, 64 dimensions")
+    assert shown["Embedding cache"].startswith("enabled (1 entry")
+    assert shown["Pending"] == "1 file, 1 vector, 1 conversation until it grows or ends"
 
 
 async def test_a_vector_engine_that_is_switched_off_is_no_problem_of_words(tmp_path: Path) -> None:

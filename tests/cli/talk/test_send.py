@@ -6,7 +6,10 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
@@ -17,12 +20,14 @@ from tests.servers.provider_wire import Step
 PROVIDER = {"NACRE_MODEL": "openai/test-model", "NO_PROXY": "127.0.0.1"}
 
 
-def write_provider(home: Path, server: ProviderServer) -> None:
+def write_provider(
+    home: Path, server: ProviderServer, more: Mapping[str, Any] = MappingProxyType({})
+) -> None:
     """Points the settings at a loopback provider, as an owner would."""
     state = home / ".nacre"
     state.mkdir(exist_ok=True)
     settings = {"models": {"providers": {"openai": {"baseUrl": server.url, "apiKey": "sk-very-secret-key"}}}}
-    (state / "nacre.json5").write_text(json.dumps(settings), encoding="utf-8")
+    (state / "nacre.json5").write_text(json.dumps({**settings, **more}), encoding="utf-8")
 
 
 def assert_log_holds_no_words(log: Path, *words: str) -> None:
@@ -101,6 +106,28 @@ def test_json_is_printed_also_when_the_command_is_interrupted(tmp_path: Path) ->
     told = json.loads(printed)
     assert told["reply"] is None
     assert told["error"] == {"type": "TurnCancelled", "message": "The turn was stopped by signal 2."}
+
+
+def test_a_slow_model_is_told_while_it_is_waited_for(tmp_path: Path) -> None:
+    """On standard error, with how to stop it; the reply stands alone on standard output."""
+    with ProviderServer() as server:
+        server.reply("Here I am.", held="head")
+        write_provider(tmp_path, server, {"agents": {"defaults": {"modelSlowSeconds": 0.2}}})
+        with subprocess.Popen(
+            [sys.executable, "-m", "nacre", "send", "hello"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env=environment(tmp_path, **PROVIDER),
+        ) as command:
+            assert command.stderr is not None
+            told = next(line for line in command.stderr if "is slow" in line)
+            server.go_on()
+            printed, _ = command.communicate(timeout=60)
+
+    assert told == "· openai/test-model is slow: it has sent nothing for 0.2 s. Ctrl-C stops the turn.\n"
+    assert (command.returncode, printed) == (0, "Here I am.\n")
 
 
 def test_an_agent_that_cannot_open_is_code_1_in_words_and_in_json(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
-from nacre.memory.files.discovery import discover
 from nacre.memory.files.file_reader import read_batch
 from nacre.memory.text.chunker import ChunkSizes
 from tests.memory.doubles import NOON, WordEmbedder, open_engine, workspace
+from tests.memory.files.folder_notes import notes_of
 
 NOTES = {"memory/2026-01-12.md": "# Log\n\n- Alpha memory line.\n", "MEMORY.md": "Beta knowledge base entry."}
 SESSIONS: dict[str, Any] = {
@@ -46,6 +46,9 @@ class Transcripts:
                 ended=False,
             )
         ]
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
 
     async def text(self, name: str) -> TranscriptText | None:
         """Its lines, on the lines of the same number."""
@@ -219,15 +222,16 @@ async def test_an_empty_vector_is_no_vector(tmp_path: Path) -> None:
     await engine.close()
 
 
-def test_a_file_that_vanishes_before_it_is_read_is_no_failure(tmp_path: Path) -> None:
+async def test_a_file_that_vanishes_before_it_is_read_is_no_failure(tmp_path: Path) -> None:
     """DISC-7: it is simply not there; a file that cannot be read is a failure with a sentence."""
     root = workspace(tmp_path, NOTES | {"memory/link.md": "x"})
-    found = discover(root).files
+    notes = notes_of(root)
+    found = [note.name for note in (await notes.listing()).notes]
     (root / "MEMORY.md").unlink()
     (root / "memory" / "link.md").unlink()
     (root / "memory" / "link.md").symlink_to(root / "memory" / "2026-01-12.md")
 
-    batch = read_batch(found, [None] * len(found), sizes=ChunkSizes(), read_at_ns=0)
+    batch = read_batch(await notes.read(found), {}, sizes=ChunkSizes(), read_at_ns=0)
 
     assert [file.state.path for file in batch.changed] == ["memory/2026-01-12.md"]
     assert [path for path, _ in batch.problems] == ["memory/link.md"]

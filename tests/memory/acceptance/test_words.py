@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
+from nacre.memory.text.lexical import LEXICAL_VERSION
 from tests.memory.doubles import open_engine, workspace
 
 NOTES = {
@@ -72,6 +74,72 @@ async def test_every_script_is_found(tmp_path: Path, query: str, name: str) -> N
 
     assert [hit.path for hit in report.hits[:1]] == [f"memory/{name}.md"]
     await engine.close()
+
+
+SEAMS = {
+    "memory/python.md": "- 这个脚本用Python写。",
+    "memory/tower.md": "- 那座塔建于1885年。",
+    "memory/machine.md": "- 新电脑有128GB内存。",
+    "memory/fever.md": "- 昨晚体温38.5度。",
+    "memory/issue.md": "- 今天修复#4711问题。",
+    "memory/wireless.md": "- 新しいWiFiのパスワードを変えた。",
+    "memory/deploy.md": "- 서버는nginx으로 돌린다.",
+    "memory/thai.md": "- ซื้อiPadใหม่เมื่อวาน",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [
+        ("Python", "python"),
+        ("用Python写", "python"),
+        ("which script is in python?", "python"),
+        ("1885", "tower"),
+        ("1885年建的塔", "tower"),
+        ("128GB", "machine"),
+        ("38.5", "fever"),
+        ("#4711", "issue"),
+        ("WiFi", "wireless"),
+        ("nginx", "deploy"),
+        ("iPad", "thai"),
+    ],
+)
+async def test_words_and_numbers_that_touch_another_script_are_found(
+    tmp_path: Path, query: str, name: str
+) -> None:
+    """Latin words and digits inside Chinese, Japanese, Korean and Thai text, asked bare or in a sentence."""
+    fillers = {f"memory/log-{n}.md": f"- 第{n}天开会讨论了预算和计划。" for n in range(40)}
+    workspace(tmp_path, fillers | SEAMS)
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    report = await engine.search(query)
+    await engine.close()
+
+    assert [hit.path for hit in report.hits[:1]] == [f"memory/{name}.md"]
+
+
+async def test_an_index_with_words_cut_otherwise_is_built_again_by_itself(tmp_path: Path) -> None:
+    """An index of the version before knows no such words; the first search brings it in line."""
+    workspace(tmp_path, SEAMS)
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    await engine.close()
+    index = sqlite3.connect(tmp_path / "state" / "main.sqlite")
+    with index:
+        index.execute(
+            "UPDATE meta SET value = replace(value, ?, '2:') WHERE key = 'identity.lexical'",
+            (f"{LEXICAL_VERSION}:",),
+        )
+    index.close()
+    engine = await open_engine(tmp_path)
+    problem = (await engine.status()).identity_problem
+    await engine.search("Python")
+    status = await engine.status()
+    await engine.close()
+
+    assert "rebuilds the index, because lexical changed" in problem
+    assert (status.identity_problem, status.files) == ("", len(SEAMS))
+    assert status.identity["identity.lexical"].startswith(f"{LEXICAL_VERSION}:")
 
 
 async def test_one_character_is_enough_of_a_question(tmp_path: Path) -> None:

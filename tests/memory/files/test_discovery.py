@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from nacre.memory.contracts.errors import ReadRefused
-from nacre.memory.files.discovery import Discovery, discover
-from nacre.memory.files.extra_paths import resolved_extra_paths
-from nacre.memory.files.reading import read_excerpt
+from nacre.memory.contracts.notes import NoteListing
+from nacre.memory.workspace.extra_paths import resolved_extra_paths
 from tests.memory.doubles import workspace
+from tests.memory.files.folder_notes import listing, read_excerpt
 
 
-def _paths(found: Discovery) -> list[str]:
-    return [file.path for file in found.files]
+def _paths(found: NoteListing) -> list[str]:
+    return [note.name for note in found.notes]
 
 
-def _reasons(found: Discovery) -> dict[str, str]:
+def _reasons(found: NoteListing) -> dict[str, str]:
     return {Path(item.path).name: item.reason for item in found.skipped}
 
 
@@ -38,7 +38,7 @@ def test_curated_memory_and_logs_are_found_in_a_fixed_order(tmp_path: Path) -> N
         },
     )
 
-    assert _paths(discover(root)) == [
+    assert _paths(listing(root)) == [
         "MEMORY.md",
         "memory/2026-01-01.md",
         "memory/2026-02-10.md",
@@ -53,7 +53,7 @@ def test_extra_paths_are_folders_files_and_patterns(tmp_path: Path) -> None:
     team.mkdir()
     (team / "t.md").write_text("t")
 
-    found = discover(root, ["extra", "one.md", "extra/*.md", "../team"])
+    found = listing(root, ["extra", "one.md", "extra/*.md", "../team"])
 
     assert _paths(found) == ["extra/a.md", "extra/deep/c.md", "one.md", "../team/t.md"]
 
@@ -78,7 +78,7 @@ def test_what_is_passed_over_is_listed_with_its_reason(tmp_path: Path) -> None:
     (root / "linked").symlink_to(tmp_path)
     os.mkfifo(root / "memory" / "pipe.md")
 
-    found = discover(root, ["gone", "linked", "x.txt", "memory/none*.md", "nowhere/*.md", "linked/*.md"])
+    found = listing(root, ["gone", "linked", "x.txt", "memory/none*.md", "nowhere/*.md", "linked/*.md"])
 
     assert _paths(found) == ["memory/a.md", "memory/b.md"]
     reasons = _reasons(found)
@@ -99,15 +99,15 @@ def test_a_file_under_two_names_is_one_file(tmp_path: Path) -> None:
     root = workspace(tmp_path, {"MEMORY.md": "facts"})
     (root / "memory.md").hardlink_to(root / "MEMORY.md")
 
-    assert _paths(discover(root)) == ["MEMORY.md"]
+    assert _paths(listing(root)) == ["MEMORY.md"]
 
 
 def test_a_missing_or_empty_workspace_proves_nothing(tmp_path: Path) -> None:
     """An unmounted drive looks like an empty folder, so nothing may be taken for deleted."""
     (tmp_path / "empty").mkdir()
 
-    for found in (discover(tmp_path / "gone"), discover(tmp_path / "empty")):
-        assert found.files == ()
+    for found in (listing(tmp_path / "gone"), listing(tmp_path / "empty")):
+        assert found.notes == ()
         assert not found.may_be_deleted("MEMORY.md")
 
 
@@ -115,7 +115,7 @@ def test_a_missing_extra_path_keeps_what_was_indexed_from_it(tmp_path: Path) -> 
     """Its files may come back with the drive; files elsewhere may still be deleted."""
     root = workspace(tmp_path, {"MEMORY.md": "facts"})
 
-    found = discover(root, ["../drive"])
+    found = listing(root, ["../drive"])
 
     assert not found.may_be_deleted("../drive/a.md")
     assert found.may_be_deleted("../drive2/a.md")
@@ -128,7 +128,7 @@ def test_an_unreadable_folder_keeps_what_was_indexed_from_it(tmp_path: Path) -> 
     root = workspace(tmp_path, {"memory/a.md": "a", "memory/secret/b.md": "b"})
     (root / "memory" / "secret").chmod(0)
     try:
-        found = discover(root)
+        found = listing(root)
     finally:
         (root / "memory" / "secret").chmod(0o700)
 
@@ -161,7 +161,7 @@ def test_patterns_are_matched_as_a_shell_does(tmp_path: Path, pattern: str, path
     (place,) = resolved_extra_paths(root, [f"extra/{pattern}"])
 
     assert place.covers(root / "extra" / path) is covered
-    assert _paths(discover(root, [f"extra/{pattern}"])) == ["MEMORY.md", *([f"extra/{path}"] * covered)]
+    assert _paths(listing(root, [f"extra/{pattern}"])) == ["MEMORY.md", *([f"extra/{path}"] * covered)]
     if covered:
         assert read_excerpt(root, [f"extra/{pattern}"], f"extra/{path}").text == "a"
     else:
@@ -178,7 +178,7 @@ def test_a_pattern_follows_no_link(tmp_path: Path) -> None:
     for number in range(4):
         (root / "extra" / f"circle{number}").symlink_to(root / "extra")
 
-    assert _paths(discover(root, ["extra/**/*.md"])) == ["extra/a.md", "extra/sub/b.md"]
+    assert _paths(listing(root, ["extra/**/*.md"])) == ["extra/a.md", "extra/sub/b.md"]
 
 
 def test_folders_whose_names_look_like_patterns_are_folders(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_folders_whose_names_look_like_patterns_are_folders(tmp_path: Path) -> N
     home.mkdir()
     root = workspace(home, {"[old] extra/a.md": "a", "plain/b.md": "b", "plain/[c].md": "c"})
 
-    found = discover(root, ["[old] extra", "plain/*.md"])
+    found = listing(root, ["[old] extra", "plain/*.md"])
 
     assert _paths(found) == ["[old] extra/a.md", "plain/[c].md", "plain/b.md"]
     assert found.skipped == ()
@@ -201,7 +201,7 @@ def test_a_name_that_is_no_unicode_is_told(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this file system takes Unicode names only")
 
-    found = discover(root)
+    found = listing(root)
 
     assert _paths(found) == ["memory/a.md"]
     (skipped,) = found.skipped
@@ -224,5 +224,5 @@ def test_folders_may_be_nested_deeper_than_python_calls(tmp_path: Path) -> None:
     os.close(os.open("deep.md", os.O_CREAT, dir_fd=descriptor))
     os.close(descriptor)
 
-    assert _paths(discover(root)) == ["memory/a.md", f"memory/{'d/' * depth}deep.md"]
+    assert _paths(listing(root)) == ["memory/a.md", f"memory/{'d/' * depth}deep.md"]
     subprocess.run(["rm", "-rf", str(root / "memory" / "d")], check=True)

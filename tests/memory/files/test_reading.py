@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from nacre.memory.contracts.errors import ReadRefused
-from nacre.memory.files.reading import MAX_EXCERPT_CHARS, read_excerpt
+from nacre.memory.files.reading import MAX_EXCERPT_CHARS
 from tests.memory.doubles import workspace
+from tests.memory.files.folder_notes import read_excerpt
 
 TEXT = "one\ntwo\nthree\nfour\n"
 

@@ -16,6 +16,7 @@ from nacre.memory.contracts.records import SearchHit
 from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.folder import FolderWorkspace
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 QUESTIONS: list[dict[str, Any]] = tomllib.loads(
@@ -45,7 +46,7 @@ async def _ask(tmp_path: Path, embedder: Embedder | None, *, words_only: bool) -
     shutil.copytree(FIXTURES / "notes", workspace)
     settings = resolve_settings({"sync": {"watch": False, "onSearch": False}})
     engine = await MemoryEngine.open(
-        workspace=workspace,
+        workspace=FolderWorkspace(workspace, lock_dir=tmp_path / "locks"),
         index_path=tmp_path / "index.sqlite",
         settings=settings,
         embedder=embedder,

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.memory.workspace.folder import FolderWorkspace
 
 async def main(root):
     engine = await MemoryEngine.open(
-        workspace=root,
+        workspace=FolderWorkspace(root, lock_dir=root / "locks"),
         index_path=root / "main.sqlite",
         settings=MemorySearchSettings(),
         embedder=None,

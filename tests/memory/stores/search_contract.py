@@ -29,6 +29,19 @@ from tests.memory.stores.sample_index import (
 class SearchContract:
     """Subclass it with a fixture `open_store`, as `StoreContract`."""
 
+    async def test_a_sample_comes_from_everywhere(self, open_store: OpenStore) -> None:
+        """No more than asked for, from the first to the last chunk, each once."""
+        store = await open_store()
+        assert await store.search(lambda moment: moment.sampled_texts(4)) == ()
+        names = [f"plum {number:02}" for number in range(40)]
+        await put(store, *(indexed(chunk(name, path=f"memory/{name[5:]}.md")) for name in names))
+
+        few = await store.search(lambda moment: moment.sampled_texts(4))
+        all_of_them = await store.search(lambda moment: moment.sampled_texts(100))
+        assert len(set(few)) == 4
+        assert max(few) >= "plum 20"
+        assert sorted(all_of_them) == names
+
     async def test_a_search_stays_in_its_scope(self, open_store: OpenStore) -> None:
         """Sources and days narrow both lists; days are inclusive and leave out what has no date."""
         store = await open_store()

@@ -11,6 +11,7 @@ from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.search.fusion import meaning_needed
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.scripted import Clock
 
 NOTES = {
@@ -28,7 +29,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[MemoryEngine]:
         path.write_text(text)
     embedder = MiniLmEmbedder()
     engine = await MemoryEngine.open(
-        workspace=tmp_path / "workspace",
+        workspace=FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks"),
         index_path=tmp_path / "index.sqlite",
         settings=MemorySearchSettings(),
         embedder=embedder,

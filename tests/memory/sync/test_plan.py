@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from nacre.memory.contracts.notes import FoundNote, NoteListing, NoteMarks
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState
 from nacre.memory.contracts.workspace import RACY_NS
-from nacre.memory.files.discovery import Discovery, FoundFile
 from nacre.memory.sync.plan import batches, next_failure, plan_changes
 
 READ_AT = 10 * RACY_NS
@@ -15,15 +13,11 @@ READ_AT = 10 * RACY_NS
 
 def _found(
     path: str, *, size: int = 5, mtime_ns: int = 1, inode: int = 7, entry_changed_ns: int = 1
-) -> FoundFile:
-    return FoundFile(
-        path=path,
-        absolute=Path("/w") / path,
-        size=size,
-        mtime_ns=mtime_ns,
-        entry_changed_ns=entry_changed_ns,
-        inode=inode,
+) -> FoundNote:
+    marks = NoteMarks(
+        size_bytes=size, modified_ns=mtime_ns, changed_ns=entry_changed_ns, device=1, inode=inode
     )
+    return FoundNote(name=path, marks=marks)
 
 
 def _stored(path: str, *, mtime_ns: int = 1) -> FileState:
@@ -32,8 +26,8 @@ def _stored(path: str, *, mtime_ns: int = 1) -> FileState:
     )
 
 
-def _listing(*files: FoundFile, unreadable: tuple[str, ...] = ()) -> Discovery:
-    return Discovery(files=files, skipped=(), unreadable=unreadable)
+def _listing(*files: FoundNote, unreadable: tuple[str, ...] = ()) -> NoteListing:
+    return NoteListing(notes=files, skipped=(), unreadable=unreadable)
 
 
 def test_a_file_with_the_same_stat_is_not_read() -> None:
@@ -125,4 +119,4 @@ def test_batches_are_bounded_by_bytes_and_number() -> None:
 
     runs = batches(files, max_bytes=10, max_files=2)
 
-    assert [[file.size for file in run] for run in runs] == [[4, 4], [4], [50], [1, 1], [1]]
+    assert [[file.marks.size_bytes for file in run] for run in runs] == [[4, 4], [4], [50], [1, 1], [1]]

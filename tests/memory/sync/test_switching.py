@@ -23,6 +23,9 @@ class LookedAt:
         self.at_look.get(self.looks, lambda: None)()
         return ()
 
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
     async def text(self, name: str) -> TranscriptText | None:
         """Nothing."""
         return None

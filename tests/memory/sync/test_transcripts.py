@@ -26,7 +26,7 @@ class Transcripts:
 
     def __init__(self, said: dict[str, list[str]]) -> None:
         self.said = said
-        self.broken = False
+        self.broken = self.is_closed = False
         self.unreadable: set[str] = set()
         self.failing: set[str] = set()
         self.ended: set[str] = set()
@@ -45,6 +45,10 @@ class Transcripts:
             )
             for name, lines in self.said.items()
         ]
+
+    async def close(self) -> None:
+        """Notes that nobody asks it any more."""
+        self.is_closed = True
 
     async def text(self, name: str) -> TranscriptText | None:
         """What one of them says."""
@@ -245,3 +249,12 @@ def test_thresholds_count_growth(size_bytes: int, messages: int, due: bool) -> N
     info = TranscriptInfo(name="s", size_bytes=size_bytes, messages=messages, modified_ns=1, ended=False)
 
     assert is_due(info, None, SessionSyncSettings()) is due
+
+
+async def test_an_engine_closes_where_its_transcripts_come_from(tmp_path: Path) -> None:
+    """What the source holds, such as an index of sessions, is brought up to date and let go of."""
+    source = Transcripts({})
+    engine = await open_engine(tmp_path, OPTED_IN, transcripts=source)
+    assert not source.is_closed
+    await engine.close()
+    assert source.is_closed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from nacre.memory.text.character_grams import index_grams, query_grams
+from nacre.memory.text.character_grams import index_grams, query_grams, seamed
 
 
 def test_words_that_say_nothing_are_not_asked_for() -> None:
@@ -46,3 +46,23 @@ def test_chinese_stop_words_are_not_taken_out_of_japanese() -> None:
 def test_a_query_asks_only_for_what_the_index_keeps(text: str) -> None:
     """Every gram of a text is found in that text."""
     assert set(query_grams(text)) <= set(index_grams(text))
+
+
+def test_another_script_begins_a_word() -> None:
+    """Where scripts meet there is a blank, whichever comes first; one script is never cut."""
+    assert seamed("用Python写") == "用 Python 写"
+    assert seamed("建于1885年, 用128GB내存") == "建于 1885 年, 用 128GB 내存"
+    assert seamed("修复#123问题") == "修复 #123 问题"
+    assert seamed("気温は38.5度") == "気温は 38.5 度"
+    for text in ("plain words 12", "Жёлтый 12 дом", "東京タワー", "데이터베이스를"):
+        assert seamed(text) == text
+
+
+@given(st.text(st.sampled_from("用写年ひカ한ไa9#@$_-. \n")))
+def test_a_seam_adds_blanks_and_nothing_else(text: str) -> None:
+    """What was written stays as it was; looking a second time changes nothing."""
+    found = seamed(text)
+
+    assert found.replace(" ", "") == text.replace(" ", "")
+    assert found.count("\n") == text.count("\n")
+    assert seamed(found) == found

@@ -54,11 +54,11 @@ def test_other_agents_settings_are_not_ours(tmp_path: Path) -> None:
 
 def test_what_is_not_read_of_the_list_is_told(tmp_path: Path) -> None:
     """Keys of any entry that Nacre does not read are named with the agent that they stand at."""
-    entries = [{"id": "main"}, {"id": "Work", "sandbox": {"mode": "all"}, "tools": {"profile": "coding"}}]
+    entries = [{"id": "main"}, {"id": "Work", "sandbox": {"scope": "agent"}, "tools": {"profile": "coding"}}]
 
     config = _config(tmp_path, entries)
 
-    assert "agents.list[work].sandbox, agents.list[work].tools.profile" in config.notices[0]
+    assert "agents.list[work].tools.profile, agents.list[work].sandbox.scope" in config.notices[0]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,13 @@ import pytest
 
 from nacre import Agent
 from nacre.runtime.hooks.hooks import Hooks
-from nacre.runtime.hooks.trust import TRUST_FILE, HookFile, TrustedHooks, hook_files
+from nacre.runtime.hooks.trust import HookFile, TrustedHooks, hook_files
 from nacre.runtime.hooks.workspace_hooks import register_workspace_hooks
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.runtime.agents import START
 
+TRUST_FILE = "trusted-hooks.json"
 GUARD = """
 from __future__ import annotations
 from dataclasses import dataclass
@@ -166,6 +167,26 @@ def test_a_damaged_list_trusts_nothing_and_is_set_aside(tmp_path: Path, damage: 
     assert trusted.distrust("a", now=_now)
     assert not trusted.distrust("a", now=_now)
     assert trusted.digests() == {}
+
+
+async def test_no_file_tool_reads_a_state_folder(tmp_path: Path) -> None:
+    """Inside the workspace it belongs to programs: conversations, keys and trust are shown to no model."""
+    workspace, secret = tmp_path / "one", "sk-7391"
+    state = workspace / "state"
+    (state / "agents" / "main" / "sessions").mkdir(parents=True)
+    (workspace / "door").symlink_to(state / "agents")
+    (state / "nacre.json5").write_text(f"{{/* {secret} */}}", encoding="utf-8")
+    (state / "agents" / "main" / TRUST_FILE).write_text("{}", encoding="utf-8")
+    paths = ("state/nacre.json5", f"state/agents/main/{TRUST_FILE}", f"door/main/{TRUST_FILE}")
+    reads = [calls(("read", {"path": path})) for path in paths]
+    lists = [calls(("list", {"path": path})) for path in ("state", "state/agents/main/sessions", "door")]
+    mine = calls(("read", {"path": "plan.md"}))
+    (workspace / "plan.md").write_text("mine", encoding="utf-8")
+
+    _, results = await _said(state, workspace, (*reads, *lists, mine, says("Done.")))
+
+    assert ["belongs to a program" in text for text in results] == [True] * 6 + [False], results
+    assert secret not in str(results)
 
 
 async def test_no_file_tool_grants_trust(tmp_path: Path) -> None:

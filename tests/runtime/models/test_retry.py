@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from nacre.runtime.contracts.errors import (
     RateLimited,
 )
 from nacre.runtime.contracts.model import Answering, AnswerRestarted, ModelRequest, SystemPrompt, TextDelta
-from nacre.runtime.models.retry import call_with_retries, stream_with_retries
+from nacre.runtime.models.retry import call_with_retries, held_to_contract, stream_with_retries
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, fails, says
 from nacre.sessions.contracts.messages import AssistantMessage
 
@@ -181,3 +181,13 @@ async def test_leaving_early_ends_the_request() -> None:
     await items.aclose()
     assert await anext(items, None) is None
     model.assert_complete()
+
+
+async def test_a_model_that_gives_nothing_is_told_in_words() -> None:
+    """What no contract knows is named as what it is, and an empty value by no class of Python's."""
+
+    async def nothing() -> AsyncIterator[Any]:
+        yield None
+
+    with pytest.raises(BadModelReply, match=r"^The model 'own/model' answered with nothing\.$"):
+        await anext(held_to_contract(nothing(), model_name="own/model"))

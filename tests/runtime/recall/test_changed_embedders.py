@@ -14,6 +14,7 @@ import pytest
 from nacre.cli.memory.text import index_problems
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
@@ -116,7 +117,7 @@ async def test_an_index_gets_no_vectors_of_a_fallback_before_it_is_its_own(
     ]
     both = FallbackEmbedder(*(HttpEmbedder(each, now_seconds=lambda: 0.0) for each in endpoints))
     engine = await MemoryEngine.open(
-        workspace=tmp_path / "workspace",
+        workspace=FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks"),
         index_path=tmp_path / "index.sqlite",
         settings=MemorySearchSettings(),
         embedder=both,

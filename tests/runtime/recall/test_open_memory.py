@@ -133,8 +133,12 @@ async def test_a_fallback_makes_the_vectors_when_the_provider_fails(tmp_path: Pa
             status = await engine.status()
             [hit, *_] = (await engine.search("lime trees bloom", explain=True)).hits
             await agent.respond(said("when do they swarm?"))
+            shown = await agent.respond(said("/status"))
 
     assert report.embedded > 0
+    assert shown is not None
+    assert "hybrid search · The key for the model" in shown.text
+    assert "local makes the embeddings instead" in shown.text
     assert (report.problem, status.provider, status.pending_vectors) == ("", "local", 0)
     assert hit.explain is not None
     assert hit.explain.vector_rank == 1
@@ -144,6 +148,18 @@ async def test_a_fallback_makes_the_vectors_when_the_provider_fails(tmp_path: Pa
     assert "local makes the embeddings instead" in status.fallback.told()
     assert (found(model)["mode"], found(model)["provider"]) == ("hybrid", "local")
     assert found(model)["fallback"] == {"from": "openai", "reason": status.fallback.reason}
+
+
+async def test_a_missing_key_is_told_by_status_before_the_first_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`/status` says what is missing, and that words are searched."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    async with agent_with(tmp_path, ScriptedModel(), {"provider": "openai"}) as (agent, _):
+        shown = await agent.respond(said("/status"))
+
+    assert shown is not None
+    assert "lexical search · There is no key for 'openai'" in shown.text
 
 
 async def test_without_settings_memory_is_searched_by_meaning(tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ CHANNELS = {
         ("agent:main:telegram:dm:anna", "telegram", "anna", 5),
         ("agent:main:telegram:dm:anna:thread:7", "telegram", "anna", 5),
         ("agent:main:telegram:work:dm:anna", "Telegram", "anna", 5),
-        ("agent:main:telegram:dm:eve", "telegram", "eve", 2),
+        ("agent:main:telegram:dm:Eve", "telegram", "Eve", 2),
+        ("agent:main:telegram:dm:eve", "telegram", "eve", 5),
         ("agent:main:telegram:dm:bob", "telegram", "bob", 0),
         ("agent:main:telegram:dm:carl", "telegram", "carl", 5),
         ("agent:main:telegram:dm:a%3ab", "telegram", "a:b", 3),
@@ -50,6 +51,32 @@ def test_only_direct_chats_of_their_own_have_a_limit(
 ) -> None:
     """The person's limit goes before the channel's; groups and the main session have none."""
     assert history_turns(key, channel=channel, sender_id=sender, channels=CHANNELS) == turns
+
+
+@pytest.mark.parametrize(("folds", "turns"), [(True, 2), (False, 5)])
+def test_letters_count_unless_the_channel_folds_them(folds: bool, turns: int) -> None:
+    """`eve` is not `Eve`, but on a channel such as e-mail."""
+    found = history_turns(
+        "agent:main:telegram:dm:eve",
+        channel="telegram",
+        sender_id="eve",
+        channels=CHANNELS,
+        ids_fold_case=folds,
+    )
+    assert found == turns
+
+
+async def test_what_a_bridge_says_of_letters_reaches_the_limit(tmp_path: Path) -> None:
+    """On a channel that folds them, the settings may spell an id as people do."""
+    write_settings(tmp_path, {"channels": {"mail": {"dms": {"Eve@X.org": {"historyLimit": 1}}}}})
+    model = ScriptedModel(*(says("yes") for _ in range(4)))
+    async with opened(tmp_path, model) as agent:
+        for folds in (False, True):
+            sender = {"channel": "mail", "chat_id": "eve@x.org", "sender_id": "eve@x.org", "is_owner": False}
+            for text in ("first", "second"):
+                await agent.respond(said(text, ids_fold_case=folds, **sender))
+            counts = [len(request.messages) for request in model.requests]
+    assert counts == [1, 3, 1, 1]
 
 
 async def test_the_limit_is_on_what_is_sent_not_on_what_is_kept(tmp_path: Path) -> None:

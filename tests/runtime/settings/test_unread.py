@@ -62,3 +62,25 @@ def test_half_a_file_is_no_fragment(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="is not JSON5"):
         load_config({}, state_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "own", "told"),
+    [
+        ({"sources": ["memory", "sessions"]}, {}, True),
+        ({"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}, {}, False),
+        ({"sources": ["memory"]}, {"sources": ["sessions"]}, True),
+        ({"experimental": {"sessionMemory": True}}, {"sources": ["sessions"]}, False),
+        ({}, {}, False),
+    ],
+)
+def test_conversations_without_their_switch_are_told(
+    tmp_path: Path, defaults: dict[str, object], own: dict[str, object], told: bool
+) -> None:
+    """Whoever lists them as a source learns why they are not found."""
+    agents = {"defaults": {"memorySearch": defaults}, "list": [{"id": "main", "memorySearch": own}]}
+    write_settings(tmp_path, {"agents": agents})
+
+    notices = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path).notices
+
+    assert any("experimental.sessionMemory" in notice for notice in notices) is told

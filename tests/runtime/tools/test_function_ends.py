@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from pathlib import Path
+
+import pytest
 
 from nacre import Agent, ToolContext, ToolFailed, tool
 from nacre.runtime.contracts.events import ReplyReady, ToolEnded, ToolProgressed
@@ -149,3 +153,57 @@ async def test_a_call_that_takes_too_long_is_stopped_and_knows_it(tmp_path: Path
 
     assert result.startswith("The tool 'slow' was stopped after 0.05 seconds.")
     assert await asyncio.to_thread(seen.wait, 30)
+
+
+PROGRAM = """
+import asyncio, sys, threading
+from nacre import Agent, tool
+from nacre.runtime.contracts.events import ToolStarted, TurnFailed
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.models.scripted import ScriptedModel, calls
+
+state, called, how = sys.argv[1:]
+words = Inbound(text="go on", chat_kind="direct", channel="python", is_owner=True)
+runs = threading.Event()
+
+@tool
+def hangs() -> str:
+    "Never ends."
+    runs.set()
+    threading.Event().wait()
+    return "never"
+
+async def main():
+    arguments = {"path": "memory/2026-02-10.md", "text": "one more"} if called == "append" else {}
+    own = {"state_dir": state, "environment": {"HOME": state}, "tools": [hangs], "watch": False}
+    agent = await Agent.open(model=ScriptedModel(calls((called, arguments))), **own)
+    turn = agent.stream(words)
+    async for event in turn:
+        if isinstance(event, ToolStarted):
+            await asyncio.to_thread(runs.wait) if called == "hangs" else None
+            assert agent.stop(words) if how == "stopped" else await agent.close() is None
+        last = event
+    assert isinstance(last, TurnFailed), last
+    await agent.close()
+    print("closed")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["stopped", "closed"])
+@pytest.mark.parametrize("called", ["hangs", "append"])
+def test_a_running_tool_keeps_no_program_from_ending(tmp_path: Path, called: str, how: str) -> None:
+    """Neither a function that hangs nor an append to a log of 3 GB: the turn ends, the agent, the program."""
+    log = tmp_path / "workspace" / "memory" / "2026-02-10.md"
+    log.parent.mkdir(parents=True)
+    with log.open("wb") as file:
+        file.truncate(3_000_000_000)  # it takes no room on the disk
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path), called, how],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "closed\n"), ended.stderr

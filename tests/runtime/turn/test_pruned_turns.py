@@ -17,6 +17,8 @@ from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Image, Message, ToolResultMessage, Usage, message_text
 from nacre.sessions.view.pruned_view import IMAGE_GONE
 from tests.runtime.agents import START, entries, events_of, opened, said, transcript_file, write_settings
+from tests.servers.provider_server import ProviderServer
+from tests.servers.provider_wire import usage
 
 PAGE = "The hive needs sugar before the frost comes.\n" * 150
 
@@ -170,3 +172,33 @@ async def test_without_the_mode_nothing_is_pruned(tmp_path: Path) -> None:
     model = ScriptedModel(says("ok"))
     await talk(tmp_path, clock, model, "5", ids="second-")
     assert results(model.requests[0]) == [PAGE.rstrip("\n")]
+
+
+async def test_cleared_results_never_reach_the_provider(tmp_path: Path) -> None:
+    """On the wire old results are their placeholder; the last one, and all in the transcript, are whole."""
+    pruning = settings(softTrimRatio=0.01, hardClearRatio=0.02, minPrunableToolChars=100)
+    clock = Clock(START)
+    async with ProviderServer() as server:
+        pruning["models"] = {"providers": {"openai": {"baseUrl": server.url, "apiKey": "sk-secret-key"}}}
+        pruning["agents"]["defaults"]["model"] = "openai/test-model"
+        write_settings(tmp_path, pruning)
+        for tokens in (3_000, 5_000, 7_000, 9_000):
+            server.tool_calls(("read", {"path": "page.md"}), usage=usage(tokens, 10))
+            server.reply("Read.", usage=usage(tokens, 10))
+        server.reply("Done.")
+        async with opened(tmp_path, None, clock=clock) as agent:
+            (agent.workspace / "page.md").write_text(PAGE)
+            for number in range(4):
+                await agent.respond(said(f"read it, {number}"))
+            clock.advance(minutes=6)
+            await agent.respond(said("and now?"))
+
+        whole = PAGE.rstrip("\n")
+        wire = [
+            [message["content"] for message in request["messages"] if message["role"] == "tool"]
+            for request in server.requests
+        ]
+        assert wire[-2] == [whole] * 4
+        assert wire[-1] == ["[Old tool result content cleared]"] * 3 + [whole]
+        assert server.raw[-1].count(b"The hive needs sugar") == whole.count("The hive needs sugar")
+    assert stored_results(tmp_path) == [whole] * 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
+from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.index.changing import MAIN, change, index, put, record
 from tests.sessions.talk import START, set_aside_in, ticking_clock
 
@@ -229,3 +231,20 @@ async def test_an_index_of_a_later_program_is_kept_whole(tmp_path: Path) -> None
     (tmp_path / "sessions.json").write_text(json.dumps({MAIN: future, "schema": 9}))
     await index(tmp_path).update(MAIN, lambda present: replace(present or record(), label="x"))
     assert await stored(tmp_path) == {MAIN: {**future, "label": "x"}, "schema": 9}
+
+
+async def test_names_are_on_disk_before_the_next_step(tmp_path: Path) -> None:
+    """The first change and a written index last through a power cut, and so do the changes behind it."""
+    sessions = index(tmp_path)
+    with disk_steps(tmp_path) as steps:
+        await sessions.update(MAIN, put(record()))
+    assert is_on_disk(steps, "sessions.json.changes")
+
+    await sessions.update(MAIN, change(label="mine"))
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # threads that begin when watched
+    with disk_steps(tmp_path) as steps:
+        await sessions.close()
+    renamed = steps.index(("named", "sessions.json")), steps.index(("named", "sessions.json.changes"))
+    assert renamed[0] < renamed[1]
+    assert is_on_disk(steps[: renamed[1]], "sessions.json")
+    assert is_on_disk(steps, "sessions.json.changes")

@@ -16,6 +16,7 @@ from nacre.sessions.journal.reading import read_transcript, transcript_bytes
 from nacre.sessions.upkeep.catalogue import last_words, stored_sessions
 from nacre.sessions.upkeep.stored_session import StoredSession, find_session
 from nacre.sessions.upkeep.upkeep import delete_session, move_aside
+from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.talk import answer, counted_ids, said, ticking_clock, user
 
 MAIN = "agent:main:main"
@@ -234,3 +235,12 @@ async def test_a_transcript_under_another_name_has_the_id_that_it_tells(tmp_path
 
     assert [(item.key, item.session_id) for item in found] == [("recovered:eeee", "Eeee")]
     assert found[0].place == str(tmp_path / "odd-name.jsonl")
+
+
+async def test_a_transcript_is_moved_aside_on_the_disk_too(tmp_path: Path) -> None:
+    """Its new name lasts through a power cut."""
+    await talk(tmp_path, "s", MAIN, "hello")
+    with disk_steps(tmp_path) as steps:
+        aside = move_aside(tmp_path / "s.jsonl", now=ticking_clock())
+    assert aside is not None
+    assert is_on_disk(steps, aside.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from nacre.sessions.upkeep.maintenance import (
     lines_to_prune,
 )
 from nacre.sessions.upkeep.upkeep import keep_up
+from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.talk import START
 
 DAY_MS = 86_400_000
@@ -194,8 +197,11 @@ async def test_a_limit_of_the_disk_removes_the_oldest_that_nothing_names(tmp_pat
     (results / "long.txt").write_text("x" * 5_000)
     limits = replace(LIMITS, most_bytes=1)
     after = START.replace(year=2027)
-    first = await keep_up(index, limits, now=lambda: after, main_key="main")
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # threads that begin when watched
+    with disk_steps(tmp_path) as steps:
+        first = await keep_up(index, limits, now=lambda: after, main_key="main")
 
+    assert is_on_disk(steps, "peer-1.jsonl")
     assert set(first.removed) >= {"peer-1.jsonl", "x.jsonl.deleted.2025-01-01T00-00-00.000Z"}
     assert names(tmp_path) >= {"sessions.json", "main-1.jsonl"}
     assert not (tmp_path / "peer-1.jsonl").exists()

@@ -156,7 +156,7 @@ class EmbeddingConnection:
         if endpoint.api_key:
             return (
                 "Check the key in the settings: memorySearch.remote.apiKey, or else the provider's in "
-                "models.providers."
+                "models.providers, or in the auth profiles."
             )
         if self._key():
             return f"Check the key in the environment: {' or '.join(endpoint.key_variables)}."

@@ -74,7 +74,7 @@ def plan_pruning(
     trigger = _trigger(facts, settings, size_line)
     idle = "never asked" if facts.idle_seconds is None else f"idle {facts.idle_seconds:.0f} s"
     numbers = (
-        f"{facts.tokens} tokens of {budget.window_tokens}, {idle}, ttl {settings.ttl_seconds:g} s, "
+        f"{facts.tokens} tokens of {budget.window_tokens}, {idle}, ttl {settings.ttl_seconds:.15g} s, "
         f"size line {size_line}"
     )
     if not trigger:
@@ -85,7 +85,8 @@ def plan_pruning(
     ratio = max(chars / window_chars, facts.tokens / budget.window_tokens)
     numbers += f", {chars} characters, ratio {ratio:.2f}"
     if ratio < settings.soft_trim_ratio:
-        return NothingToPrune(reason=f"the window is less than {settings.soft_trim_ratio:g} full: {numbers}")
+        least = f"{settings.soft_trim_ratio:.15g}"
+        return NothingToPrune(reason=f"the window is less than {least} full: {numbers}")
     candidates = _candidates(facts.items, settings)
     if not candidates:
         return NothingToPrune(reason=f"no tool result is old enough: {numbers}")

@@ -149,20 +149,22 @@ async def test_it_cannot_use_more_than_its_caller_may(tmp_path: Path) -> None:
 
 async def test_in_a_group_it_sees_nothing_private(tmp_path: Path) -> None:
     """It has the group's rights: tools of the owner alone are not offered, and files are the shared ones."""
-    model = ScriptedModel(
-        calls(TASK), calls(("read", {"path": "MEMORY.md"}), ("diary", {})), says("Nothing."), says("Sorry.")
-    )
+    tries = [("read", {"path": name}) for name in ("MEMORY.md", "USER.md", TODAY)]
+    tries += [("memory_get", {"path": TODAY}), ("memory_search", {"query": "code of the safe"})]
+    model = ScriptedModel(calls(TASK), calls(*tries, ("diary", {})), says("Nothing."), says("Sorry."))
     async with opened_with(tmp_path, model, scout(notes=True)) as agent:
-        (agent.workspace / "MEMORY.md").write_text("The safe's code is 7391.", encoding="utf-8")
-        await events_of(agent, said("How deep?", chat_kind="group", chat_id="club"))
+        for name in ("MEMORY.md", "USER.md", TODAY):
+            (agent.workspace / name).parent.mkdir(exist_ok=True)
+            (agent.workspace / name).write_text("The code of the safe is 7391.", encoding="utf-8")
+        await events_of(agent, said("How deep?", chat_kind="group", chat_id="club", is_owner=False))
 
     own, after = model.requests[1], model.requests[2]
     assert "depth" in tools_of(own)
     assert "diary" not in tools_of(own)
-    results = [message_text(message) for message in after.messages[-2:]]
+    results = [message_text(message) for message in after.messages[-6:]]
     assert "7391" not in str(model.requests)
     assert "afraid" not in str(results)
-    assert "There is no tool named 'diary'" in results[1]
+    assert "There is no tool named 'diary'" in results[-1]
     assert "subagent" in sub_key(tmp_path)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from nacre.runtime.models.completions.price_map import package_folder, price_map_entry
 
+ROOT = Path(__file__).parents[4]
 PROGRAM = """
 import asyncio, logging, os, socket, sys, warnings
 
@@ -38,6 +39,86 @@ async def main():
 
 asyncio.run(main())
 """
+
+UNCOUNTED = """
+import asyncio, socket
+
+asked = []
+resolve = socket.getaddrinfo
+
+def recorded(host, *args, **kwargs):
+    asked.append(host)
+    if host not in ("127.0.0.1", b"127.0.0.1"):
+        raise OSError("there is no network")
+    return resolve(host, *args, **kwargs)
+
+socket.getaddrinfo = recorded
+from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
+from nacre.runtime.models.litellm.model import LiteLLMModel
+from nacre.runtime.models.scripted import Clock
+from nacre.sessions.contracts.messages import user_message
+from tests.servers.provider_server import ProviderServer
+
+async def main():
+    hello = ModelRequest(system=SystemPrompt(stable=""), messages=(user_message("Hi", timestamp_ms=1),))
+    async with ProviderServer() as server:
+        for name in ("groq/llama-3.1-8b-instant", "together_ai/meta-llama/Llama-2-7b"):
+            server.reply("Hello.", usage=None)
+            model = LiteLLMModel(name, base_url=server.url, api_key="sk-test", now_ms=Clock().now_ms)
+            print([item async for item in model.stream(hello)][-1].usage)
+            await model.aclose()
+    print(set(asked) - {"127.0.0.1", b"127.0.0.1"})
+
+asyncio.run(main())
+"""
+
+AHEAD = """
+import asyncio, sys, threading
+from nacre import Agent
+from nacre.runtime.models.litellm.loading import begin_loading, load_litellm
+
+def loading():
+    return [thread for thread in threading.enumerate() if thread.name == "litellm"]
+
+async def main(state, how):
+    own = {"state_dir": state, "environment": {"HOME": state}, "watch": how != "one turn"}
+    async with await Agent.open(model="anthropic/claude-sonnet-4-5", **own):
+        begun = len(loading())
+        if how == "chat":
+            assert await load_litellm() is await load_litellm() is sys.modules["litellm"]
+    print(begun, len(loading()), begun and begin_loading().done())
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def run_program(program: str, folder: Path, *arguments: str) -> str:
+    """What a program prints that runs in a folder, with nothing in its environment."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=folder,
+        env={"PATH": "", "HOME": str(folder), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_what_a_provider_did_not_count_is_not_counted_with_a_strangers_tokenizer(tmp_path: Path) -> None:
+    """litellm would bring one from the network for such names, and wait for it."""
+    assert run_program(UNCOUNTED, tmp_path).splitlines() == ["None", "None", "set()"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "seen"), [("chat", "1 0 True"), ("left at once", "1 1 False"), ("one turn", "0 0 0")]
+)
+def test_in_a_chat_it_loads_while_the_person_types(tmp_path: Path, how: str, seen: str) -> None:
+    """Once, on a thread that the first message waits for, and that keeps no program from ending."""
+    assert run_program(AHEAD, tmp_path, str(tmp_path), how).strip() == seen
 
 
 @pytest.mark.slow

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.events import ApprovalAsked
+from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.runtime.settings.config import load_config
+from nacre.runtime.tools.function import ToolChat
+from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import events_of, said, write_settings
 from tests.runtime.hooks.turns import hooked
@@ -42,6 +46,26 @@ async def test_the_owner_says_where_a_tool_is_offered(
     """In groups only by a rule that names them, for exactly this tool."""
     assert ("pay" in await offered(tmp_path / "a", rules)) is in_private
     assert ("pay" in await offered(tmp_path / "b", rules, **GROUP)) is in_group
+
+
+async def test_an_agents_own_rule_replaces_that_of_all(tmp_path: Path) -> None:
+    """For the same tool; the other agents keep the one of all."""
+    own = {"id": "work", "tools": {"rules": {"pay": {"chats": ["group"]}}}}
+    settings = {"agents": {"list": [{"id": "main"}, own]}, "tools": {"rules": {"pay": {"chats": []}}}}
+    write_settings(tmp_path, settings)
+    for agent_id, is_offered in (("main", False), ("work", True)):
+        config = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path, agent_id=agent_id)
+        rule = config.settings.tool_rules["pay"]
+        assert (rule.chats == ("group",)) is is_offered
+        pay = paying(tmp_path / "paid", chats=("private",))
+        chat = ToolChat(
+            policy=ChatPolicy(chat_kind="group", is_owner=False, session_key_is_private=False),
+            session_key="agent:work:telegram:group:-1",
+            session_id="one",
+            channel="telegram",
+            workspace=tmp_path,
+        )
+        assert bool(offered_tools((), [pay], chat, config.settings.tool_rules)) is is_offered
 
 
 async def test_no_rule_gives_a_group_more_of_nacres_own_tools(tmp_path: Path) -> None:

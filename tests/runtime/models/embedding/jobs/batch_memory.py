@@ -11,6 +11,7 @@ from typing import Any
 from nacre.memory.batch_jobs.jobs import JobRules
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
 from nacre.runtime.models.scripted import Clock
@@ -76,7 +77,7 @@ async def patient(
     )
     embedder = HttpEmbedder(endpoint, now_seconds=lambda: 0.0, job_rules=rules, sleep=sleep)
     engine = await MemoryEngine.open(
-        workspace=state_dir / "workspace",
+        workspace=FolderWorkspace(state_dir / "workspace", lock_dir=state_dir / "locks"),
         index_path=state_dir / "index.sqlite",
         settings=MemorySearchSettings(),
         embedder=embedder,

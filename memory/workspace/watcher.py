@@ -1,9 +1,9 @@
-"""The only file that imports watchfiles: tells when a memory file may have changed. Reads no file.
+"""The only file that imports watchfiles: tells when a note in a folder of this machine may have changed.
 
-Watches the workspace folder itself without its sub-folders (for MEMORY.md), and `memory/`, `chats/` and extra
-folders with theirs. Where the system cannot watch (too many watches) or is not told, it looks at intervals
-instead: the kernel notices only changes that are made through itself, and not what another machine changes on
-a network drive, or the host in a folder of a virtual machine.
+Reads no file. Watches the workspace's folder itself without its sub-folders (for MEMORY.md), and `memory/`,
+`chats/` and extra folders with theirs. Where the system cannot watch (too many watches) or is not told, it
+looks at intervals instead: the kernel notices only changes that are made through itself, and not what another
+machine changes on a network drive, or the host in a folder of a virtual machine.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nacre.memory.files.discovery import IGNORED_FOLDERS, NOTE_FOLDERS, ROOT_FILES, is_markdown
-from nacre.memory.files.extra_paths import resolved_extra_paths
+from nacre.memory.contracts.notes import IGNORED_FOLDERS, is_markdown
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +24,6 @@ _STEP_MS = 50
 _GROUP_MS = 200
 _POLL_MS = 2_000
 _RESTART_SECONDS = 30.0
-_LONGEST_WAIT = 4
-"""Changes that never stop are still synced after this many debounce times."""
-
 MOUNTS_FILE = Path("/proc/self/mountinfo")
 """Linux's list of what is mounted where; other systems have none, and folders count as local there."""
 
@@ -46,11 +42,10 @@ class WatchPlan:
     deep: tuple[Path, ...]
 
 
-def watch_plan(workspace: Path, extra_paths: Sequence[str]) -> WatchPlan:
-    """Which existing folders have to be watched for this workspace; links are not followed."""
-    flat, deep = [workspace], []
-    extra = [place.folder for place in resolved_extra_paths(workspace, extra_paths)]
-    for path in (*(workspace / folder for folder in NOTE_FOLDERS), *extra):
+def watch_plan(workspace: Path | None, places: Sequence[Path]) -> WatchPlan:
+    """Which existing folders have to be watched for notes at these places; links are not followed."""
+    flat, deep = [workspace] if workspace else [], []
+    for path in places:
         if path.is_symlink() or not path.exists():
             continue
         if path.is_dir():
@@ -60,13 +55,19 @@ def watch_plan(workspace: Path, extra_paths: Sequence[str]) -> WatchPlan:
     return WatchPlan(flat=tuple(dict.fromkeys(flat)), deep=tuple(dict.fromkeys(deep)))
 
 
-def is_memory_change(workspace: Path, path: str) -> bool:
-    """Whether a change at this path can concern memory: a Markdown file, or a folder of notes itself."""
+def concerns_workspace(workspace: Path, top: Collection[str], path: str) -> bool:
+    """As `concerns_notes`, of a workspace in which only the names `top` are of interest, or all below `.`."""
+    changed = Path(path)
+    if changed.parent == workspace and "." not in top:
+        return changed.name in top
+    return concerns_notes(path)
+
+
+def concerns_notes(path: str) -> bool:
+    """Whether a change at this path can concern notes: a Markdown file, or a folder of them itself."""
     changed = Path(path)
     if IGNORED_FOLDERS.intersection(changed.parts[:-1]) or changed.name in IGNORED_FOLDERS:
         return False
-    if changed.parent == workspace:
-        return changed.name in (*ROOT_FILES, *NOTE_FOLDERS)
     # A folder that was moved in or deleted comes as one event with the folder's name.
     return is_markdown(changed.name) or not changed.suffix
 
@@ -95,34 +96,26 @@ def remote_type(folder: Path, mounts: str) -> str:
     return kind if kind in _REMOTE_TYPES or kind.startswith("fuse.") else ""
 
 
-class Watcher:
-    """Calls `changed()` at once when something changed, and `settled()` when it is quiet again."""
+class FolderWatch:
+    """A `NoteWatch` over the folders of `plan()`, in background tasks of the running loop.
+
+    `changed()` is called at each change of a path that `is_wanted`, and when one may have been missed.
+    """
 
     def __init__(
         self,
-        *,
-        workspace: Path,
-        extra_paths: Sequence[str],
-        debounce_ms: int,
+        plan: Callable[[], WatchPlan],
+        is_wanted: Callable[[str], bool],
         changed: Callable[[], None],
-        settled: Callable[[], None],
+        *,
         remote: Callable[[Path], str] = remote_file_system,
     ) -> None:
-        self._workspace = Path(workspace).resolve()
-        self._extra_paths = extra_paths
-        self._debounce_seconds = debounce_ms / 1000
+        self._plan = plan
+        self._is_wanted = is_wanted
         self._changed = changed
-        self._settled = settled
         self._remote = remote
-        self._timer: asyncio.TimerHandle | None = None
-        self._first_change = 0.0
         self._stop = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-        self.problem = ""
-        """Why changes are looked for at intervals instead of being told, or `""`."""
-
-    def start(self) -> None:
-        """Begins to watch, in background tasks."""
+        self._problem = ""
         self._tasks = [
             asyncio.create_task(
                 self._watch_forever(deep=deep), name=f"memory-watch-{'deep' if deep else 'flat'}"
@@ -130,11 +123,12 @@ class Watcher:
             for deep in (False, True)
         ]
 
+    @property
+    def problem(self) -> str:
+        return self._problem
+
     async def close(self) -> None:
-        """Stops watching; a pending `settled` call is dropped."""
         self._stop.set()
-        if self._timer is not None:
-            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -143,7 +137,7 @@ class Watcher:
         failed = False
         watched: tuple[Path, ...] | None = None
         while not self._stop.is_set():
-            plan = watch_plan(self._workspace, self._extra_paths)
+            plan = self._plan()
             folders = plan.deep if deep else plan.flat
             try:
                 if not folders or not all(folder.exists() for folder in folders):
@@ -152,7 +146,7 @@ class Watcher:
                     continue
                 if watched is not None:
                     # Something may have changed between two watches.
-                    self._note_change()
+                    self._changed()
                 watched = folders
                 polling = failed or await asyncio.to_thread(self._on_remote_drive, folders)
                 await self._watch(folders, deep=deep, polling=polling)
@@ -171,8 +165,8 @@ class Watcher:
         return False
 
     def _looks_because(self, reason: str) -> None:
-        self.problem = f"looking every {_POLL_MS // 1000} s, because {reason}"
-        log.warning("Memory files are looked at, not watched: %s", self.problem)
+        self._problem = f"looking every {_POLL_MS // 1000} s, because {reason}"
+        log.warning("Memory files are looked at, not watched: %s", self._problem)
 
     async def _watch(self, folders: Sequence[Path], *, deep: bool, polling: bool) -> None:
         """Watches until the set of folders changes."""
@@ -180,7 +174,7 @@ class Watcher:
 
         async for changes in awatch(
             *folders,
-            watch_filter=lambda _, path: is_memory_change(self._workspace, path),
+            watch_filter=lambda _, path: self._is_wanted(path),
             debounce=_GROUP_MS,
             step=_STEP_MS,
             recursive=deep,
@@ -190,21 +184,7 @@ class Watcher:
             ignore_permission_denied=True,
         ):
             if changes:
-                self._note_change()
-            plan = watch_plan(self._workspace, self._extra_paths)
+                self._changed()
+            plan = self._plan()
             if (plan.deep if deep else plan.flat) != tuple(folders):
                 return
-
-    def _note_change(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._changed()
-        if self._timer is None:
-            self._first_change = loop.time()
-        else:
-            self._timer.cancel()
-        latest = self._first_change + _LONGEST_WAIT * self._debounce_seconds
-        self._timer = loop.call_at(min(loop.time() + self._debounce_seconds, latest), self._fire)
-
-    def _fire(self) -> None:
-        self._timer = None
-        self._settled()

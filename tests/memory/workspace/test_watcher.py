@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 from watchfiles import awatch
 
+from nacre.memory.contracts.notes import WantedNotes
 from nacre.memory.contracts.records import SearchHit
 from nacre.memory.contracts.settings import resolve_settings
 from nacre.memory.engine import MemoryEngine
-from nacre.memory.files.watcher import (
+from nacre.memory.sync.settling import Settling
+from nacre.memory.workspace.extra_paths import resolved_extra_paths
+from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.memory.workspace.watcher import (
     MOUNTS_FILE,
-    Watcher,
-    is_memory_change,
+    FolderWatch,
+    WatchPlan,
+    concerns_notes,
+    concerns_workspace,
     remote_file_system,
     remote_type,
     watch_plan,
@@ -24,6 +30,16 @@ from nacre.memory.files.watcher import (
 from tests.memory.doubles import open_engine, workspace
 
 DEBOUNCE_MS = 150
+TOP = ("MEMORY.md", "memory.md", "memory")
+
+
+def _settling(told: asyncio.Queue[str]) -> Settling:
+    """Says what it is told, and when it is quiet."""
+    return Settling(
+        debounce_ms=DEBOUNCE_MS,
+        changed=lambda: told.put_nowait("changed"),
+        settled=lambda: told.put_nowait("settled"),
+    )
 
 
 async def _eventually(asks: asyncio.Queue[str], wanted: str) -> None:
@@ -50,7 +66,23 @@ async def _eventually(asks: asyncio.Queue[str], wanted: str) -> None:
 )
 def test_only_changes_of_memory_count(path: str, expected: bool) -> None:
     """Markdown and folders count; tools' folders and other files do not."""
-    assert is_memory_change(Path("/w"), path) is expected
+    assert concerns_workspace(Path("/w"), TOP, path) is expected
+
+
+@pytest.mark.parametrize(
+    ("top", "path", "expected"),
+    [
+        ((*TOP, "plan.md"), "/w/plan.md", True),
+        ((*TOP, "plan.md"), "/w/other.md", False),
+        ((".",), "/w/other.md", True),
+        ((".",), "/w/other.txt", False),
+    ],
+)
+def test_files_of_the_root_count_when_they_are_asked_for(
+    top: tuple[str, ...], path: str, expected: bool
+) -> None:
+    """An extra path may be one file beside MEMORY.md, or all of them."""
+    assert concerns_workspace(Path("/w"), top, path) is expected
 
 
 def test_few_folders_are_watched(tmp_path: Path) -> None:
@@ -58,7 +90,8 @@ def test_few_folders_are_watched(tmp_path: Path) -> None:
     root = workspace(tmp_path, {"memory/a.md": "a", "extra/b.md": "b", "one/c.md": "c"})
     (root / "linked").symlink_to(tmp_path)
 
-    plan = watch_plan(root, ["extra", "one/c.md", "linked", "missing", "extra/**/*.md"])
+    extra = resolved_extra_paths(root, ["extra", "one/c.md", "linked", "missing", "extra/**/*.md"])
+    plan = watch_plan(root, [root / "memory", *(place.folder for place in extra)])
 
     assert plan.flat == (root, root / "one")
     assert plan.deep == (root / "memory", root / "extra")
@@ -68,14 +101,8 @@ async def test_a_burst_of_changes_settles_once(tmp_path: Path) -> None:
     """Each change is told at once; when it has been quiet for the debounce time, `settled` is called."""
     root = workspace(tmp_path, {"memory/a.md": "a"})
     told: asyncio.Queue[str] = asyncio.Queue()
-    watcher = Watcher(
-        workspace=root,
-        extra_paths=(),
-        debounce_ms=DEBOUNCE_MS,
-        changed=lambda: told.put_nowait("changed"),
-        settled=lambda: told.put_nowait("settled"),
-    )
-    watcher.start()
+    workspace_of = FolderWorkspace(root, lock_dir=tmp_path / "locks")
+    watcher = workspace_of.watch((WantedNotes(name="memory"),), _settling(told).note_change)
     touching = asyncio.create_task(_touch(root / "memory" / "b.md"))
     await _eventually(told, "changed")
     touching.cancel()
@@ -90,15 +117,12 @@ async def test_changes_on_a_network_drive_are_looked_for(tmp_path: Path) -> None
     """Where the system is not told of changes, they are noticed all the same, and status says how."""
     root = workspace(tmp_path, {"memory/a.md": "a"})
     told: asyncio.Queue[str] = asyncio.Queue()
-    watcher = Watcher(
-        workspace=root,
-        extra_paths=(),
-        debounce_ms=DEBOUNCE_MS,
-        changed=lambda: told.put_nowait("changed"),
-        settled=lambda: told.put_nowait("settled"),
+    watcher = FolderWatch(
+        lambda: watch_plan(root, [root / "memory"]),
+        concerns_notes,
+        _settling(told).note_change,
         remote=lambda folder: "nfs4" if folder.name == "memory" else "",
     )
-    watcher.start()
     touching = asyncio.create_task(_touch(root / "memory" / "b.md"))
     await _eventually(told, "changed")
     touching.cancel()
@@ -123,19 +147,17 @@ async def test_changes_are_looked_for_when_the_system_cannot_watch(tmp_path: Pat
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         told.put_nowait("changed")
 
-    watcher = Watcher(
-        workspace=root,
-        extra_paths=(),
-        debounce_ms=DEBOUNCE_MS,
-        changed=changed,
-        settled=lambda: told.put_nowait("settled"),
-        remote=lambda _: "",
-    )
+    settling = Settling(debounce_ms=DEBOUNCE_MS, changed=changed, settled=lambda: told.put_nowait("settled"))
     async for _ in awatch(root, yield_on_timeout=True, rust_timeout=1):
         break  # what watching imports is imported now, while files can be opened
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
-        watcher.start()
+        watcher = FolderWatch(
+            lambda: WatchPlan(flat=(root,), deep=()),
+            concerns_notes,
+            settling.note_change,
+            remote=lambda _: "",
+        )
         await _eventually(told, "settled")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -1,0 +1,130 @@
+"""Which notes the index covers: `MEMORY.md`, `memory.md`, `memory/`, `chats/`, and what `extraPaths` name.
+
+An extra path inside of the workspace is asked of the workspace, one outside of it of this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nacre.memory.contracts.errors import ReadRefused
+from nacre.memory.contracts.notes import (
+    CHATS_FOLDER,
+    FoundNote,
+    NoteBytes,
+    NoteListing,
+    NoteWatch,
+    WantedNotes,
+    is_markdown,
+)
+from nacre.memory.contracts.workspace import PathOutsideRoot, ReadFailed, Workspace
+from nacre.memory.workspace.extra_paths import ExtraPaths, extra_paths_of
+
+ROOT_FILES = ("MEMORY.md", "memory.md")
+NOTE_FOLDERS = ("memory", CHATS_FOLDER)
+_ALWAYS = tuple(WantedNotes(name=name) for name in (*ROOT_FILES, *NOTE_FOLDERS))
+
+
+class NoteFiles:
+    """All notes of one agent, whatever holds them. `extra_paths` are those of the settings, `~` filled in."""
+
+    def __init__(self, workspace: Workspace, extra_paths: Sequence[str] = ()) -> None:
+        self._workspace = workspace
+        self.extra_paths = tuple(extra_paths)
+
+    @property
+    def place(self) -> str:
+        """Where the workspace is, for the owner's eyes."""
+        return self._workspace.place
+
+    async def listing(self) -> NoteListing:
+        """Every note that is there now, in a fixed order. Raises nothing."""
+        extra = await self._extra()
+        found = await self._workspace.list_notes((*_ALWAYS, *extra.inside))
+        if not (extra.outside or extra.skipped):
+            return found
+        outside = await extra.outside.list_notes()
+        return NoteListing(
+            notes=_each_once((*found.notes, *outside.notes)),
+            skipped=(*found.skipped, *extra.skipped, *outside.skipped),
+            unreadable=(*found.unreadable, *outside.unreadable),
+        )
+
+    async def read(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
+        """Whole notes of a listing; what cannot be read has its error as its value."""
+        extra = await self._extra()
+        if not extra.outside:
+            return await self._workspace.read_notes(names)
+        wanted = (*_ALWAYS, *extra.inside)
+        inside = [name for name in names if any(asked.covers(name) for asked in wanted)]
+        outside = list(set(names).difference(inside))
+        return {**await self._workspace.read_notes(inside), **await extra.outside.read_notes(outside)}
+
+    async def now_ns(self) -> int:
+        """Now by the clock of the workspace's notes."""
+        return await self._workspace.now_ns()
+
+    async def name_of(self, text: str) -> str:
+        """The name of the note that `text` stands for, which need not exist; none with a link in its path.
+
+        Raises:
+            ReadRefused: it is no note that may be shown, with a sentence that says what may be.
+        """
+        extra = await self._extra()
+        name = extra.name_of(text)
+        is_inside = any(asked.covers(name) for asked in (*_ALWAYS, *extra.inside))
+        if not is_markdown(name) or not (is_inside or extra.outside.has(name)):
+            raise _refusal(text)
+        try:
+            if not is_inside:
+                extra.outside.refuse_links(name)
+            elif (await self._workspace.real_name(name)).as_posix() != name:
+                raise PathOutsideRoot("it goes through a symbolic link.")
+        except PathOutsideRoot as error:
+            raise ReadRefused(f"{text!r} is refused: {error}") from error
+        return name
+
+    async def watch(self, changed: Callable[[], None]) -> NoteWatch:
+        """Calls `changed` soon after each change of a note, and when one may have been missed."""
+        extra = await self._extra()
+        watches = [self._workspace.watch((*_ALWAYS, *extra.inside), changed)]
+        if extra.outside:
+            watches.append(extra.outside.watch(changed))
+        return _Watches(tuple(watches))
+
+    async def _extra(self) -> ExtraPaths:
+        # Each time anew: which of them are patterns depends on what exists.
+        if not self.extra_paths:
+            return extra_paths_of(self._workspace.folder, ())
+        return await asyncio.to_thread(extra_paths_of, self._workspace.folder, self.extra_paths)
+
+
+@dataclass(frozen=True)
+class _Watches:
+    watches: tuple[NoteWatch, ...]
+
+    @property
+    def problem(self) -> str:
+        return "; ".join(filter(None, (watch.problem for watch in self.watches)))
+
+    async def close(self) -> None:
+        for watch in self.watches:
+            await watch.close()
+
+
+def _each_once(notes: Sequence[FoundNote]) -> tuple[FoundNote, ...]:
+    """Without the second names of notes that lie in two places, one of which may be linked into the other."""
+    found: dict[tuple[int, int] | str, FoundNote] = {}
+    for note in notes:
+        marks = note.marks
+        found.setdefault((marks.device, marks.inode) if marks.inode else note.name, note)
+    return tuple(found.values())
+
+
+def _refusal(text: str) -> ReadRefused:
+    return ReadRefused(
+        f"path required: {text!r} is not a memory file. Allowed are MEMORY.md, Markdown files in memory/ "
+        "and chats/, and the configured extra paths."
+    )

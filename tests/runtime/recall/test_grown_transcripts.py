@@ -1,0 +1,59 @@
+"""An agent that runs indexes what was said in it as soon as that is enough, although nobody searches."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from nacre import Agent
+from nacre.memory.sync.transcript_growth import QUIET_SECONDS
+from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, says
+from tests.faults.drivers import SteppedLoop
+from tests.runtime.agents import START, engine_of, said, write_settings
+
+
+def test_a_turn_that_crosses_the_threshold_is_found_unasked(tmp_path: Path) -> None:
+    """Two turns make four messages; the index has the transcript after them, and not after the first."""
+    search = {
+        "provider": "none",
+        "sources": ["memory", "sessions"],
+        "experimental": {"sessionMemory": True},
+        "sync": {
+            "watch": False,
+            "onSearch": False,
+            "onSessionStart": False,
+            "sessions": {"deltaBytes": 10_000_000, "deltaMessages": 3},
+        },
+    }
+    write_settings(tmp_path, {"agents": {"defaults": {"memorySearch": search}}})
+    loop = SteppedLoop()
+
+    async def story() -> None:
+        agent = await Agent.open(
+            state_dir=tmp_path,
+            model=ScriptedModel(says("A fine name."), says("Noted.")),
+            environment={"HOME": str(tmp_path)},
+            clock=Clock(START),
+            new_id=CountingIds(),
+        )
+        async with agent:
+            engine = engine_of(agent._parts)
+            await agent.respond(said("My parrot is called Polly."))
+            await looked(loop)
+            assert (await engine.status()).files == 0
+            await agent.respond(said("She likes seeds."))
+            await looked(loop)
+            while (await engine.status()).syncing:
+                pass
+            assert len((await engine.search("parrot", min_score=0)).hits) == 1
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(story())
+
+
+async def looked(loop: SteppedLoop) -> None:
+    """Lets the quiet seconds pass, and waits until the transcripts were looked at."""
+    await asyncio.sleep(0)
+    [look] = [task for task in asyncio.all_tasks() if task.get_name() == "memory-transcripts"]
+    loop.ahead_seconds += QUIET_SECONDS
+    await look

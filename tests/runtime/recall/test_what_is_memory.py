@@ -1,0 +1,49 @@
+"""What owner and model are told of the notes: own words, none of a template's, and their languages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from nacre.runtime.recall.memory_tools import memory_tools
+from nacre.runtime.tools.toolbox import Toolbox
+from nacre.sessions.contracts.messages import ToolCall, message_text
+from tests.memory.doubles import open_engine, workspace
+from tests.runtime.agents import opened, said
+
+
+async def test_a_template_is_not_found_as_memory(tmp_path: Path) -> None:
+    """A fresh MEMORY.md answers nothing; what was written into it is found, and the preface is not."""
+    async with opened(tmp_path, None) as agent:
+        before = await agent.respond(said("What are the raw notes and decisions of the owner?"))
+    memory = tmp_path / "workspace" / "MEMORY.md"
+    memory.write_text(memory.read_text().replace("## Decisions\n", "## Decisions\n\n- The boat is sold.\n"))
+    async with opened(tmp_path, None) as agent:
+        after = await agent.respond(said("What about the boat?"))
+
+    assert before is not None
+    assert after is not None
+    assert "found nothing" in before.text
+    line = memory.read_text().splitlines().index("- The boat is sold.") + 1
+    assert f"> The boat is sold.\n> — `MEMORY.md#L{line}`" in after.text
+    assert "newest wording wins" not in before.text + after.text
+
+
+async def test_the_model_is_told_in_which_languages_to_ask(tmp_path: Path) -> None:
+    """In the description of the search, and a search takes the question in each of them."""
+    workspace(
+        tmp_path, {"memory/2026-02-10.md": "- We were told that Lisa has a cat, and it is named Pepper.\n"}
+    )
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    tools = memory_tools(engine, cites=False)
+    in_a_chat, _ = memory_tools(engine, cites=False, below="chats/club")
+    arguments = {"query": "кошка Лизы", "queries": ["Lisa's cat"]}
+    call = ToolCall(id="c", name="memory_search", arguments=arguments)
+    reply = await Toolbox(tools, now_ms=lambda: 0).run(call)
+    await engine.close()
+
+    assert "The notes are in English:" in tools[0].description
+    assert "The notes are in" not in in_a_chat.description
+    (hit,) = json.loads(message_text(reply.message))["results"]
+    assert hit["path"] == "memory/2026-02-10.md"
