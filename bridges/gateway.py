@@ -121,8 +121,7 @@ class Gateway:
     @property
     def is_idle(self) -> bool:
         """Whether everything that was taken is answered, and sent as far as it can be."""
-        is_sending = any(outgoing.is_busy for outgoing in self._outgoing.values())
-        return not (self._queues or self._aside or is_sending)
+        return not (self._queues or self._aside or any(out.is_busy for out in self._outgoing.values()))
 
     async def close(self) -> None:
         """Stops the bridges and the turns. What is not done stays in the ledger, for the next start."""
@@ -262,8 +261,11 @@ class Gateway:
 
     async def _answer(self, batch: tuple[Received, ...]) -> None:
         key = batch[0].session_key
+        self._stopped.discard(key)
         async with self._slots:
-            self._stopped.discard(key)
+            if key in self._stopped:  # while it waited for a slot
+                await self._ledger.drop(batch)
+                return
             if not await self._gate.still_holds(batch[-1].inbound):
                 log.info("messages of %s are not answered: their sender may not speak any more", key)
                 await self._ledger.drop(batch)
@@ -276,7 +278,9 @@ class Gateway:
         return queue.clear() if queue is not None else []
 
     def _interrupt(self, received: Received) -> None:
-        self._stopped.add(received.session_key)
+        queue = self._queues.get(received.session_key)
+        if queue is not None and queue.running:
+            self._stopped.add(received.session_key)
         self._agent.stop(received.inbound)
 
     async def _stop(self, received: Received, waiting: list[Received]) -> None:

@@ -13,6 +13,7 @@ from nacre.bridges.delivery.live_reply import LiveReply
 from nacre.bridges.delivery.outgoing import Outgoing, parts_of
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.ledger.ledger import Ledger, Received
+from nacre.bridges.queueing.commands import AT_ONCE
 from nacre.bridges.queueing.waiting import MOST_ATTEMPTS, composed
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.errors import AgentError, MessageRefused, TurnCancelled
@@ -111,6 +112,8 @@ class Turns:
         try:
             if inbound.chat_kind == "direct":
                 live.type()  # in a group the answer may well be silence
+            if self._is_stopped(batch[0].session_key) and self._agent.command(inbound) not in AT_ONCE:
+                return None  # stopped before the agent heard of it
             async with aclosing(self._agent.stream(inbound)) as events:
                 async for event in events:
                     live.hear(event)

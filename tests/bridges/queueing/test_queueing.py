@@ -103,6 +103,26 @@ async def test_a_turn_that_the_end_of_the_program_cut_off_is_answered_after_it(t
     assert server.shown("other") == ["re: apart"]
 
 
+async def test_what_waits_for_a_slot_is_stopped_too(tmp_path: Path) -> None:
+    """A turn that has not begun, because too many run, never does."""
+    model = Answering()
+    model.holds = True
+    settings = {**FOLLOW_UP, "agents": {"defaults": {"maxConcurrent": 1}}}
+    with LineServer() as server:
+        async with gateway(tmp_path, model, [LineBridge(server.port)], settings=settings):
+            await _held(model, server, "one")
+            server.say("two", chat="b", sender="bob")
+            server.say("/stop", chat="b", sender="bob")
+            await server.until(lambda at: at.shown("b") == [STOPPED])
+            model.holds = False
+            model.let_go()
+            server.say("three", chat="b", sender="bob")
+            await server.until(lambda at: len(at.sent) == 3)
+
+    assert server.shown("b") == [STOPPED, "re: three"]
+    assert server.shown() == ["re: one"]
+
+
 async def test_others_stop_nothing_in_a_group(tmp_path: Path) -> None:
     """Their word is a word like any other."""
     model = Answering()
