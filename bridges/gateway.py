@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from nacre.bridges.access.gate import Gate
+from nacre.bridges.access.people import People
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.delivery.outgoing import Outgoing
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.ledger import Ledger, Received
+from nacre.bridges.door import BridgeDoor
+from nacre.bridges.ledger.ledger import LEDGER_FILE, Ledger, Received
 from nacre.bridges.queueing.commands import AT_ONCE, is_stop, may_stop
 from nacre.bridges.queueing.session_queue import QueueRules, SessionQueue
 from nacre.bridges.supervisor import BridgeStatus, Supervisor
-from nacre.bridges.turns import ChatDoor, Turns
+from nacre.bridges.turns import ChatDoor, Turns, place_of
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.hooks.events import BeforeTool, Deny
 from nacre.runtime.settings.channels import QueueMode, queue_mode
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
 
-LEDGER_FILE = Path("bridges") / "ledger.sqlite"
 STOPPED = "⚙️ Agent was aborted."
 TOO_MANY = "Too many messages wait already. Say it again when I have answered."
 FLUSH_SECONDS = 5.0
@@ -42,10 +46,21 @@ class Gateway:
     It closes neither the agent nor anything else that it was given.
     """
 
-    def __init__(self, agent: Agent, bridges: Sequence[Bridge], ledger: Ledger, *, sleep: Sleep) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        bridges: Sequence[Bridge],
+        ledger: Ledger,
+        *,
+        now: Clock,
+        new_id: NewId,
+        sleep: Sleep,
+    ) -> None:
         self._agent = agent
         self._ledger = ledger
         self._sleep = sleep
+        self._gate = Gate(People(ledger.database, now=now), agent.settings, new_id=new_id)
+        self._off = agent.hooks.on("before_tool", self._may_go_on)
         self._queues: dict[str, SessionQueue] = {}
         self._aside: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(agent.settings.agent.max_concurrent)
@@ -82,7 +97,7 @@ class Gateway:
         """
         ledger = await Ledger.open(state_dir / LEDGER_FILE, now=now, new_id=new_id)
         try:
-            gateway = cls(agent, bridges, ledger, sleep=sleep)
+            gateway = cls(agent, bridges, ledger, now=now, new_id=new_id, sleep=sleep)
             await gateway._resume()
         except BaseException:
             await ledger.close()
@@ -106,11 +121,11 @@ class Gateway:
     @property
     def is_idle(self) -> bool:
         """Whether everything that was taken is answered, and sent as far as it can be."""
-        is_sending = any(outgoing.is_busy for outgoing in self._outgoing.values())
-        return not (self._queues or self._aside or is_sending)
+        return not (self._queues or self._aside or any(out.is_busy for out in self._outgoing.values()))
 
     async def close(self) -> None:
         """Stops the bridges and the turns. What is not done stays in the ledger, for the next start."""
+        self._off()
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await asyncio.gather(*(outgoing.flush() for outgoing in self._outgoing.values()))
@@ -145,8 +160,8 @@ class Gateway:
         supervisor = self._supervisors[name]
         return ChatDoor(bridge=supervisor.bridge, outgoing=self._outgoing[name], is_up=supervisor.up.is_set)
 
-    async def _door(self, name: tuple[str, str], connected: Callable[[], None]) -> _Door:
-        return _Door(await self._ledger.cursor(*name), connected, self._receive)
+    async def _door(self, name: tuple[str, str], connected: Callable[[], None]) -> BridgeDoor:
+        return BridgeDoor(await self._ledger.cursor(*name), connected, self._receive)
 
     async def _resume(self) -> None:
         for received in await self._ledger.open_messages():
@@ -160,7 +175,17 @@ class Gateway:
             supervisor.start()
 
     async def _receive(self, inbound: Inbound, cursor: str) -> None:
-        """Takes a message from a bridge; its words are on disk when this returns."""
+        """Takes a message from a bridge; its words are on disk when this returns, if they are answered."""
+        verdict = await self._gate.verdict(inbound)
+        if verdict.outcome != "answer":
+            log.info("a message of %s is not answered: %s", inbound.channel, verdict.why)
+            if verdict.outcome == "pair" and (text := await self._gate.invitation(inbound)):
+                await self._ledger.outbox.put(place_of(inbound), [text])
+                self._door_of(inbound).outgoing.notify(inbound.chat_id)
+            await self._ledger.pass_over(inbound, cursor)
+            return
+        # Who the owner is, is decided here and nowhere else.
+        inbound = replace(inbound, is_owner=verdict.is_owner)
         try:
             key = self._agent.session_key(inbound)
         except (AgentError, SessionError) as error:
@@ -173,15 +198,35 @@ class Gateway:
         else:
             self._dispatch(received)
 
+    async def _may_go_on(self, event: BeforeTool) -> Deny | None:
+        """A tool call of somebody whose right to speak was taken back meanwhile is not run."""
+        queue = self._queues.get(event.chat.session_key)
+        for received in queue.running if queue is not None else ():
+            if not await self._gate.still_holds(received.inbound):
+                return Deny("Whoever asked for this may not any more. End the turn without further tools.")
+        return None
+
     def _dispatch(self, received: Received) -> None:
         """Hands a message on: to be heard at once, or to wait for its turn. Waits for nothing itself."""
         inbound, key = received.inbound, received.session_key
         if is_stop(inbound.text) and may_stop(inbound):
             self._begin(self._stop(received, self._cleared(key)))
-        elif not received.was_begun and self._agent.command(inbound) in AT_ONCE:
-            self._begin(self._turns.answer((received,), cap=1))
+        elif not received.was_begun and (command := self._agent.command(inbound)) in AT_ONCE:
+            below = self._status_lines(received) if command == "status" else ()
+            self._begin(self._turns.answer((received,), cap=1, below=below))
         else:
             self._wait(received)
+
+    def _status_lines(self, received: Received) -> tuple[str, ...]:
+        """What `/status` says of the chats; how the bridges are is the owner's affair alone."""
+        settings, inbound = self._agent.settings.messages.queue, received.inbound
+        queue = self._queues.get(received.session_key)
+        running = "a turn runs" if queue is not None and queue.running else "idle"
+        depth = queue.depth if queue is not None else 0
+        line = f"🪢 Queue: {queue_mode(settings, inbound.channel)} ({running}, {depth} waiting)"
+        if not (inbound.is_owner is True and inbound.chat_kind == "direct"):
+            return (line,)
+        return (line, f"🌉 Bridges: {' · '.join(status.line for status in self.statuses)}")
 
     def _wait(self, received: Received) -> None:
         settings, key = self._agent.settings.messages.queue, received.session_key
@@ -216,8 +261,15 @@ class Gateway:
 
     async def _answer(self, batch: tuple[Received, ...]) -> None:
         key = batch[0].session_key
+        self._stopped.discard(key)
         async with self._slots:
-            self._stopped.discard(key)
+            if key in self._stopped:  # while it waited for a slot
+                await self._ledger.drop(batch)
+                return
+            if not await self._gate.still_holds(batch[-1].inbound):
+                log.info("messages of %s are not answered: their sender may not speak any more", key)
+                await self._ledger.drop(batch)
+                return
             await self._turns.answer(batch, cap=self._agent.settings.messages.queue.cap)
 
     def _cleared(self, key: str) -> list[Received]:
@@ -226,7 +278,9 @@ class Gateway:
         return queue.clear() if queue is not None else []
 
     def _interrupt(self, received: Received) -> None:
-        self._stopped.add(received.session_key)
+        queue = self._queues.get(received.session_key)
+        if queue is not None and queue.running:
+            self._stopped.add(received.session_key)
         self._agent.stop(received.inbound)
 
     async def _stop(self, received: Received, waiting: list[Received]) -> None:
@@ -244,22 +298,3 @@ class Gateway:
         self._aside.discard(task)
         if not task.cancelled() and (error := task.exception()):
             log.error("a message could not be answered and waits for the next start: %s", error)
-
-
-class _Door:
-    """What one bridge is given, for one start."""
-
-    def __init__(
-        self,
-        cursor: str,
-        connected: Callable[[], None],
-        receive: Callable[[Inbound, str], Awaitable[None]],
-    ) -> None:
-        self.cursor = cursor
-        self.connected = connected
-        self._receive = receive
-
-    async def receive(self, inbound: Inbound, *, cursor: str = "") -> None:
-        """As `Door`."""
-        await self._receive(inbound, cursor)
-        self.cursor = cursor or self.cursor

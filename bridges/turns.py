@@ -13,6 +13,7 @@ from nacre.bridges.delivery.live_reply import LiveReply
 from nacre.bridges.delivery.outgoing import Outgoing, parts_of
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.ledger.ledger import Ledger, Received
+from nacre.bridges.queueing.commands import AT_ONCE
 from nacre.bridges.queueing.waiting import MOST_ATTEMPTS, composed
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.errors import AgentError, MessageRefused, TurnCancelled
@@ -61,8 +62,10 @@ class Turns:
         self._is_muted = is_muted
         self._sleep = sleep
 
-    async def answer(self, batch: tuple[Received, ...], *, cap: int) -> None:
+    async def answer(self, batch: tuple[Received, ...], *, cap: int, below: Sequence[str] = ()) -> None:
         """One turn for a batch; when this returns its reply is in the ledger, and on its way.
+
+        `below` are lines that follow the reply.
 
         Raises:
             TurnLeftOpen: the agent was closed under it.
@@ -77,7 +80,7 @@ class Turns:
         await self._ledger.begin(batch)
         ending = await self._ending(batch, inbound)
         if isinstance(ending, ReplyReady):
-            await self.say(batch, ending.reply.text)
+            await self.say(batch, "\n".join((ending.reply.text, *below)))
         elif isinstance(ending, TurnFailed):
             await self._failed(batch, inbound, ending.error)
         else:
@@ -109,6 +112,8 @@ class Turns:
         try:
             if inbound.chat_kind == "direct":
                 live.type()  # in a group the answer may well be silence
+            if self._is_stopped(batch[0].session_key) and self._agent.command(inbound) not in AT_ONCE:
+                return None  # stopped before the agent heard of it
             async with aclosing(self._agent.stream(inbound)) as events:
                 async for event in events:
                     live.hear(event)

@@ -32,7 +32,11 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
     "extensions": ("nacre.cli.extensions", "List what is installed beside Nacre, and what is on."),
-    "hooks": ("nacre.cli.hooks", "List the hooks of the workspace, and trust them or not."),
+    "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace, and trust them or not."),
+    "pairing": (
+        "nacre.cli.permissions.pairing",
+        "List who asks to write to the assistant and who may, let people in, or not.",
+    ),
     "agents": ("nacre.cli.agents", "List the agents that the settings name."),
     "init": ("nacre.cli.init", "Make the state folder and the workspace."),
 }

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -84,7 +84,7 @@ class Database:
         """One transaction for all; what fails takes only itself back."""
         outcomes: list[tuple[Any, Exception | None]] = []
         try:
-            with self._connection:
+            with _transaction(self._connection):
                 outcomes += [self._one(work) for work in together]
         except apsw.Error as error:
             outcomes = [(None, unusable(self._path, error))] * len(together)
@@ -94,7 +94,7 @@ class Database:
 
     def _one(self, work: _Work) -> tuple[Any, Exception | None]:
         try:
-            with self._connection:
+            with self._connection:  # a savepoint
                 result = work.run(self._connection)
         except apsw.Error as error:
             return None, unusable(self._path, error)
@@ -151,7 +151,6 @@ def _opened(path: Path) -> Connection:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "full")  # a commit is on disk, as a promise to a server must be
-        connection.transaction_mode = "IMMEDIATE"
         found = connection.pragma("quick_check")
         if found != "ok":
             raise apsw.CorruptError(str(found))
@@ -162,7 +161,7 @@ def _opened(path: Path) -> Connection:
 
 
 def _migrate(connection: Connection, path: Path, migrations: tuple[str, ...]) -> None:
-    with connection:
+    with _transaction(connection):
         version = int(connection.pragma("user_version"))
         if version > len(migrations):
             raise LedgerUnusable(
@@ -172,6 +171,19 @@ def _migrate(connection: Connection, path: Path, migrations: tuple[str, ...]) ->
         for migration in migrations[version:]:
             connection.execute(migration)
         connection.pragma("user_version", len(migrations))
+
+
+@contextmanager
+def _transaction(connection: Connection) -> Iterator[None]:
+    """Whole or not at all. It takes the write lock at once: whoever read first could not wait for it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _settle(done: asyncio.Future[Any], result: Any, problem: Exception | None) -> None:

@@ -20,6 +20,9 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.sessions.disk.kernel_lock import try_lock
 
+LEDGER_FILE = Path("bridges") / "ledger.sqlite"
+"""Where a state folder has it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
@@ -49,9 +52,10 @@ class Ledger:
         notice: str,
         release: Callable[[], None],
     ) -> None:
-        self._database = database
         self._now = now
         self._release: Callable[[], None] | None = release
+        self.database = database
+        """The file, for what else is kept in it: the people who were let in."""
         self.outbox = Outbox(database, ledger_id=ledger_id)
         self.notice = notice
         """A sentence for the owner about what was found at opening, or nothing."""
@@ -87,7 +91,7 @@ class Ledger:
 
     async def close(self) -> None:
         """Finishes what was asked for and closes the file. Safe to repeat."""
-        await self._database.close()
+        await self.database.close()
         if self._release is not None:
             self._release()
             self._release = None
@@ -109,21 +113,21 @@ class Ledger:
             )
             return db.last_insert_rowid() if db.changes() else 0
 
-        number = await self._database.write(work)
+        number = await self.database.write(work)
         return _named(Received(number=number, session_key=session_key, inbound=inbound)) if number else None
 
     async def pass_over(self, inbound: Inbound, cursor: str) -> None:
         """Keeps the cursor of a message that nobody answers, and nothing else of it."""
         row = (inbound.channel, inbound.account, cursor)
         if cursor:
-            await self._database.write(
+            await self.database.write(
                 lambda db: db.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?, ?)", row)
             )
 
     async def cursor(self, channel: str, account: str) -> str:
         """What a bridge last handed in as its cursor; empty before that."""
         query = "SELECT value FROM cursors WHERE channel = ? AND account = ?"
-        return str(await self._database.write(lambda db: db.execute(query, (channel, account)).get) or "")
+        return str(await self.database.write(lambda db: db.execute(query, (channel, account)).get) or "")
 
     async def open_messages(self) -> tuple[Received, ...]:
         """Everything that is not answered, in the order in which it came; for the start of a program."""
@@ -131,7 +135,7 @@ class Ledger:
             "SELECT seq, session_key, body, turn, state = 'running', attempts FROM inbound "
             "WHERE state IN ('waiting', 'running') ORDER BY seq"
         )
-        rows: list[Any] = await self._database.write(lambda db: db.execute(query).fetchall())
+        rows: list[Any] = await self.database.write(lambda db: db.execute(query).fetchall())
         return tuple(
             _named(
                 Received(
@@ -151,13 +155,13 @@ class Ledger:
         turn = batch[0].number
         rows = [(turn, received.number) for received in batch]
         update = "UPDATE inbound SET state = 'running', attempts = attempts + 1, turn = ? WHERE seq = ?"
-        await self._database.write(lambda db: db.executemany(update, rows))
+        await self.database.write(lambda db: db.executemany(update, rows))
 
     async def drop(self, dropped: Sequence[Received]) -> None:
         """Notes that messages are not answered, because too many waited or the owner said so."""
         rows = [(received.number,) for received in dropped]
         update = "UPDATE inbound SET state = 'dropped' WHERE seq = ?"
-        await self._database.write(lambda db: db.executemany(update, rows))
+        await self.database.write(lambda db: db.executemany(update, rows))
 
     async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
         """Notes that a turn is over, and what is to be said of it; both or none. No texts are silence.
@@ -181,7 +185,7 @@ class Ledger:
             db.executemany("UPDATE inbound SET state = 'done', body = NULL WHERE seq = ?", rows)
             forget_old(db, where)
 
-        await self._database.write(work)
+        await self.database.write(work)
 
 
 def _locked(path: Path) -> Callable[[], None]:

@@ -46,6 +46,25 @@ CREATE INDEX outbound_open ON outbound (channel, account, chat_id, seq)
     WHERE state IN ('draft', 'pending', 'sending', 'unsure');
 CREATE INDEX outbound_chat ON outbound (channel, account, chat_id, seq);
 CREATE INDEX outbound_drafts ON outbound (turn) WHERE state = 'draft';
+
+CREATE TABLE people (
+    channel TEXT NOT NULL,
+    account TEXT NOT NULL,
+    sender_id TEXT NOT NULL,
+    role TEXT NOT NULL CHECK (role IN ('guest', 'owner')),
+    since_ms INTEGER NOT NULL,
+    PRIMARY KEY (channel, account, sender_id)
+) STRICT;
+
+-- A code that was denied is empty; its line keeps the person from asking again.
+CREATE TABLE pairings (
+    code TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    account TEXT NOT NULL,
+    sender_id TEXT NOT NULL,
+    asked_ms INTEGER NOT NULL,
+    PRIMARY KEY (channel, account, sender_id)
+) STRICT;
 """
 
 MIGRATIONS = (_VERSION_1,)

@@ -161,15 +161,11 @@ class Agent:
         return self._parts.commands.offered(self._route(inbound).policy)
 
     def session_key(self, inbound: Inbound) -> str:
-        """The key of the session that a message belongs to.
-
-        Raises:
-            PrivacyError, SessionKeyInvalid: the message may not name this session, or names none.
-        """
+        """The key of the session that a message belongs to. Raises as `commands`."""
         return self._route(inbound).key
 
     def command(self, inbound: Inbound) -> str:
-        """The name of the chat command that a message calls; empty for words. Raises as `session_key`."""
+        """The name of the chat command that a message calls; empty for words. Raises as `commands`."""
         called = self._parts.commands.called(inbound.text, self._route(inbound).policy)
         return called.command.name if called is not None else ""
 

@@ -74,7 +74,7 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
 
 def _asks_for_status(parts: AgentParts, inbound: Inbound, where: Route) -> bool:
     called = parts.commands.called(inbound.text, where.policy)
-    return called is not None and called.command is STATUS
+    return called is not None and called.command == STATUS
 
 
 async def _status_meanwhile(

@@ -30,8 +30,33 @@ class PeerSettings(SettingsSection):
     """How many of the newest turns are sent; 0 is all, unset is what holds for the channel."""
 
 
+class GroupSettings(SettingsSection):
+    """`channels.<name>.groups.<id>`: what holds in one group; the id `*` is every other one."""
+
+    require_mention: bool = True
+    """Whether only messages that speak to the assistant are answered; `false` is all."""
+
+
+class CommandsSettings(SettingsSection):
+    """`commands`."""
+
+    owner_allow_from: tuple[str, ...] = ()
+    """Who the owner is on the channels of others, each as `channel:id`."""
+
+
 class ChannelSettings(SettingsSection):
     """`channels.<name>`: what holds on one channel."""
+
+    dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = "pairing"
+    """Who may write in private: `pairing` lets people ask for a code, `allowlist` takes those in `allowFrom`
+    and who was let in, `open` everybody, `disabled` nobody but the owner."""
+    allow_from: tuple[str, ...] = ()
+    """Ids of people who may write in private; `*` is everybody."""
+    group_policy: Literal["allowlist", "open", "disabled"] = "allowlist"
+    """In which groups messages are answered: those in `groups`, all, or none."""
+    group_allow_from: tuple[str, ...] = ()
+    """Ids of people whose messages in groups are answered, beside the owner; none is everybody."""
+    groups: Mapping[str, GroupSettings] = Field(default_factory=dict)
 
     dm_history_limit: int | None = None
     """How many of the newest turns of a direct chat are sent; unset and 0 are all."""
@@ -91,3 +116,10 @@ def history_turns(
     same = folded_id if ids_fold_case else str
     limits = (peer.history_limit for known, peer in here.dms.items() if same(known) == same(sender_id))
     return next((limit for limit in limits if limit is not None), here.dm_history_limit)
+
+
+def channel_settings(channels: Mapping[str, ChannelSettings], name: str) -> ChannelSettings:
+    """What holds on a channel; its name is compared without case."""
+    wanted = name.strip().lower()
+    found = (section for known, section in channels.items() if known.strip().lower() == wanted)
+    return next(found, None) or ChannelSettings.model_construct()

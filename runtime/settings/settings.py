@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
-from nacre.runtime.settings.channels import ChannelSettings, MessagesSettings
+from nacre.runtime.settings.channels import ChannelSettings, CommandsSettings, MessagesSettings
 from nacre.runtime.settings.hooks import HooksSettings, ToolRule, ToolsSettings
 from nacre.runtime.settings.models import ModelsSettings
 from nacre.runtime.settings.plugins import PluginsSettings
@@ -40,6 +40,7 @@ class Settings(SettingsSection):
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
     plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
+    commands: CommandsSettings = Field(default_factory=CommandsSettings.model_construct)
     messages: MessagesSettings = Field(default_factory=MessagesSettings.model_construct)
 
     @property

@@ -16,8 +16,15 @@ from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, say
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import START, opened, write_settings
 
-QUICK = {"messages": {"queue": {"debounceMs": 1}}}
-FOLLOW_UP = {"messages": {"queue": {"mode": "followup", "debounceMs": 0}}}
+OPEN = {
+    "channels": {
+        "line": {"dmPolicy": "open", "groupPolicy": "open", "groups": {"*": {"requireMention": False}}}
+    },
+    "commands": {"ownerAllowFrom": ["line:nora"]},
+}
+"""Everybody is answered, and Nora is the owner."""
+QUICK = {**OPEN, "messages": {"queue": {"debounceMs": 1}}}
+FOLLOW_UP = {**OPEN, "messages": {"queue": {"mode": "followup", "debounceMs": 0}}}
 
 
 class Answering(ScriptedModel):

@@ -139,9 +139,9 @@ async def test_a_failure_is_told_without_its_words_to_others(
     model = ScriptedModel(fails(ModelAuthError("the key of a provider")), says("again"))
     with LineServer() as server:
         async with gateway(tmp_path, model, [LineBridge(server.port)]):
-            server.say("go", is_owner=is_owner)
+            server.say("go", sender="nora" if is_owner else "ann")
             await server.until(lambda at: len(at.sent) == 1)
-            server.say("go on", is_owner=is_owner)
+            server.say("go on", sender="nora" if is_owner else "ann")
             await server.until(lambda at: len(at.sent) == 2)
 
     assert server.shown() == [shown, "again"]

@@ -18,13 +18,13 @@ ROOTS: Floors = (
 
 CLI: Floors = (
     ("cli/sessions",),
-    ("cli/talk", "cli/memory"),
+    ("cli/talk", "cli/memory", "cli/permissions"),
     ("cli",),
     ("cli/screen",),
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/queueing",),
+    ("bridges/queueing", "bridges/access"),
     ("bridges/delivery",),
     ("bridges/ledger",),
     ("bridges/contracts",),

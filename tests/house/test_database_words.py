@@ -16,7 +16,6 @@ WORDS = re.compile(
     re.IGNORECASE,
 )
 ALLOWED = {
-    "bridges/gateway.py": "where the ledger's file lies",
     "cli/memory/text.py": "a field that programs know from OpenClaw's `memory status --json`",
     "memory/contracts/settings.py": "the owner's settings name the database and where its file lies",
     "memory/engine.py": "`MemoryEngine.open` is the one place that chooses a database",

@@ -158,7 +158,7 @@ async def test_work_that_fails_takes_nothing_else_back(tmp_path: Path) -> None:
 
         results = await asyncio.gather(
             ledger.receive(_said(1), "k"),
-            ledger._database.write(broken),
+            ledger.database.write(broken),
             ledger.receive(_said(2), "k"),
             return_exceptions=True,
         )

@@ -1,0 +1,76 @@
+"""Whether a message is answered: by its chat, its sender, the settings, and who was let in. Pure.
+
+Ids are compared byte by byte, or without case where a bridge says that its channel does not tell them apart.
+Whatever is not `direct` counts as a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.settings.channels import ChannelSettings, channel_settings
+from nacre.runtime.settings.settings import Settings
+
+Role: TypeAlias = Literal["", "guest", "owner"]
+"""What a person was made in the terminal; nothing for somebody unknown."""
+ANYBODY = "*"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What becomes of a message: it is answered, its sender may ask to be let in, or nothing happens."""
+
+    outcome: Literal["answer", "pair", "ignore"]
+    is_owner: bool = False
+    why: str = ""
+
+
+def judge(inbound: Inbound, settings: Settings, role: Role) -> Verdict:
+    """What becomes of a message. `role` is what its sender was made."""
+    is_owner = bool(inbound.sender_id) and (role == "owner" or _is_named_owner(inbound, settings))
+    channel = channel_settings(settings.channels, inbound.channel)
+    if inbound.chat_kind == "direct":
+        return _in_private(inbound, channel, role, is_owner=is_owner)
+    return _in_a_group(inbound, channel, is_owner=is_owner)
+
+
+def _in_private(inbound: Inbound, channel: ChannelSettings, role: Role, *, is_owner: bool) -> Verdict:
+    if is_owner:
+        return Verdict(outcome="answer", is_owner=True)
+    if channel.dm_policy == "disabled" or not inbound.sender_id:
+        return Verdict(outcome="ignore", why="private chats are off, or the sender has no id")
+    is_known = bool(role) or _has(channel.allow_from, inbound.sender_id, inbound)
+    if is_known or channel.dm_policy == "open":
+        return Verdict(outcome="answer")
+    if channel.dm_policy == "pairing":
+        return Verdict(outcome="pair", why="the sender is unknown")
+    return Verdict(outcome="ignore", why="the sender is not in allowFrom")
+
+
+def _in_a_group(inbound: Inbound, channel: ChannelSettings, *, is_owner: bool) -> Verdict:
+    here = channel.groups.get(inbound.chat_id) or channel.groups.get(ANYBODY)
+    if channel.group_policy == "disabled" or (channel.group_policy == "allowlist" and here is None):
+        return Verdict(outcome="ignore", why="the group is not in groups")
+    senders = channel.group_allow_from
+    if senders and not is_owner and not _has(senders, inbound.sender_id, inbound):
+        return Verdict(outcome="ignore", why="the sender is not in groupAllowFrom")
+    if (here is None or here.require_mention) and not inbound.is_mentioned:
+        return Verdict(outcome="ignore", why="the assistant was not mentioned")
+    return Verdict(outcome="answer", is_owner=is_owner)
+
+
+def _is_named_owner(inbound: Inbound, settings: Settings) -> bool:
+    """Whether the settings name the sender, with the channel: one id may be two people on two channels."""
+    channel = inbound.channel.strip().lower()
+    named = (each.partition(":") for each in settings.commands.owner_allow_from)
+    ids = [sender for where, _, sender in named if where.strip().lower() == channel and sender]
+    return _has([each for each in ids if each != ANYBODY], inbound.sender_id, inbound)
+
+
+def _has(ids: Iterable[str], sender_id: str, inbound: Inbound) -> bool:
+    if inbound.ids_fold_case is True:
+        sender_id, ids = sender_id.casefold(), [each.casefold() for each in ids]
+    return bool(sender_id) and any(each in (sender_id, ANYBODY) for each in ids)
