@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -64,6 +65,9 @@ async def work_of_a_turn(agent: Agent, work: Work, chat: str = "") -> Work:
     """The work of one turn, behind a few that make what is made once."""
     for _ in range(3):
         await agent.respond(said(chat))
+    # What earlier turns left to the background is theirs.
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others, timeout=20)
     before = work.so_far()
     await agent.respond(said(chat))
     return work - before
