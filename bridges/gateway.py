@@ -70,7 +70,6 @@ class Gateway:
             ledger,
             door_of=self._door_of,
             is_stopped=lambda key: key in self._stopped,
-            is_muted=lambda _received: False,
             sleep=sleep,
         )
         self._supervisors: dict[tuple[str, str], Supervisor] = {}

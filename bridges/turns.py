@@ -43,7 +43,7 @@ class ChatDoor:
 
 
 class Turns:
-    """Answers batches of messages. `is_muted` says of a chat that nothing is sent there."""
+    """Answers batches of messages."""
 
     def __init__(
         self,
@@ -52,14 +52,12 @@ class Turns:
         *,
         door_of: Callable[[Inbound], ChatDoor],
         is_stopped: Callable[[str], bool],
-        is_muted: Callable[[Received], bool],
         sleep: Sleep,
     ) -> None:
         self._agent = agent
         self._ledger = ledger
         self._door_of = door_of
         self._is_stopped = is_stopped
-        self._is_muted = is_muted
         self._sleep = sleep
 
     async def answer(self, batch: tuple[Received, ...], *, cap: int, below: Sequence[str] = ()) -> None:
@@ -91,9 +89,6 @@ class Turns:
         inbound = batch[-1].inbound
         door = self._door_of(inbound)
         texts = parts_of(text, door.bridge.capabilities)
-        if texts and self._is_muted(batch[-1]):
-            log.info("a reply to %s was held back by the send policy", batch[-1].session_key)
-            texts = ()
         await self._ledger.finish(batch, place_of(inbound), texts)
         if texts:
             door.outgoing.notify(inbound.chat_id)
@@ -124,8 +119,7 @@ class Turns:
 
     def _may_show(self, received: Received) -> bool:
         door = self._door_of(received.inbound)
-        is_free = door.is_up() and not door.outgoing.is_sending(received.inbound.chat_id)
-        return is_free and not self._is_muted(received)
+        return door.is_up() and not door.outgoing.is_sending(received.inbound.chat_id)
 
     async def _failed(self, batch: Sequence[Received], inbound: Inbound, error: AgentError) -> None:
         if isinstance(error, TurnCancelled):
