@@ -17,6 +17,7 @@ from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.discovery import ROOT_FILES
 from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, diverse, placed, rank
+from nacre.memory.search.same_words import only_asks, told_once
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.evidence import Finder, TextEvidence, rarity
 from nacre.memory.text.lexical import match_query
@@ -28,6 +29,9 @@ from nacre.memory.vectors.query_vectors import QueryVectors
 MAX_QUERY_CHARS = 2_000
 POOL = 60
 """Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
+
+MOST_REPEATED = 6
+"""How many more places than wanted are looked at, because some say the same words as better ones."""
 
 _WEIGHING_POOL = 11
 """How many of the best texts by words say which words are rare, for the snippets."""
@@ -106,14 +110,14 @@ def _answer(snapshot: Snapshot, question: Question, text: str, vector: Vector | 
         text_weight=hybrid.text_weight,
     )
     mmr, wanted = hybrid.mmr, question.max_results
-    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted
+    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted + MOST_REPEATED
     ranked = rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now)
     chunks = snapshot.chunks([item.chunk_id for item in ranked])
     ranked = placed(ranked, chunks)
     if mmr.enabled:
         ranked = diverse(ranked, chunks, mmr.lambda_, wanted)
     return Answer(
-        hits=tuple(_hits(question, ranked[:wanted], chunks, found, finder)),
+        hits=tuple(_hits(question, told_once(ranked, chunks, finder)[:wanted], chunks, found, finder)),
         mode="lexical" if vector is None else "hybrid" if hybrid.enabled else "vector",
         degraded=degraded,
     )
@@ -163,21 +167,27 @@ def _candidates(
     if vector is not None and not literal:
         cosines.update(snapshot.cosines(vector, [item for item in words if item not in nearest]))
     best = list(islice(words, EVIDENCE_POOL))
-    evidence = _evidence(snapshot, finder, best) if finder is not None else {}
-    return Candidates(words=words, nearest=nearest, cosines=cosines, evidence=evidence)
+    evidence, asking = _evidence(snapshot, finder, best) if finder is not None else ({}, frozenset[int]())
+    return Candidates(words=words, nearest=nearest, cosines=cosines, evidence=evidence, asking=asking)
 
 
-def _evidence(snapshot: Snapshot, finder: Finder, best: Sequence[int]) -> dict[int, TextEvidence]:
-    """What the texts have of the query; among a few chunks, where bm25 tells nothing, their names too."""
-    if snapshot.chunk_count() >= FEW_CHUNKS:
-        texts = snapshot.texts(best)
-        return {item: finder.look(texts[item]) for item in best}
-    chunks = snapshot.chunks(best)
-    found = {item: finder.look(chunks[item].text) for item in best}
+def _evidence(
+    snapshot: Snapshot, finder: Finder, best: Sequence[int]
+) -> tuple[dict[int, TextEvidence], frozenset[int]]:
+    """What the texts have of the query; among a few chunks, where bm25 tells nothing, their names too.
+
+    And which of them have it in questions alone.
+    """
+    is_small = snapshot.chunk_count() < FEW_CHUNKS
+    chunks = snapshot.chunks(best) if is_small else {}
+    texts = {item: chunks[item].text for item in best} if is_small else snapshot.texts(best)
+    found = {item: finder.look(texts[item]) for item in best}
+    asking = frozenset(item for item, evidence in found.items() if only_asks(texts[item], evidence))
+    named = {item: finder.look(_names(chunk)).terms for item, chunk in chunks.items()}
     return {
-        item: replace(evidence, terms=evidence.terms | finder.look(_names(chunks[item])).terms)
+        item: replace(evidence, terms=evidence.terms | named[item]) if item in named else evidence
         for item, evidence in found.items()
-    }
+    }, asking
 
 
 def _names(chunk: Chunk) -> str:
@@ -188,7 +198,7 @@ def _names(chunk: Chunk) -> str:
 
 def _hits(
     question: Question,
-    ranked: Sequence[Ranked],
+    told: Sequence[tuple[Ranked, Sequence[Chunk]]],
     chunks: Mapping[int, Chunk],
     found: Candidates,
     finder: Finder | None,
@@ -196,13 +206,13 @@ def _hits(
     looked_at = list(islice(found.evidence.values(), _WEIGHING_POOL))
     weights = rarity(looked_at, len(finder.terms)) if finder is not None else ()
     return [
-        _hit(chunk, item, cut_snippet(chunk.text, finder, weights), explain=question.explain)
-        for item in ranked
+        _hit(chunk, item, cut_snippet(chunk.text, finder, weights), others, explain=question.explain)
+        for item, others in told
         for chunk in [chunks[item.chunk_id]]
     ]
 
 
-def _hit(chunk: Chunk, item: Ranked, snippet: str, *, explain: bool) -> SearchHit:
+def _hit(chunk: Chunk, item: Ranked, snippet: str, others: Sequence[Chunk], *, explain: bool) -> SearchHit:
     return SearchHit(
         path=chunk.path,
         start_line=chunk.start_line,
@@ -211,5 +221,6 @@ def _hit(chunk: Chunk, item: Ranked, snippet: str, *, explain: bool) -> SearchHi
         snippet=snippet,
         source=chunk.source,
         citation=citation(chunk.path, chunk.start_line, chunk.end_line),
+        also=tuple(citation(other.path, other.start_line, other.end_line) for other in others),
         explain=item.explanation if explain else None,
     )

@@ -1,0 +1,80 @@
+"""Hits that say the same words are one hit with several places; and which texts only ask. Pure.
+
+A fact stands in the daily log, in the note of the session that told it, and in quotations of both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from nacre.memory.contracts.records import Chunk
+from nacre.memory.search.ranking import Ranked
+from nacre.memory.text.evidence import Finder, TextEvidence
+from nacre.memory.text.markdown_blocks import HEADING
+
+MIN_CHARS = 12
+"""Shorter statements are alike by chance; half of that in scripts of many signs."""
+
+_WORD = re.compile(r"[^\W_]+")
+_QUOTED = re.compile(r"\s{0,3}>[> ]*(?:(?:User|Assistant|Somebody): )?|\s*(?:[-*+]|\d{1,3}[.)])\s+")
+_ASKS = re.compile(r"[?\uff1f][\s\"'”»)\]」』*_]*$")
+
+
+def told_once(
+    ranked: Sequence[Ranked], chunks: Mapping[int, Chunk], finder: Finder | None
+) -> list[tuple[Ranked, tuple[Chunk, ...]]]:
+    """The hits in their order, each with the chunks behind it that say nothing else.
+
+    That is a chunk whose every line stands in a better one; and a quotation of a conversation whose lines
+    about the query repeat a line of a better one, because what stands around it there is talk.
+    """
+    told: list[tuple[Ranked, _Said, list[Chunk]]] = []
+    for item in ranked:
+        said = _Said(chunks[item.chunk_id])
+        better = next((place for place in told if _repeats(said, place[1], finder)), None)
+        if better is None:
+            told.append((item, said, []))
+        else:
+            better[2].append(said.chunk)
+    return [(item, tuple(others)) for item, _, others in told]
+
+
+class _Said:
+    """What a chunk says, a statement a line."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.lines = chunk.text.split("\n")
+        self.statements = _statements(self.lines)
+        self.words = "\n".join(f" {words} " for words in self.statements)
+
+
+def only_asks(text: str, evidence: TextEvidence) -> bool:
+    """Whether each line that has a word of the query is a question."""
+    lines = text.split("\n")
+    return bool(evidence.lines) and all(_ASKS.search(lines[at]) for at in evidence.lines)
+
+
+def _repeats(said: _Said, better: _Said, finder: Finder | None) -> bool:
+    if said.statements and all(f" {words} " in better.words for words in said.statements):
+        return True
+    about = sorted(finder.look(said.chunk.text).lines) if finder is not None else []
+    asked = [line for line in (said.lines[at] for at in about) if not HEADING.match(line)]
+    if not asked or not all(line.lstrip().startswith(">") for line in asked):
+        return False
+    return all(
+        f" {words} " in better.words
+        or any(_is_telling(statement) and f" {statement} " in f" {words} " for statement in better.statements)
+        for words in _statements(asked)
+    )
+
+
+def _is_telling(statement: str) -> bool:
+    return len(statement) >= (MIN_CHARS if statement.isascii() else MIN_CHARS // 2)
+
+
+def _statements(lines: Sequence[str]) -> list[str]:
+    """The words of each line without its marks; headings and lines without words are none."""
+    bare = (_QUOTED.sub("", line, count=1) for line in lines if not HEADING.match(line))
+    return [words for line in bare if (words := " ".join(_WORD.findall(line.casefold())))]
