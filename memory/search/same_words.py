@@ -31,8 +31,8 @@ def told_once(
     """
     told: list[tuple[Ranked, _Said, list[Chunk]]] = []
     for item in ranked:
-        said = _Said(chunks[item.chunk_id])
-        better = next((place for place in told if _repeats(said, place[1], finder)), None)
+        said = _Said(chunks[item.chunk_id], finder)
+        better = next((place for place in told if _repeats(said, place[1])), None)
         if better is None:
             told.append((item, said, []))
         else:
@@ -41,13 +41,20 @@ def told_once(
 
 
 class _Said:
-    """What a chunk says, a statement a line."""
+    """What a chunk says, a statement a line; `quoted` is what of a conversation the query is about there."""
 
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: Chunk, finder: Finder | None) -> None:
         self.chunk = chunk
-        self.lines = chunk.text.split("\n")
-        self.statements = _statements(self.lines)
+        lines = chunk.text.split("\n")
+        self.statements = _statements(lines)
         self.words = "\n".join(f" {words} " for words in self.statements)
+        self.telling = [words for words in self.statements if _is_telling(words)]
+        self.quoted: list[str] = []
+        if finder is not None and ">" in chunk.text:
+            about = [lines[at] for at in finder.look(chunk.text).lines]
+            asked = [line for line in about if not HEADING.match(line)]
+            if all(line.lstrip().startswith(">") for line in asked):
+                self.quoted = _statements(asked)
 
 
 def only_asks(text: str, evidence: TextEvidence) -> bool:
@@ -56,17 +63,12 @@ def only_asks(text: str, evidence: TextEvidence) -> bool:
     return bool(evidence.lines) and all(_ASKS.search(lines[at]) for at in evidence.lines)
 
 
-def _repeats(said: _Said, better: _Said, finder: Finder | None) -> bool:
+def _repeats(said: _Said, better: _Said) -> bool:
     if said.statements and all(f" {words} " in better.words for words in said.statements):
         return True
-    about = sorted(finder.look(said.chunk.text).lines) if finder is not None else []
-    asked = [line for line in (said.lines[at] for at in about) if not HEADING.match(line)]
-    if not asked or not all(line.lstrip().startswith(">") for line in asked):
-        return False
-    return all(
-        f" {words} " in better.words
-        or any(_is_telling(statement) and f" {statement} " in f" {words} " for statement in better.statements)
-        for words in _statements(asked)
+    return bool(said.quoted) and all(
+        f" {words} " in better.words or any(f" {told} " in f" {words} " for told in better.telling)
+        for words in said.quoted
     )
 
 
