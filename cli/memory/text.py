@@ -33,7 +33,10 @@ def search_lines(report: SearchReport) -> list[str]:
         lines.append(f"{hit.score:.3f} {hit.path}:{hit.start_line}-{hit.end_line}")
         if hit.explain is not None:
             lines.append(f"      {_explanation(hit.explain)}")
-        lines += [hit.snippet.strip(), ""]
+        lines.append(hit.snippet.strip())
+        if hit.also:
+            lines.append(f"      also in {', '.join(hit.also)}")
+        lines.append("")
     return lines
 
 
@@ -176,6 +179,8 @@ def _hit_json(hit: SearchHit) -> dict[str, Any]:
     told = camel_json(hit) | {"score": round(hit.score, 4)}
     if hit.explain is None:
         del told["explain"]
+    if not hit.also:
+        del told["also"]
     return told
 
 

@@ -68,7 +68,10 @@ class HitExplanation:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchHit:
-    """One found place: `score` 0…1, `snippet` at most 700 characters, `citation` as `path#L3-L7`."""
+    """One found place: `score` 0…1, `snippet` at most 700 characters, `citation` as `path#L3-L7`.
+
+    `also` cites further places that say the same words.
+    """
 
     path: str
     start_line: int
@@ -77,6 +80,7 @@ class SearchHit:
     snippet: str
     source: Source
     citation: str
+    also: tuple[str, ...] = ()
     explain: HitExplanation | None = None
 
 

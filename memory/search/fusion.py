@@ -21,6 +21,8 @@ EVIDENCE_POOL = 20
 """How many of the best lexical candidates are read line by line."""
 EXACT_FLOOR = 0.6
 """The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""
+QUESTION_SHARE = 0.85
+"""What is left of the score of a chunk that asks what the query asks: an answer has fewer of its words."""
 FEW_CHUNKS = 30
 """Below this many chunks bm25 takes every word for a frequent one, so matched words are counted as well."""
 _LINE_WEIGHT = 0.4
@@ -39,6 +41,7 @@ class Candidates:
 
     `cosines` has every candidate's that is known, `evidence` what the best of `words` have of the query, best
     first. `places` says where candidates stand; it may be empty when neither days nor decay ask for it.
+    `asking` are those that have words of the query in questions alone.
     """
 
     words: Scores
@@ -46,6 +49,7 @@ class Candidates:
     cosines: Scores
     evidence: Mapping[int, TextEvidence]
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
+    asking: frozenset[int] = frozenset()
 
     @property
     def ids(self) -> Iterable[int]:
@@ -100,6 +104,8 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     for chunk_id, item in evidence.items():
         if item.exact:
             scores[chunk_id] = EXACT_FLOOR + (1 - EXACT_FLOOR) * scores[chunk_id]
+    for chunk_id in found.asking:
+        scores[chunk_id] *= QUESTION_SHARE
     return scores
 
 

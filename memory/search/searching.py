@@ -18,6 +18,7 @@ from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed, rank
+from nacre.memory.search.same_words import only_asks, told_once
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.evidence import Finder, TextEvidence, rarity
 from nacre.memory.text.lexical import match_query
@@ -31,6 +32,9 @@ MAX_WORDINGS = 5
 """Each costs a search of its own, a few milliseconds."""
 POOL = 60
 """Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
+
+MOST_REPEATED = 6
+"""How many more places than wanted are looked at, because some say the same words as better ones."""
 
 _WEIGHING_POOL = 11
 """How many of the best texts by words say which words are rare, for the snippets."""
@@ -108,18 +112,18 @@ async def search(read: Reading, question: Question) -> Answer:
 def _answer(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str, Vector | None]]) -> Answer:
     hybrid = question.settings.hybrid
     mmr, wanted = hybrid.mmr, question.max_results
-    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted
+    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted + MOST_REPEATED
     found = [_found(snapshot, question, text, vector, count) for text, vector in wordings]
-    best, sources = best_of([one.ranked for one in found], count)
+    best, places = best_of([one.ranked for one in found], count)
+    found_by = {chunk_id: found[place] for chunk_id, place in places.items()}
     chunks = snapshot.chunks([item.chunk_id for item in best])
     ranked = placed(best, chunks)
     if mmr.enabled:
         ranked = diverse(ranked, chunks, mmr.lambda_, wanted)
+    told = told_once(ranked, chunks, {chunk_id: one.finder for chunk_id, one in found_by.items()})
     has_vector = any(one.has_vector for one in found)
     return Answer(
-        hits=tuple(
-            _hits(question, [(item, found[sources[item.chunk_id]]) for item in ranked[:wanted]], chunks)
-        ),
+        hits=tuple(_hits(question, told[:wanted], found_by, chunks)),
         mode="lexical" if not has_vector else "hybrid" if hybrid.enabled else "vector",
         degraded=next((one.degraded for one in found if one.degraded), ""),
     )
@@ -198,21 +202,27 @@ def _candidates(
     if vector is not None and not literal:
         cosines.update(snapshot.cosines(vector, [item for item in words if item not in nearest]))
     best = list(islice(words, EVIDENCE_POOL))
-    evidence = _evidence(snapshot, finder, best) if finder is not None else {}
-    return Candidates(words=words, nearest=nearest, cosines=cosines, evidence=evidence)
+    evidence, asking = _evidence(snapshot, finder, best) if finder is not None else ({}, frozenset[int]())
+    return Candidates(words=words, nearest=nearest, cosines=cosines, evidence=evidence, asking=asking)
 
 
-def _evidence(snapshot: Snapshot, finder: Finder, best: Sequence[int]) -> dict[int, TextEvidence]:
-    """What the texts have of the query; among a few chunks, where bm25 tells nothing, their names too."""
-    if snapshot.chunk_count() >= FEW_CHUNKS:
-        texts = snapshot.texts(best)
-        return {item: finder.look(texts[item]) for item in best}
-    chunks = snapshot.chunks(best)
-    found = {item: finder.look(chunks[item].text) for item in best}
+def _evidence(
+    snapshot: Snapshot, finder: Finder, best: Sequence[int]
+) -> tuple[dict[int, TextEvidence], frozenset[int]]:
+    """What the texts have of the query; among a few chunks, where bm25 tells nothing, their names too.
+
+    And which of them have it in questions alone.
+    """
+    is_small = snapshot.chunk_count() < FEW_CHUNKS
+    chunks = snapshot.chunks(best) if is_small else {}
+    texts = {item: chunks[item].text for item in best} if is_small else snapshot.texts(best)
+    found = {item: finder.look(texts[item]) for item in best}
+    asking = frozenset(item for item, evidence in found.items() if only_asks(texts[item], evidence))
+    named = {item: finder.look(_names(chunk)).terms for item, chunk in chunks.items()}
     return {
-        item: replace(evidence, terms=evidence.terms | finder.look(_names(chunks[item])).terms)
+        item: replace(evidence, terms=evidence.terms | named[item]) if item in named else evidence
         for item, evidence in found.items()
-    }
+    }, asking
 
 
 def _names(chunk: Chunk) -> str:
@@ -222,20 +232,23 @@ def _names(chunk: Chunk) -> str:
 
 
 def _hits(
-    question: Question, ranked: Sequence[tuple[Ranked, _Found]], chunks: Mapping[int, Chunk]
+    question: Question,
+    told: Sequence[tuple[Ranked, Sequence[Chunk]]],
+    found_by: Mapping[int, _Found],
+    chunks: Mapping[int, Chunk],
 ) -> Iterator[SearchHit]:
     """Each hit with the lines that the wording looked for which found it."""
     weights: dict[int, Sequence[float]] = {}
-    for item, found in ranked:
-        chunk, finder = chunks[item.chunk_id], found.finder
-        if finder is not None and id(found) not in weights:
+    for item, others in told:
+        chunk, found = chunks[item.chunk_id], found_by[item.chunk_id]
+        if found.finder is not None and id(found) not in weights:
             looked_at = list(islice(found.candidates.evidence.values(), _WEIGHING_POOL))
-            weights[id(found)] = rarity(looked_at, len(finder.terms))
-        snippet = cut_snippet(chunk.text, finder, weights.get(id(found), ()))
-        yield _hit(chunk, item, snippet, explain=question.explain)
+            weights[id(found)] = rarity(looked_at, len(found.finder.terms))
+        snippet = cut_snippet(chunk.text, found.finder, weights.get(id(found), ()))
+        yield _hit(chunk, item, snippet, others, explain=question.explain)
 
 
-def _hit(chunk: Chunk, item: Ranked, snippet: str, *, explain: bool) -> SearchHit:
+def _hit(chunk: Chunk, item: Ranked, snippet: str, others: Sequence[Chunk], *, explain: bool) -> SearchHit:
     return SearchHit(
         path=chunk.path,
         start_line=chunk.start_line,
@@ -244,5 +257,6 @@ def _hit(chunk: Chunk, item: Ranked, snippet: str, *, explain: bool) -> SearchHi
         snippet=snippet,
         source=chunk.source,
         citation=citation(chunk.path, chunk.start_line, chunk.end_line),
+        also=tuple(citation(other.path, other.start_line, other.end_line) for other in others),
         explain=item.explanation if explain else None,
     )

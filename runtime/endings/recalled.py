@@ -22,6 +22,7 @@ MIN_CHARS = 12
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|(?<=[。\uff01\uff1f])")
 _QUOTED = re.compile(r"“[^”\n]+”|\"[^\"\n]+\"|«[^»\n]+»|„[^“\n]+“|「[^」\n]+」")
+_SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*\Z")
 _QUOTE_LINE = re.compile(r"\s{0,3}>")
 _SEVERAL = re.compile(rf"{re.escape(LEFT_OUT)}(?:\s+{re.escape(LEFT_OUT)})+")
 
@@ -80,7 +81,7 @@ def _passages(result: str) -> Iterator[str]:
     try:
         found = json.loads(result)
         yield str(found.get("text", ""))
-        yield from (str(hit.get("snippet", "")) for hit in found.get("results", ()))
+        yield from (_SOURCE.sub("", str(hit.get("snippet", ""))) for hit in found.get("results", ()))
     except (ValueError, RecursionError, AttributeError, TypeError):
         yield result.replace("\\n", "\n")
 

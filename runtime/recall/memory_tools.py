@@ -174,7 +174,8 @@ def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
 def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
     """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source.
 
-    What stands among the notes of a chat says whose words it is.
+    `also` cites further places with the same words. What stands among the notes of a chat says whose words
+    it is.
     """
     others = {"saidBy": f"others, in the chat of {hit.path.rpartition('/')[0]}"}
     return {
@@ -185,6 +186,7 @@ def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
         "snippet": f"{hit.snippet.strip()}\n\nSource: {hit.citation}" if cites else hit.snippet,
         "source": hit.source,
         **({"citation": hit.citation} if cites else {}),
+        **({"also": list(hit.also)} if hit.also else {}),
         **(others if hit.path.startswith(f"{CHATS_FOLDER}/") else {}),
     }
 

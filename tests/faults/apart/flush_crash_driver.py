@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nacre.runtime.contracts.model import ModelRequest, TextDelta
 from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage
