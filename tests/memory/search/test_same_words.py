@@ -7,6 +7,7 @@ from pathlib import Path
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.scripted import Clock
 
 LOG = "- the gate code of the garage is 4711\n"
@@ -31,7 +32,7 @@ async def search(tmp_path: Path, query: str, **notes: str) -> SearchReport:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     engine = await MemoryEngine.open(
-        workspace=tmp_path / "workspace",
+        workspace=FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks"),
         index_path=tmp_path / "index.sqlite",
         settings=MemorySearchSettings(),
         embedder=None,
