@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -32,12 +33,22 @@ class MemoryCore(MemoryPlugin):
 
     serves_other_chats = True
 
-    def __init__(self, config: Config, open_index: Callable[[], Awaitable[MemoryEngine]], *, watch: bool):
+    def __init__(
+        self,
+        config: Config,
+        open_index: Callable[[], Awaitable[MemoryEngine]],
+        *,
+        now: Clock,
+        watch: bool,
+    ) -> None:
         self._config = config
         self._open_index = open_index
+        self._now = now
         self._watch = watch
         self.engine: MemoryEngine | None = None
         self.unindexed: UnindexedNotes | None = None
+        self._languages: tuple[str, ...] = ()
+        self._languages_of: date | None = None
 
     @property
     def problem(self) -> str:
@@ -54,6 +65,7 @@ class MemoryCore(MemoryPlugin):
             log.warning("memory search is not available: %s", error)
             self.unindexed = unindexed_notes(self._config, str(error))
             return
+        self._look_at_languages(self.engine)
         if self._watch:
             await self.engine.start_watching()
 
@@ -67,8 +79,10 @@ class MemoryCore(MemoryPlugin):
         notes = self.engine or self.unindexed
         if notes is None:
             return ()
+        if self.engine is not None:
+            self._look_at_languages(self.engine)
         below = "" if chat.policy.is_private else chat.policy.notes_folder
-        return memory_tools(notes, cites=self._cites(chat.policy), below=below)
+        return memory_tools(notes, cites=self._cites(chat.policy), below=below, languages=self._languages)
 
     def instructions(self, chat: ToolChat) -> str:
         """When to look into memory, and how to name what was found there."""
@@ -111,6 +125,12 @@ class MemoryCore(MemoryPlugin):
         ]
         return " · ".join(filter(None, told))
 
+    def _look_at_languages(self, engine: MemoryEngine) -> None:
+        """Once a day: tools that change in the middle of a conversation cost the provider's cache of it."""
+        today = self._now().date()
+        if self._languages_of != today:
+            self._languages, self._languages_of = engine.languages, today
+
     def _cites(self, policy: ChatPolicy) -> bool:
         """Whether search results name their source in this chat."""
         mode = self._config.settings.memory.citations
@@ -134,4 +154,6 @@ def memory_core(config: Config, now: Clock, *, watch: bool, lent: Lend) -> Memor
     if not config.settings.agent.memory_search.enabled:
         return None
     embedder = embedder_of(config, now, lent=lent)
-    return MemoryCore(config, lambda: open_engine(config, now, embedder, owns_embedder=False), watch=watch)
+    return MemoryCore(
+        config, lambda: open_engine(config, now, embedder, owns_embedder=False), now=now, watch=watch
+    )

@@ -70,10 +70,13 @@ Notes: TypeAlias = "MemoryEngine | UnindexedNotes"
 """What the tools ask: memory, or what is left without its index. Both raise `MemoryIndexError`."""
 
 
-def memory_tools(notes: Notes, *, cites: bool, below: str = "") -> tuple[Tool, ...]:
+def memory_tools(
+    notes: Notes, *, cites: bool, below: str = "", languages: Sequence[str] = ()
+) -> tuple[Tool, ...]:
     """The two tools over the notes; `cites` adds a `Source:` line to each snippet.
 
-    With `below`, a folder of the workspace, they reach what lies there and nothing else.
+    With `below`, a folder of the workspace, they reach what lies there and nothing else. `languages` are
+    those of the notes, by their English names; the model is told them.
     """
     return (
         Tool(
@@ -83,7 +86,7 @@ def memory_tools(notes: Notes, *, cites: bool, below: str = "") -> tuple[Tool, .
                 "said or agreed here earlier."
                 if below
                 else "Search MEMORY.md and memory/*.md. Use it before answering about past work, decisions, "
-                f"dates, people, preferences or todos.{_written_in(notes.languages)}"
+                f"dates, people, preferences or todos.{_written_in(languages)}"
             ),
             arguments=SearchArguments,
             run=lambda arguments, _scope: _search(notes, arguments, cites=cites, below=below),

@@ -16,7 +16,6 @@ class UnindexedNotes:
 
     def __init__(self, notes: NoteFiles, problem: str) -> None:
         self.problem = problem
-        self.languages: tuple[str, ...] = ()
         self._notes = notes
 
     async def search(self, _query: str, /, **_limits: object) -> SearchReport:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.sessions.contracts.messages import ToolCall, message_text
 from tests.memory.doubles import open_engine, workspace
-from tests.runtime.agents import opened, said
+from tests.runtime.agents import START, engine_of, opened, said
 
 
 async def test_a_template_is_not_found_as_memory(tmp_path: Path) -> None:
@@ -36,8 +37,8 @@ async def test_the_model_is_told_in_which_languages_to_ask(tmp_path: Path) -> No
     )
     engine = await open_engine(tmp_path)
     await engine.sync(reason="cli")
-    tools = memory_tools(engine, cites=False)
-    in_a_chat, _ = memory_tools(engine, cites=False, below="chats/club")
+    tools = memory_tools(engine, cites=False, languages=engine.languages)
+    in_a_chat, _ = memory_tools(engine, cites=False, below="chats/club", languages=engine.languages)
     arguments = {"query": "кошка Лизы", "queries": ["Lisa's cat"]}
     call = ToolCall(id="c", name="memory_search", arguments=arguments)
     reply = await Toolbox(tools, now_ms=lambda: 0).run(call)
@@ -47,3 +48,23 @@ async def test_the_model_is_told_in_which_languages_to_ask(tmp_path: Path) -> No
     assert "The notes are in" not in in_a_chat.description
     (hit,) = json.loads(message_text(reply.message))["results"]
     assert hit["path"] == "memory/2026-02-10.md"
+
+
+async def test_the_tools_stay_the_same_while_a_conversation_goes_on(tmp_path: Path) -> None:
+    """A provider's cache holds through the day of the first notes; the next day knows their language."""
+    clock, model = Clock(START), ScriptedModel(*[says("ok")] * 4)
+    async with opened(tmp_path, model, clock=clock) as agent:
+        await agent.ask("hello")
+        note = "- We were told that Lisa has a cat, and it is named Pepper.\n"
+        (tmp_path / "workspace/memory/cat.md").write_text(note, encoding="utf-8")
+        engine = engine_of(agent._parts)
+        await engine.sync(reason="cli")
+        await agent.ask("and now?")
+        clock.advance(days=1)
+        await agent.ask("and today?")
+
+    asked = [model.requests[place] for place in (0, 1, -1)]
+    first, second, third = ([tool.description for tool in request.tools] for request in asked)
+    assert engine.languages == ("English",)
+    assert first == second
+    assert any("The notes are in English" in text for text in third)
