@@ -52,7 +52,7 @@ async def test_the_model_is_told_in_which_languages_to_ask(tmp_path: Path) -> No
 
 async def test_the_tools_stay_the_same_while_a_conversation_goes_on(tmp_path: Path) -> None:
     """A provider's cache holds through the day of the first notes; the next day knows their language."""
-    clock, model = Clock(START), ScriptedModel(*[says("ok")] * 4)
+    clock, model = Clock(START), ScriptedModel(*[says("ok")] * 5)
     async with opened(tmp_path, model, clock=clock) as agent:
         await agent.ask("hello")
         note = "- We were told that Lisa has a cat, and it is named Pepper.\n"
@@ -63,7 +63,7 @@ async def test_the_tools_stay_the_same_while_a_conversation_goes_on(tmp_path: Pa
         clock.advance(days=1)
         await agent.ask("and today?")
 
-    asked = [model.requests[place] for place in (0, 1, -1)]
+    asked = [request for request in model.requests if request.purpose == "turn"]
     first, second, third = ([tool.description for tool in request.tools] for request in asked)
     assert engine.languages == ("English",)
     assert first == second
