@@ -25,7 +25,7 @@ from tests.runtime.agents import START, entries, events_of, said, transcript_fil
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
-LONG = "The hive needs sugar before the frost comes. " * 300
+LONG = "The hive needs sugar before the frost comes. " * 270
 FALLBACK = "openai/second"
 LARGE, SMALL = "openai/gpt-4o", "openai/gpt-3.5-turbo"
 """Models whose windows are known: 128,000 and 16,385 tokens."""

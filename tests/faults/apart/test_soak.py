@@ -24,7 +24,7 @@ from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import Step, drop, error, overflow, reply, stall, tool_calls, usage
 
 DRIVER = Path(__file__).with_name("soak_driver.py")
-TURNS = int(os.environ.get("NACRE_SOAK_TURNS", "5000"))
+TURNS = int(os.environ.get("NACRE_SOAK_TURNS", "400"))
 SEED = int(os.environ.get("NACRE_SOAK_SEED", "11"))
 MISBEHAVES = 0.02
 WRITES_OF_A_LIFE = (1, 7_000)

@@ -26,7 +26,7 @@ from tests.runtime.agents import (
 from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import Step, reply, tool_calls, usage
 
-LONG = "The hive needs sugar before the frost comes. " * 300
+LONG = "The hive needs sugar before the frost comes. " * 270
 
 
 async def open_agent(
