@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -46,6 +46,16 @@ def count_writes(kill_before: int, state_dir: Path) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
+
+
+def at_each_write(root: Path, attempt: Callable[[Path, int], Mapping[str, object]]) -> None:
+    """Prints what `attempt` gives for every write, one after the other, until a child ends by itself."""
+    for kill_before in range(1, MOST_WRITES):
+        outcome = attempt(root / f"state-{kill_before}", kill_before)
+        sys.stdout.write(json.dumps(outcome) + "\n")
+        sys.stdout.flush()
+        if not outcome["killed"]:
+            return
 
 
 def conversation(tell: Callable[[str], None]) -> ScriptedModel:
@@ -107,15 +117,5 @@ def attempt(state_dir: Path, kill_before: int) -> dict[str, object]:
     }
 
 
-def main(root: Path) -> None:
-    """Every write of the conversation, one after the other, until a child ends by itself."""
-    for kill_before in range(1, MOST_WRITES):
-        outcome = attempt(root / f"state-{kill_before}", kill_before)
-        sys.stdout.write(json.dumps(outcome) + "\n")
-        sys.stdout.flush()
-        if not outcome["killed"]:
-            return
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    at_each_write(Path(sys.argv[1]), attempt)

@@ -7,14 +7,14 @@ transcript with the notes that stand for it. One JSON line an attempt on stdout.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.faults.crash_driver import MOST_WRITES, count_writes
+from tests.faults.crash_driver import at_each_write, count_writes
+from tests.faults.drivers import forked
 from tests.runtime.agents import kinds, opened, said, user_texts
 
 
@@ -50,11 +50,7 @@ async def gone_on(state_dir: Path) -> str:
 
 def attempt(state_dir: Path, kill_before: int) -> dict[str, object]:
     """One child, killed before one write, and what became of its sessions."""
-    child = os.fork()
-    if child == 0:
-        asyncio.run(talk(state_dir, kill_before))
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
+    _, status = forked(lambda _tell: talk(state_dir, kill_before))
     return {
         "kill_before": kill_before,
         "killed": os.WIFSIGNALED(status),
@@ -62,15 +58,5 @@ def attempt(state_dir: Path, kill_before: int) -> dict[str, object]:
     }
 
 
-def main(root: Path) -> None:
-    """Every write, one after the other, until a child ends by itself."""
-    for kill_before in range(1, MOST_WRITES):
-        outcome = attempt(root / f"state-{kill_before}", kill_before)
-        sys.stdout.write(json.dumps(outcome) + "\n")
-        sys.stdout.flush()
-        if not outcome["killed"]:
-            return
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    at_each_write(Path(sys.argv[1]), attempt)

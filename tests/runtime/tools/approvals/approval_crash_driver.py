@@ -7,7 +7,6 @@ the state folder again, approves what still waits, and says something. One JSON 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, calls, says
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, message_text
-from tests.faults.crash_driver import MOST_WRITES, count_writes
+from tests.faults.crash_driver import at_each_write, count_writes
 from tests.runtime.agents import said, user_texts
 from tests.runtime.hooks.turns import hooked
 from tests.runtime.tools.approvals.approving import approvals_on_disk, paid, paying, waiting_for
@@ -109,15 +108,5 @@ def attempt(state_dir: Path, kill_before: int) -> dict[str, object]:
     }
 
 
-def main(root: Path) -> None:
-    """Every write, one after the other, until a child ends by itself."""
-    for kill_before in range(1, MOST_WRITES):
-        outcome = attempt(root / f"state-{kill_before}", kill_before)
-        sys.stdout.write(json.dumps(outcome) + "\n")
-        sys.stdout.flush()
-        if not outcome["killed"]:
-            return
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    at_each_write(Path(sys.argv[1]), attempt)
