@@ -31,7 +31,7 @@ from nacre.memory.text.days.ranges import (
     shifted,
     single,
 )
-from nacre.memory.text.days.unspaced import unspaced_readers
+from nacre.memory.text.days.unspaced import named_day, named_period, unspaced_readers
 
 _Read: TypeAlias = Callable[["re.Match[str]", date], "DayRange | None"]
 
@@ -112,17 +112,9 @@ def _year_alone(match: re.Match[str], _: date) -> DayRange | None:
     return month_of(int(match["year"]), 1, months=12)
 
 
-def _day_word(match: re.Match[str], today: date) -> DayRange | None:
-    return shifted(today, DAY_WORDS[" ".join(match[0].split())])
-
-
 def _weekday(match: re.Match[str], today: date) -> DayRange | None:
     back = (today.weekday() - WEEKDAYS[match["weekday"]]) % 7
     return shifted(today, -(back or 7))
-
-
-def _period(match: re.Match[str], today: date) -> DayRange | None:
-    return period_at(today, *PERIOD_WORDS[" ".join(match[0].split())])
 
 
 def _ago(language: Language) -> _Read:
@@ -204,8 +196,8 @@ def _readers() -> tuple[_Reader, ...]:
         _Reader(pattern=rf"(?<!\d){_YEAR}-(?P<month>\d\d)(?![\d-])", read=_year_and_month),
         *(_Reader(pattern=pattern, read=read, words=names) for pattern, read in dated),
         *(reader for language in LANGUAGES for reader in _of_language(language)),
-        _Reader(pattern=rf"\b(?:{_joined(periods)})\b", read=_period, words=_telling(periods)),
-        _Reader(pattern=rf"\b(?:{_joined(days)})\b", read=_day_word, words=_telling(days)),
+        _Reader(pattern=rf"\b(?:{_joined(periods)})\b", read=named_period, words=_telling(periods)),
+        _Reader(pattern=rf"\b(?:{_joined(days)})\b", read=named_day, words=_telling(days)),
         _Reader(
             pattern=rf"\b(?P<weekday>{weekdays})s?\b",
             read=_weekday,

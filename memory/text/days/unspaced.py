@@ -88,12 +88,14 @@ def _weekday(match: re.Match[str], today: date) -> DayRange | None:
     return shifted(today, -((today.weekday() - weekday) % 7 or 7))
 
 
-def _period(match: re.Match[str], today: date) -> DayRange | None:
+def named_period(match: re.Match[str], today: date) -> DayRange | None:
+    """The week, month, year or weekend of a match of `PERIOD_WORDS`."""
     return period_at(today, *PERIOD_WORDS[" ".join(match[0].split())])
 
 
-def _day_word(match: re.Match[str], today: date) -> DayRange | None:
-    return shifted(today, DAY_WORDS[match[0]])
+def named_day(match: re.Match[str], today: date) -> DayRange | None:
+    """The day of a match of `DAY_WORDS`."""
+    return shifted(today, DAY_WORDS[" ".join(match[0].split())])
 
 
 def _joined(words: Iterable[str]) -> str:
@@ -130,8 +132,8 @@ def unspaced_readers() -> tuple[tuple[re.Pattern[str], _Read], ...]:
             rf"(?P<last>上个?|上個|先週の?|지난\s?주\s?|저번\s?주\s?)?(?P<weekday>{_joined(WEEKDAYS)})",
             _weekday,
         ),
-        (rf"(?:{_joined(PERIOD_WORDS)})", _period),
-        (rf"(?:{_joined(DAY_WORDS)})", _day_word),
+        (rf"(?:{_joined(PERIOD_WORDS)})", named_period),
+        (rf"(?:{_joined(DAY_WORDS)})", named_day),
         (rf"(?P<season>{_joined(_LONG_SEASONS)})(?P<year>)(?P<back>)(?P<last>)", _season),
     )
     return tuple((re.compile(pattern), read) for pattern, read in readers)
