@@ -20,7 +20,8 @@ from itertools import pairwise, takewhile
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
 from nacre.memory.contracts.store import Scores
-from nacre.memory.search.fusion import Asked, Candidates, fuse, seed_scores
+from nacre.memory.search.fusion import fuse, seed_scores
+from nacre.memory.search.mixing import Asked, Candidates
 
 _DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
 _EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")
