@@ -2,8 +2,8 @@
 
 `VectorReader` lives on one reader thread. Its first question is answered where the vectors are stored,
 because most commands ask just one. From the second on it holds the codes in memory, and the vectors as well
-while there are few; it follows what others write by the rows' rising ids. When
-the extension cannot be loaded, numpy stands in for its function, with the same results, more slowly.
+while there are few; it follows what others write by the rows' rising ids. When the extension cannot be
+loaded, numpy stands in for its functions, with the same results, more slowly.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from nacre.memory.vectors.vector_math import (
     VectorTable,
     code_of,
     cosine_distance,
+    from_int8,
     is_zero,
     question_blob,
     question_code,
@@ -266,6 +267,7 @@ def add_vector_functions(
         version = str(connection.execute("SELECT vec_version()").get)
         return VectorEngine(name=f"sqlite-vec {version.removeprefix('v')}")
     connection.create_scalar_function("vec_distance_cosine", _distance, 2, deterministic=True)
+    connection.create_scalar_function("vec_int8", cast("Any", from_int8), 1, deterministic=True)
     return VectorEngine(name="numpy", problem=problem)
 
 
@@ -289,12 +291,10 @@ def _load(connection: Connection, extension_path: str | None) -> str:
 def _packaged() -> str:
     """Where the installed package keeps the extension, as its `loadable_path()` says. To import it for that
     would bring all of numpy along."""
-    package = find_spec("sqlite_vec")
-    if package is None or package.origin is None:
+    if (package := find_spec("sqlite_vec")) is None or package.origin is None:
         raise ImportError("the package sqlite-vec is not installed")
     return str(Path(package.origin).with_name("vec0"))
 
 
 def _distance(*blobs: Any) -> float:
-    left, right = blobs
-    return cosine_distance(left, right)
+    return cosine_distance(*blobs)

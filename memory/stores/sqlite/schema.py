@@ -89,7 +89,14 @@ CREATE TABLE failures (
 # megabyte would cut each batch of a first index into several, to be merged right after.
 _VERSION_2 = "INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 16777216);"
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
+# `sentences` holds the vectors of the text's sentences one behind the other, a signed byte for each number;
+# NULL says that they are not made, which most embedders never do.
+_VERSION_3 = """
+ALTER TABLE vectors ADD COLUMN sentences BLOB;
+CREATE INDEX vectors_without_sentences ON vectors (id) WHERE sentences IS NULL AND embedding IS NOT NULL;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
 """Migration n leads from version n to n + 1. Never change one that was released: add another.
 
 Each further one has to change a table or an index: a number ahead of our tables is a flipped bit."""
