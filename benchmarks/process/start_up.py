@@ -1,6 +1,6 @@
 """What a cold process costs: the commands side by side, each in a process of its own, beside a bare Python.
 
-    python -m benchmarks.start_up [--chunks 10000] [--rounds 15] [--folder DIR]
+    python -m benchmarks.process.start_up [--chunks 10000] [--rounds 15] [--folder DIR]
 
 The commands take turns, so that a busy moment meets all of them; the table shows medians, the best run, and
 the ratio to a bare Python in the same rounds. The notes' vectors are made up and stored under the name of the
