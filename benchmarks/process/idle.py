@@ -2,8 +2,8 @@
 
     python -m benchmarks.process.idle [--seconds 20] [--settle 10]
 
-Counts the voluntary switches of every thread, as Linux tells them in `/proc/<pid>/task/<id>/status`, after the
-process has had some seconds to come to rest. Each runs in a process of its own, in an empty home.
+Counts the voluntary switches of every thread, as Linux tells them in `/proc/<pid>/task/<id>/status`, after
+the process has had some seconds to come to rest. Each runs in a process of its own, in an empty home.
 """
 
 from __future__ import annotations

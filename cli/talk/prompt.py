@@ -45,7 +45,7 @@ class Prompt:
             reserve_space_for_menu=len(commands),
             enable_suspend=True,
         )
-        # A signal tells when the terminal's size changes; looking as well would wake the processor for nothing.
+        # A signal tells when the terminal's size changes; looking at it would wake the processor.
         self._session.app.terminal_size_polling_interval = None
         self._question: PromptSession[str] | None = None
 
