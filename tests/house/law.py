@@ -27,6 +27,8 @@ BRIDGES: Floors = (
     ("bridges/queueing", "bridges/access"),
     ("bridges/delivery",),
     ("bridges/ledger",),
+    ("bridges/channels/irc",),
+    ("bridges/channels",),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
