@@ -31,7 +31,7 @@ extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.c
 	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py \
 		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/test_open_embedder.py
 
-channels: $(VENV)/installed-dev $(SYNAPSE) ## add the libraries of the channels and run their tests against real servers
+channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
 	@$(PIP) --editable ".[irc,xmpp,matrix,email]"
 	@$(BIN)/python -m pytest -m channels -rs tests/bridges/channels
 

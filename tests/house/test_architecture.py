@@ -45,6 +45,7 @@ OPENERS = {
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
     "cli/talk/prompt.py": "the line history",
+    "bridges/contracts/channel.py": "files with a secret alone, which the settings name",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
     "runtime/models/embedding/download.py": "model files on their way here",
@@ -87,6 +88,7 @@ LIBRARIES = {
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
     "pydantic": (
+        "bridges/contracts/channel.py",
         "memory/contracts/settings.py",
         "runtime/settings/agents.py",
         "runtime/settings/channels.py",

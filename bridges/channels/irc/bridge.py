@@ -45,7 +45,7 @@ class IrcBridge(Bridge):
         self._settings = settings
         self._new_id = new_id
         self._connection: IrcConnection | None = None
-        self._is_stopped = False
+        self._stopping = asyncio.Event()
         self._sending = asyncio.Lock()
         self._pacer = Pacer(settings.lines_per_second)
         self._nicks: dict[str, str] = {}
@@ -55,7 +55,7 @@ class IrcBridge(Bridge):
 
     async def start(self, door: Door) -> None:
         """As `Bridge`."""
-        if self._is_stopped:
+        if self._stopping.is_set():
             return
         connection = await IrcConnection.open(self._settings)
         said: asyncio.Queue[Heard | None] = asyncio.Queue()
@@ -69,16 +69,16 @@ class IrcBridge(Bridge):
                 if not waiting.done():
                     waiting.set_exception(ConnectionError("the connection broke before the answer came"))
             said.put_nowait(None)
-            if self._is_stopped:
+            if self._stopping.is_set():
                 await asyncio.wait({handing_in}, timeout=ANSWER_SECONDS)
             handing_in.cancel()
             await asyncio.gather(handing_in, return_exceptions=True)
-        if not self._is_stopped:
+        if not self._stopping.is_set():
             raise ConnectionError(f"{self._settings.host} hung up")
 
     async def stop(self) -> None:
         """As `Bridge`."""
-        self._is_stopped = True
+        self._stopping.set()
         if self._connection is not None:
             await self._connection.close()
 
@@ -120,7 +120,7 @@ class IrcBridge(Bridge):
             await connection.send("JOIN", [name])
         await connection.send("PING", [joined := self._new_id()])
         async for line in lines:
-            if self._is_stopped:
+            if self._stopping.is_set():
                 return
             if line.command == "PONG" and line.params[-1:] == [joined]:
                 self._connection = connection

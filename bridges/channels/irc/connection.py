@@ -12,7 +12,7 @@ from ircstates import Server
 from irctokens import Line, build, tokenise
 
 from nacre.bridges.channels.irc.settings import IrcSettings
-from nacre.bridges.channels.secure_connection import connect
+from nacre.bridges.channels.transport.secure_connection import connect
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from irctokens import Line
 
 from nacre.bridges.channels.irc.connection import IrcConnection
 from nacre.bridges.channels.irc.settings import IrcSettings
-from nacre.bridges.channels.secure_connection import check_password_is_safe
+from nacre.bridges.channels.transport.secure_connection import check_password_is_safe
 from nacre.bridges.contracts.errors import CannotConnect
 
 WANTED = ("account-tag", "account-notify", "extended-join", "message-tags")
@@ -26,12 +26,16 @@ async def register(connection: IrcConnection, settings: IrcSettings, lines: Asyn
         CannotConnect: the server refuses the password, the nick or the connection.
         OSError: the connection broke.
     """
-    if settings.sasl_password or settings.server_password:
+    password, server_password = (
+        settings.sasl_password.get_secret_value(),
+        settings.server_password.get_secret_value(),
+    )
+    if password or server_password:
         check_password_is_safe(settings.address)
     nick, tries = settings.nick, 1
     await connection.send("CAP", ["LS", "302"])
-    if settings.server_password:
-        await connection.send("PASS", [settings.server_password])
+    if server_password:
+        await connection.send("PASS", [server_password])
     await connection.send("NICK", [nick])
     await connection.send("USER", [settings.nick, "0", "*", settings.real_name])
     async for line in lines:
@@ -73,7 +77,7 @@ async def _capabilities(connection: IrcConnection, settings: IrcSettings, line: 
     available = connection.server.available_caps
     if subcommand == "LS":
         wanted = [name for name in WANTED if name in available]
-        if settings.sasl_password:
+        if settings.sasl_password.get_secret_value():
             if "sasl" not in available:
                 raise CannotConnect(
                     f"{settings.host} offers no login (SASL), and channels.irc.saslPassword wants one. "
@@ -81,7 +85,7 @@ async def _capabilities(connection: IrcConnection, settings: IrcSettings, line: 
                 )
             wanted.append("sasl")
         await connection.send(*(("CAP", ["REQ", " ".join(wanted)]) if wanted else ("CAP", ["END"])))
-    elif subcommand == "ACK" and settings.sasl_password:
+    elif subcommand == "ACK" and settings.sasl_password.get_secret_value():
         await connection.send("AUTHENTICATE", ["PLAIN"])
     elif subcommand in ("ACK", "NAK"):
         await connection.send("CAP", ["END"])
@@ -90,6 +94,6 @@ async def _capabilities(connection: IrcConnection, settings: IrcSettings, line: 
 async def _log_in(connection: IrcConnection, settings: IrcSettings) -> None:
     """SASL PLAIN (RFC 4616), in pieces of 400 bytes; a last piece of just 400 is followed by `+`."""
     account = settings.sasl_account or settings.nick
-    secret = base64.b64encode(f"\0{account}\0{settings.sasl_password}".encode()).decode()
+    secret = base64.b64encode(f"\0{account}\0{settings.sasl_password.get_secret_value()}".encode()).decode()
     for start in range(0, len(secret) + 1, _SASL_CHUNK):
         await connection.send("AUTHENTICATE", [secret[start : start + _SASL_CHUNK] or "+"])

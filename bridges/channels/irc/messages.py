@@ -66,7 +66,7 @@ def vouched(line: Line, server: Server, *, knows_accounts: bool) -> str:
     """
     account = (line.tags or {}).get("account", "") if knows_accounts else ""
     if account and account != "*" and "!" not in account:
-        return server.casefold(account)
+        return str(server.casefold(account))
     return mask(server, line.hostmask.nickname, line.hostmask.username or "", line.hostmask.hostname or "")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nacre.bridges.channels.secure_connection import Address
-from nacre.runtime.settings.section import SettingsSection
+from nacre.bridges.channels.transport.secure_connection import Address
+from nacre.bridges.contracts.channel import NO_SECRET, AccountSettings, Secret
 
 
-class IrcSettings(SettingsSection):
+class IrcSettings(AccountSettings):
     """An account on an IRC network."""
 
     host: str
@@ -23,9 +23,9 @@ class IrcSettings(SettingsSection):
     """What the network shows beside the nick."""
     sasl_account: str = ""
     """The account to log in to; empty is the nick."""
-    sasl_password: str = ""
+    sasl_password: Secret = NO_SECRET
     """The account's password; empty is no login."""
-    server_password: str = ""
+    server_password: Secret = NO_SECRET
     """The password that some servers want of everybody."""
     join: tuple[str, ...] = ()
     """The channels to join."""

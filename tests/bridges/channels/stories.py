@@ -69,6 +69,7 @@ class ChannelStories:
                 await world.meet()
                 await world.say("one")
                 await until(lambda: not model.held.empty())
+            await world.part()
             async with _running(tmp_path, world, Answering(), ids="b"):
                 await world.meet()
                 await until(lambda: world.shown(), world.shown)
@@ -178,6 +179,7 @@ class Order:
             meeting.cancel()
         async with asyncio.timeout(120):
             ended = json.loads(await ending)
+        await self._world.part()
         assert ended["signal"] is not None or ended["status"] == 0, ended
         return ended["signal"] is not None
 

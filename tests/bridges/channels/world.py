@@ -35,6 +35,10 @@ class World(Protocol):
         """Waits until Ann can say something to the assistant that she sees there."""
         ...
 
+    async def part(self) -> None:
+        """Waits until Ann sees that the assistant is gone, where people see that."""
+        ...
+
     async def say(self, text: str, *, group: bool = False, thread: str = "") -> None:
         """Ann says something."""
         ...

@@ -123,6 +123,10 @@ class NgircdWorld:
         """Waits until the assistant is in the room."""
         await until(lambda: "Nacre" in self.person.here, lambda: self.person.here)
 
+    async def part(self) -> None:
+        """Waits until the assistant has left the room."""
+        await until(lambda: "Nacre" not in self.person.here, lambda: self.person.here)
+
     async def say(self, text: str, *, group: bool = False, thread: str = "") -> None:
         """Ann says it, a line each."""
         lines = text.split("\n")

@@ -11,7 +11,7 @@ import pytest
 
 from nacre.bridges.channels.irc.bridge import IrcBridge
 from nacre.bridges.channels.irc.settings import IrcSettings
-from nacre.bridges.channels.secure_connection import check_password_is_safe
+from nacre.bridges.channels.transport.secure_connection import check_password_is_safe
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.bridge_contract import HeldDoor, started
 from nacre.bridges.contracts.errors import CannotConnect

@@ -61,8 +61,9 @@ def connect_problem(address: Address, error: OSError) -> str:
     where = f"{address.host}:{address.port}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"The certificate of {where} is not accepted: {error.verify_message.rstrip('.')}. Name the "
-            f"server in {address.setting} as its certificate does, or the file of its authority in tlsCaFile there."
+            f"The certificate of {where} is not accepted: {error.verify_message.rstrip('.')}. "
+            f"Name the server in {address.setting} as its certificate does, "
+            "or give the file of its authority in tlsCaFile."
         )
     if isinstance(error, ssl.SSLError):
         return f"{where} does not speak TLS as it should ({error.reason}). Is this the port for TLS?"
