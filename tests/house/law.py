@@ -27,6 +27,8 @@ BRIDGES: Floors = (
     ("bridges/queueing", "bridges/access", "bridges/channels"),
     ("bridges/delivery",),
     ("bridges/ledger",),
+    ("bridges/channels/irc",),
+    ("bridges/channels/transport",),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (

@@ -71,6 +71,13 @@ LIBRARIES = {
         "runtime/models/openai_compatible/answer.py",
         "runtime/models/openai_compatible/connection.py",
     ),
+    "ircstates": ("bridges/channels/irc/connection.py", "bridges/channels/irc/messages.py"),
+    "irctokens": (
+        "bridges/channels/irc/bridge.py",
+        "bridges/channels/irc/connection.py",
+        "bridges/channels/irc/handshake.py",
+        "bridges/channels/irc/messages.py",
+    ),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
