@@ -7,6 +7,7 @@ is the literal formula of the first description, kept because owners may depend 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from nacre.memory.search.mixing import Asked, Candidates, mix
 
@@ -16,6 +17,9 @@ QUESTION_SHARE = 0.85
 """What is left of the score of a chunk that asks what the query asks: an answer has fewer of its words."""
 FEW_CHUNKS = 30
 """Below this many chunks bm25 takes every word for a frequent one, so matched words are counted as well."""
+LEAST_SHOWN = 0.01
+"""A hit behind a best one that is good enough is shown from here on: one in a hundred is evidence."""
+_STEEPNESS = 8
 _WORDS_NEEDED = 2.3
 _MEANING_NEEDED = 2.6
 _MEANING_LESS_A_DECADE = 0.65
@@ -38,7 +42,16 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
             scores[chunk_id] = EXACT_FLOOR + (1 - EXACT_FLOOR) * scores[chunk_id]
     for chunk_id in found.asking:
         scores[chunk_id] *= QUESTION_SHARE
-    return scores
+    return steepened(scores)
+
+
+def steepened(scores: Mapping[int, float]) -> dict[int, float]:
+    """The same order, in which a hit behind the best is worth what such hits were found to be worth.
+
+    Evidence is rare among hits that have half of what the best one has, whatever the memory (docs/recall.md).
+    """
+    best = max(scores.values()) or 1.0
+    return {chunk_id: best * (score / best) ** _STEEPNESS for chunk_id, score in scores.items()}
 
 
 def lexical_strength(top: float, chunk_count: int, matched_terms: int) -> float:

@@ -25,7 +25,7 @@ from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection, ConnectionThread, one_moment, open_connection
 from nacre.memory.stores.sqlite.nearest import VectorReader
 from nacre.memory.stores.sqlite.words import WordReader
-from nacre.memory.vectors.vector_math import question_blob, question_int8
+from nacre.memory.vectors.vector_math import NUMBER_BYTES, plain_question, plain_question_int8
 
 T = TypeVar("T")
 
@@ -167,8 +167,8 @@ class SqliteSnapshot:
 
     def dimensions(self) -> int | None:
         length: int | None = self._connection.execute(
-            "SELECT length(embedding) / 4 FROM chunk_vectors JOIN vectors ON vectors.id = vector_id"
-            " WHERE embedding IS NOT NULL LIMIT 1"
+            f"SELECT length(embedding) / {NUMBER_BYTES} FROM chunk_vectors"
+            " JOIN vectors ON vectors.id = vector_id WHERE embedding IS NOT NULL LIMIT 1"
         ).get
         return length
 
@@ -186,7 +186,7 @@ class SqliteSnapshot:
 
     def sentence_cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         self._vectors.engine(self._connection)
-        question = question_int8(question_blob(vector))
+        question = plain_question_int8(plain_question(vector))
         starts = range(0, MOST_SENTENCES * len(question), len(question) or 1)
         rows = self._connection.execute(
             _SENTENCE_COSINES,
