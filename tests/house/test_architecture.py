@@ -83,7 +83,7 @@ LIBRARIES = {
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
     "msgspec": ("sessions/disk/json_text.py",),
-    "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/vector_math.py"),
+    "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
