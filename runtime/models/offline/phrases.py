@@ -96,7 +96,7 @@ asking     weißt|erinnerst|sag|zeig|such|suche|dime|dis|cherche|busca|dimmi|с�
 
 
 _DECIDING = (
-    "deci|déci|settled|picked|agreed|chose|entschieden|beschlossen|vereinbart|festgelegt|wir nehmen|wir v|wir e"
+    "deci|déci|entscheid|settled|picked|agreed|chose|entschieden|beschlossen|vereinbart|festgelegt|wir nehmen|wir v|wir e"
     "|e'll |i'll |e will |i will |going to |let's |lets |convenu|choisi|acorda|elegimos|escolhemos|combinamos"
     "|scelto|concordato|решил|договорились|выбрали|决定|选择|约定|商定|定下|로 |ことに|決め|採用"
 )

@@ -23,7 +23,7 @@ def test_an_answer_with_a_decision_is_always_looked_at(text: str) -> None:
         "我們決定用它",
         "お茶に決めました",
         "차로 했다",
-        "Решили: чай",
+        "Мы решили: чай",
     ],
 )
 def test_decisions_in_any_writing_are_looked_at(text: str) -> None:
