@@ -32,7 +32,7 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     if not found.words and not found.nearest:
         return {}
     mixed = mix(found, asked)
-    words = asked.term_count is not None
+    words = asked.term_counts is not None
     strength = lexical_strength(mixed.top, asked.chunk_count, mixed.matched) if words else None
     sure = max(confidence(strength, mixed.covered, mixed.nearest, asked), 0.6 * mixed.best_fit)
     best = max(mixed.values.values()) or 1.0
