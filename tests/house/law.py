@@ -27,8 +27,8 @@ BRIDGES: Floors = (
     ("bridges/queueing", "bridges/access", "bridges/channels"),
     ("bridges/delivery",),
     ("bridges/ledger",),
-    ("bridges/channels/irc",),
-    ("bridges/channels/transport",),
+    ("bridges/channels/irc", "bridges/channels/xmpp"),
+    ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (

@@ -23,6 +23,7 @@ EXTRAS = {
     "llama_cpp": "gguf",
     "opentelemetry": "otel",
     "sentence_transformers": "sentence-transformers",
+    "slixmpp": "xmpp",
 }
 """Libraries that come only when asked for, and the extra that brings them."""
 
