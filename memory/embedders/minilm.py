@@ -38,6 +38,7 @@ class MiniLmEmbedder:
         fingerprint=VECTORS,
         batch_texts=16,
         piece_tokens=PIECE_TOKENS,
+        sentences=True,
     )
 
     def __init__(self, folder: Path = MODEL_FOLDER) -> None:

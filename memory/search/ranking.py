@@ -21,7 +21,8 @@ from itertools import pairwise, takewhile
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
 from nacre.memory.contracts.store import Scores
-from nacre.memory.search.fusion import Asked, Candidates, fuse, seed_scores
+from nacre.memory.search.fusion import LEAST_SHOWN, fuse, seed_scores
+from nacre.memory.search.mixing import Asked, Candidates
 
 _DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
 _EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")
@@ -48,11 +49,18 @@ def rank(
     min_score: float,
     now: datetime,
 ) -> list[Ranked]:
-    """The best `count` chunks that are good enough, with those that tie with the last, best first."""
+    """The best `count` chunks that are good enough, with those that tie with the last, best first.
+
+    When the best reaches `min_score`, those behind it come along down to `LEAST_SHOWN`; by the seeds' formula
+    each has to reach it.
+    """
     fused = (seed_scores if settings.fusion == "seed" else fuse)(found, asked)
     decays = _decays(found, settings.temporal_decay, now)
+    least = min_score
+    if settings.fusion != "seed" and max(fused.values(), default=0.0) >= min_score:
+        least = min(LEAST_SHOWN, min_score)
     final = {
-        chunk_id: score * decays.get(chunk_id, 1.0) for chunk_id, score in fused.items() if score >= min_score
+        chunk_id: score * decays.get(chunk_id, 1.0) for chunk_id, score in fused.items() if score >= least
     }
     order = sorted(final, key=final.__getitem__, reverse=True)
     last = final[order[:count][-1]] if order else 0.0

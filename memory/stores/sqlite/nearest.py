@@ -25,6 +25,7 @@ from nacre.memory.vectors.vector_math import (
     NUMBER_BYTES,
     VectorTable,
     cosines,
+    int8_distance,
     is_zero,
     plain_cosine,
     plain_question,
@@ -268,6 +269,8 @@ def add_vector_functions(
     if not problem:
         version = str(connection.execute("SELECT vec_version()").get)
         return VectorEngine(name=f"sqlite-vec {version.removeprefix('v')}")
+    connection.create_scalar_function("vec_int8", lambda *stored: stored[0], 1, deterministic=True)
+    connection.create_scalar_function("vec_distance_cosine", int8_distance, 2, deterministic=True)
     return VectorEngine(name="numpy", problem=problem)
 
 

@@ -107,7 +107,14 @@ DROP TABLE vectors;
 ALTER TABLE vectors_3 RENAME TO vectors;
 """
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
+# `sentences` holds the vectors of the text's sentences one behind the other, a signed byte for each number;
+# NULL says that they are not made, which is so for most embedders.
+_VERSION_4 = """
+ALTER TABLE vectors ADD COLUMN sentences BLOB;
+CREATE INDEX vectors_without_sentences ON vectors (id) WHERE sentences IS NULL AND embedding IS NOT NULL;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 """Migration n leads from version n to n + 1. Never change one that was released: add another.
 
 Each further one has to change a table or an index: a number ahead of our tables is a flipped bit."""
