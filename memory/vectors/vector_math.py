@@ -47,7 +47,7 @@ def to_blob(vector: Sequence[float]) -> bytes:
     return _whole_numbers(_normal(vector))
 
 
-def whole_numbers(blob: bytes | None) -> bytes | None:
+def whole_numbers(blob: Any) -> bytes | None:
     """As `to_blob`, of what indexes before version 3 stored: float32, little-endian."""
     import numpy as np
 
@@ -111,7 +111,8 @@ def plain_cosine(asked: Sequence[float], blob: bytes) -> float:
     numbers = array("h", blob)
     if sys.byteorder == "big":
         numbers.byteswap()
-    return sum(map(mul, numbers, asked)) / (math.hypot(*numbers) or 1.0)
+    product: float = sum(map(mul, numbers, asked))
+    return product / (math.hypot(*numbers) or 1.0)
 
 
 def cosines(asked: bytes, blobs: Sequence[bytes]) -> list[float]:

@@ -135,7 +135,7 @@ def migrate(connection: Connection, *, between: Callable[[int], None] | None = N
         IndexUnusable: the file was written by a newer Nacre, or is another program's database.
     """
     steps = 0
-    connection.create_scalar_function("whole_numbers", whole_numbers, 1, deterministic=True)
+    connection.create_scalar_function("whole_numbers", lambda *row: whole_numbers(*row), 1)
     while version_of(connection) < SCHEMA_VERSION:
         with transaction(connection):
             version = version_of(connection)
