@@ -162,6 +162,7 @@ class MemoryEngine:
             hits=result.hits,
             mode=result.mode,
             degraded=result.degraded,
+            absent=result.absent,
             provider=embedder.provider if embedder else "none",
             model=embedder.model if embedder else "",
             fallback=fallback,

@@ -51,7 +51,8 @@ class Asked:
 
     `term_count` is how many terms the evidence can have, `None` when words were not asked for. `chunk_count`
     is the size of the index; `legible` the share of the query that the embedder can read; weights sum to 1,
-    and the seeds' 0.7 and 0.3 stand for the measured mix.
+    and the seeds' 0.7 and 0.3 stand for the measured mix. `is_absent` says that what the query asks for by
+    name stands nowhere.
     """
 
     term_count: int | None
@@ -61,6 +62,7 @@ class Asked:
     scale: CosineScale = DEFAULT_SCALE
     vector_weight: float = 0.7
     text_weight: float = 0.3
+    is_absent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

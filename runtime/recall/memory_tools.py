@@ -169,6 +169,8 @@ def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
         result["fallback"] = {"from": report.fallback.provider, "reason": report.fallback.reason}
     if report.degraded:
         result["degraded"] = report.degraded
+    if report.absent:
+        result["absent"] = report.absent_sentence
     if report.stale:
         result["stale"] = True
     return result
