@@ -38,7 +38,7 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     if not found.words and not found.nearest:
         return {}
     mixed = mix(found, asked)
-    words = asked.term_count is not None
+    words = asked.term_counts is not None
     strength = lexical_strength(mixed.top, asked.chunk_count, mixed.matched) if words else None
     if strength and not mixed.covered and not any(item.exact for item in found.evidence.values()):
         strength *= _WITHOUT_A_WORD

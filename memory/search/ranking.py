@@ -15,6 +15,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import cache
 from itertools import pairwise, takewhile
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
@@ -26,7 +27,6 @@ from nacre.memory.search.mixing import Asked, Candidates
 _DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
 _EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")
 _WORDS = re.compile(r"\w+")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 
 DIVERSE_POOL = 60
 """How many of the best candidates diversity chooses from."""
@@ -181,13 +181,18 @@ def chunk_decay(place: ChunkPlace, *, now: datetime, half_life_days: float) -> f
     return decay_factor(seconds / 86_400, half_life_days)
 
 
+@cache  # diversity alone asks for it, and is off unless set
+def _unspaced() -> re.Pattern[str]:
+    return re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
+
+
 def word_set(text: str) -> frozenset[str]:
     """The distinct words of `text`, lower-case; runs of an unspaced script as overlapping pairs."""
     text = text.lower() if text.isascii() else unicodedata.normalize("NFC", text).lower()
     words: set[str] = set()
-    for run in _UNSPACED.findall(text):
+    for run in _unspaced().findall(text):
         words.update(left + right for left, right in pairwise(run))
-    words.update(_WORDS.findall(_UNSPACED.sub(" ", text)))
+    words.update(_WORDS.findall(_unspaced().sub(" ", text)))
     return frozenset(words)
 
 

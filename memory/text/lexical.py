@@ -165,6 +165,13 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     )
 
 
+def term_atom(term: str) -> Atom:
+    """What finds one of `MatchQuery.terms` in the index."""
+    if RUN.fullmatch(term):
+        return Atom(term, "parts")
+    return Atom(WHOLE + inflected_stem(term), "parts") if _LONG_INFLECTED.fullmatch(term) else Atom(term)
+
+
 def _telling(grams: Sequence[str]) -> Iterator[str]:
     """Pairs, and the characters in no pair, such as 猫 alone: nothing else says what was asked."""
     paired = {char for gram in grams if len(gram) > 1 for char in gram}

@@ -18,15 +18,17 @@ ROOTS: Floors = (
 
 CLI: Floors = (
     ("cli/sessions",),
-    ("cli/talk", "cli/memory", "cli/permissions"),
+    ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     ("cli",),
     ("cli/screen",),
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/queueing", "bridges/access"),
+    ("bridges/queueing", "bridges/access", "bridges/channels"),
     ("bridges/delivery",),
     ("bridges/ledger",),
+    ("bridges/channels/irc",),
+    ("bridges/channels/transport",),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (

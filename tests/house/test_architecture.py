@@ -45,6 +45,7 @@ OPENERS = {
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
     "cli/talk/prompt.py": "the line history",
+    "bridges/contracts/channel.py": "files with a secret alone, which the settings name",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
     "runtime/models/embedding/download.py": "model files on their way here",
@@ -70,6 +71,13 @@ LIBRARIES = {
         "runtime/models/openai_compatible/answer.py",
         "runtime/models/openai_compatible/connection.py",
     ),
+    "ircstates": ("bridges/channels/irc/connection.py", "bridges/channels/irc/messages.py"),
+    "irctokens": (
+        "bridges/channels/irc/bridge.py",
+        "bridges/channels/irc/connection.py",
+        "bridges/channels/irc/handshake.py",
+        "bridges/channels/irc/messages.py",
+    ),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
@@ -80,6 +88,7 @@ LIBRARIES = {
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
     "pydantic": (
+        "bridges/contracts/channel.py",
         "memory/contracts/settings.py",
         "runtime/settings/agents.py",
         "runtime/settings/channels.py",
@@ -105,7 +114,7 @@ LIBRARIES = {
     "tiktoken": ("runtime/models/tokenizer.py",),
     "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/contracts/clock.py",),
-    "watchfiles": ("memory/workspace/watcher.py",),
+    "watchdog": ("memory/workspace/watcher.py",),
     "wcwidth": ("cli/screen/plain.py",),
 }
 LONG: dict[str, str] = {}

@@ -17,7 +17,13 @@ from tests.house.rules.files import foreign_libraries
 from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
-EXTRAS = {"llama_cpp": "gguf", "opentelemetry": "otel", "sentence_transformers": "sentence-transformers"}
+EXTRAS = {
+    "ircstates": "irc",
+    "irctokens": "irc",
+    "llama_cpp": "gguf",
+    "opentelemetry": "otel",
+    "sentence_transformers": "sentence-transformers",
+}
 """Libraries that come only when asked for, and the extra that brings them."""
 
 
