@@ -110,7 +110,7 @@ class SearchReport:
     settings ask for, else empty; `provider` and `model` name the embedder (`none` and empty without one),
     `fallback` the one that it stands in for; `stale` is true when known changes in the workspace are not in
     the index yet. `absent` has the identifiers, long numbers and quoted phrases of the question that stand
-    nowhere in what was searched.
+    nowhere in what was searched. `limited` says as a sentence to which days the search was limited.
     """
 
     hits: tuple[SearchHit, ...]
@@ -122,6 +122,7 @@ class SearchReport:
     elapsed_ms: float
     fallback: Fallback | None = None
     absent: tuple[str, ...] = ()
+    limited: str = ""
 
     @property
     def absent_sentence(self) -> str:

@@ -19,9 +19,9 @@ QUESTION_SHARE = 0.85
 """What is left of the score of a chunk that asks what the query asks: an answer has fewer of its words."""
 FEW_CHUNKS = 30
 """Below this many chunks bm25 takes every word for a frequent one, so matched words are counted as well."""
-LEAST_SHOWN = 0.01
-"""A hit behind a best one that is good enough is shown from here on: one in a hundred is evidence."""
-_STEEPNESS = 8
+LEAST_SHOWN = 0.003
+"""A hit behind a best one that is good enough is shown from here on."""
+_STEEPNESS = 10
 _WORDS_NEEDED = 2.15
 _MEANING_NEEDED = 2.45
 _LESS_AMONG_FEW = 0.4
@@ -95,11 +95,14 @@ def confidence(strength: float | None, covered: float, nearest: float | None, as
     `strength` is `None` when words were not searched, `nearest`, the best relatedness, without vectors.
     """
     eased = _LESS_AMONG_FEW * among_few(asked.chunk_count)
-    meaning = 8.0 * (nearest or 0.0) - meaning_needed(asked.chunk_count) + eased
+    meaning = 8.6 * (nearest or 0.0) - meaning_needed(asked.chunk_count) + eased
     if strength is None:
         # A question that the model cannot read is near to anything and says nothing.
         return asked.legible * _logistic(meaning)
     by_chance = chance_strength(asked.chunk_count) * (1 - covered)
+    if nearest is None:
+        # What the words do not show, nothing else can.
+        by_chance /= 2
     words = 1.8 * max(0.0, strength - by_chance) + 2.0 * covered - _WORDS_NEEDED + eased
     if nearest is None:
         return _logistic(words)

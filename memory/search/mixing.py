@@ -57,9 +57,9 @@ class Asked:
     """What the candidates are weighed against.
 
     `term_counts` says in how many chunks each term of the evidence stands, `None` when words were not asked
-        for. `chunk_count` is the size of the index; `legible` the share of the query that the embedder can read;
-        weights sum to 1, and the seeds' 0.7 and 0.3 stand for the measured mix. `is_absent` says that what the
-        query asks for by name stands nowhere.
+    for. `chunk_count` is the size of the index; `legible` the share of the query that the embedder can read;
+    weights sum to 1, and the seeds' 0.7 and 0.3 stand for the measured mix. `is_absent` says that what the
+    query asks for by name stands nowhere.
     """
 
     term_counts: Sequence[int] | None
