@@ -22,6 +22,8 @@ _LINE_POOL = 20
 _BEST_LINE = 0.3
 _IN_ORDER = 0.1
 _DATE_WEIGHT = 0.25
+_ANSWERS_ALONE = 1 / 1.2
+"""What a person said is asked for more often than what the assistant answered."""
 _MOST_BY_VECTORS = (0.6, 0.3)
 _MOST_WITH_SENTENCES = (0.9, 0.5)
 _SPREAD_RANK = 10
@@ -35,7 +37,8 @@ class Candidates:
     `cosines` has every candidate's that is known: with `has_sentences` the means of `with_sentences`.
     `evidence` is what each one's text has of the query, empty when words were not asked for. `places` says
     where candidates stand; it may be empty when neither days nor decay ask for it. `asking` are those that
-    have words of the query in questions alone.
+    have words of the query in questions alone, `answering` those of a conversation in which the person says
+    nothing.
     """
 
     words: Scores
@@ -45,6 +48,7 @@ class Candidates:
     has_sentences: bool = False
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
     asking: frozenset[int] = frozenset()
+    answering: frozenset[int] = frozenset()
 
     @property
     def ids(self) -> Iterable[int]:
@@ -113,6 +117,8 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
         if item:
             values[chunk_id] += _BEST_LINE * best_line_share(item, everywhere)
             values[chunk_id] += _IN_ORDER * item.pairs / max(1, len(counts) - 1)
+    for chunk_id in found.answering:
+        values[chunk_id] *= _ANSWERS_ALONE
     return Mixed(
         values=values,
         covered=covered,

@@ -20,9 +20,9 @@ from nacre.memory.search.absent import Absent, absent_names
 from nacre.memory.search.fusion import FEW_CHUNKS
 from nacre.memory.search.mixing import Asked, Candidates, with_sentences
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed, rank
-from nacre.memory.search.same_words import only_asks, told_once
+from nacre.memory.search.same_words import only_answers, only_asks, told_once
 from nacre.memory.text.days.query_dates import named_days
-from nacre.memory.text.evidence import Finder, TextEvidence, counted, rarity
+from nacre.memory.text.evidence import Finder, counted, rarity
 from nacre.memory.text.lexical import match_query
 from nacre.memory.text.snippet import cut_snippet
 from nacre.memory.vectors.cosine_scale import stored_scale
@@ -225,27 +225,24 @@ def _candidates(
     )
     if finder is None or not by_words:
         return found
-    evidence, asking = _evidence(snapshot, finder, list(found.ids))
-    return replace(found, evidence=evidence, asking=asking)
+    return _read(snapshot, finder, found)
 
 
-def _evidence(
-    snapshot: Snapshot, finder: Finder, candidates: Sequence[int]
-) -> tuple[dict[int, TextEvidence], frozenset[int]]:
-    """What the texts have of the query; among a few chunks, where bm25 tells nothing, their names too.
+def _read(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
+    """The candidates with what their texts have of the query, and which of them only ask or only answer.
 
-    And which of them have it in questions alone.
+    Among a few chunks, where bm25 tells nothing, their names count too.
     """
-    is_small = snapshot.chunk_count() < FEW_CHUNKS
-    chunks = snapshot.chunks(candidates) if is_small else {}
-    texts = {item: chunks[item].text for item in candidates} if is_small else snapshot.texts(candidates)
-    found = {item: finder.look(texts[item]) for item in candidates}
-    asking = frozenset(item for item, evidence in found.items() if only_asks(texts[item], evidence))
-    named = {item: finder.look(_names(chunk)).terms for item, chunk in chunks.items()}
-    return {
-        item: replace(evidence, terms=evidence.terms | named[item]) if item in named else evidence
-        for item, evidence in found.items()
-    }, asking
+    ids, is_small = list(found.ids), snapshot.chunk_count() < FEW_CHUNKS
+    chunks = snapshot.chunks(ids) if is_small else {}
+    texts = {at: chunk.text for at, chunk in chunks.items()} if is_small else snapshot.texts(ids)
+    evidence = {at: finder.look(texts[at]) for at in ids}
+    asking = frozenset(at for at, item in evidence.items() if only_asks(texts[at], item))
+    for at, chunk in chunks.items():
+        terms = evidence[at].terms | finder.look(_names(chunk)).terms
+        evidence[at] = replace(evidence[at], terms=terms)
+    answering = frozenset(at for at in ids if only_answers(texts[at]))
+    return replace(found, evidence=evidence, asking=asking, answering=answering)
 
 
 def _names(chunk: Chunk) -> str:

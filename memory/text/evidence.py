@@ -80,7 +80,8 @@ class Finder:
                     lines.setdefault(line, set()).add(number)
                     starts.append(at)
                 at = folded.find(term, at + len(term))
-            pairs += any(_is_next(folded, end, start) for end in ends for start in starts)
+            if ends and starts:
+                pairs += any(_is_next(folded, end, start) for end in ends for start in starts)
             ends = [start + len(term) for start in starts]
         return TextEvidence(
             terms=frozenset().union(*lines.values()),

@@ -61,6 +61,7 @@ _FOLDS = str.maketrans(
     | {letter: unicodedata.normalize("NFD", letter)[0] for letter in _GREEK}
     | {"ς": "σ", "ё": "е", "Ё": "Е"}
 )
+_FOLDED = re.compile(f"[{''.join(map(chr, _FOLDS))}]")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
@@ -72,7 +73,8 @@ def normalise(text: str) -> str:
     """Compatibility forms (full-width letters, ligatures) folded, letters without an accent form replaced."""
     if text.isascii():
         return text
-    return unicodedata.normalize("NFKC", text).translate(_FOLDS)
+    text = unicodedata.normalize("NFKC", text)
+    return text.translate(_FOLDS) if _FOLDED.search(text) else text
 
 
 def lexical_fields(chunk: Chunk) -> WordFields:

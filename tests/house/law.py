@@ -25,10 +25,11 @@ CLI: Floors = (
 BRIDGES: Floors = (
     ("bridges",),
     ("bridges/queueing", "bridges/access", "bridges/channels"),
+    ("bridges/channels/telegram",),
     ("bridges/delivery",),
     ("bridges/ledger",),
-    ("bridges/channels/irc",),
-    ("bridges/channels/transport",),
+    ("bridges/channels/irc", "bridges/channels/xmpp"),
+    ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (

@@ -9,6 +9,8 @@ from typing import Literal
 from ircstates import Server
 from irctokens import Line
 
+from nacre.bridges.channels.text.mentions import addressed
+
 LINE_BYTES = 320
 """A line has 512 bytes. Of these the server spends up to 190 on the sender's mask, the target and marks."""
 _FORMATS = re.compile("\x03(?:\\d{1,2}(?:,\\d{1,2})?)?|\x04[0-9A-Fa-f]{0,6}|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
@@ -46,7 +48,7 @@ def heard(line: Line, server: Server, *, knows_accounts: bool) -> Heard | str:
     is_private = server.is_me(target)
     if not (is_private or server.is_channel(target)):
         return f"it went to {target!r}, which is neither the assistant nor a channel"
-    bare, is_mentioned = addressed(text, server)
+    bare, is_mentioned = _addressed(text, server)
     sender_id = vouched(line, server, knows_accounts=knows_accounts)
     return Heard(
         kind="direct" if is_private else "group",
@@ -75,12 +77,10 @@ def mask(server: Server, nick: str, user: str, host: str) -> str:
     return f"{server.casefold(nick)}!{user}@{host.lower()}"
 
 
-def addressed(text: str, server: Server) -> tuple[str, bool]:
-    """The text without the assistant's nick in front of it, and whether the nick stands in it."""
-    folded, nick = server.casefold(text), re.escape(server.nickname_lower)
-    if found := re.match(rf"@?{nick}\s*[:,]\s*", folded):
-        return text[found.end() :] or text, True
-    return text, bool(nick) and bool(re.search(rf"(?<![\w-]){nick}(?![\w-])", folded))
+def _addressed(text: str, server: Server) -> tuple[str, bool]:
+    """As `addressed`, with the letters that the server takes for the same; folding keeps the length."""
+    bare, is_mentioned = addressed(server.casefold(text), server.nickname_lower)
+    return text[len(text) - len(bare) :], is_mentioned
 
 
 def message_lines(text: str, most_bytes: int = LINE_BYTES) -> tuple[str, ...]:

@@ -130,7 +130,7 @@ class ChannelStories:
                 repeats += sum(text.startswith(REPEAT_MARK) for text in shown)
                 plain = list(dict.fromkeys(text.removeprefix(REPEAT_MARK) for text in shown))
                 marked_once = [text for text in shown if not text.startswith(REPEAT_MARK)]
-                wanted = [f"re: {text}{TAIL}" for text in ([one, last] if was_killed else [one])]
+                wanted = [f"re: {text}{TAIL}" for text in order.said]
                 if plain == wanted[1:] and not world.keeps_messages and one not in order.heard():
                     lost.append(kill_at)
                 elif plain != wanted or len(set(marked_once)) != len(marked_once):
@@ -150,6 +150,8 @@ class Order:
         self._driver = driver
         self._world = world
         self._state = state
+        self.said: list[str] = []
+        """What Ann could say."""
 
     async def run(self, kill_at: int, text: str) -> bool:
         """Starts a process to which Ann says `text`; whether it was killed before it had sent the answer."""
@@ -168,20 +170,24 @@ class Order:
         assert self._driver.stdin is not None
         assert self._driver.stdout is not None
         if self._world.keeps_messages:
-            await self._world.say(text)
+            await self._say(text)
         self._driver.stdin.write(json.dumps(what).encode() + b"\n")
         ending = asyncio.create_task(self._driver.stdout.readline())
         if not self._world.keeps_messages:
             meeting = asyncio.create_task(self._world.meet())
             await asyncio.wait({ending, meeting}, return_when=asyncio.FIRST_COMPLETED)
             if meeting.done():
-                await self._world.say(text)
+                await self._say(text)
             meeting.cancel()
         async with asyncio.timeout(120):
             ended = json.loads(await ending)
         await self._world.part()
         assert ended["signal"] is not None or ended["status"] == 0, ended
         return ended["signal"] is not None
+
+    async def _say(self, text: str) -> None:
+        self.said.append(text)
+        await self._world.say(text)
 
     def heard(self) -> list[str]:
         """What stands in the transcripts as said by people."""

@@ -13,10 +13,10 @@ from nacre.memory.vectors.sentences import MOST_CHARS, sentences_of
     [
         ("The kayak is in the green shed.", ("The kayak is in the green shed.",)),
         (
-            "- Ana: We moved to the lake last summer. A puppy ate the charger!\n- Ben: That is a great pity.",
+            "- Ana: We moved to a lake in May. The puppy ate my charger!\n- Ben: That is a great pity.",
             (
-                "Ana: We moved to the lake last summer.",
-                "A puppy ate the charger!",
+                "Ana: We moved to a lake in May.",
+                "The puppy ate my charger!",
                 "Ben: That is a great pity.",
             ),
         ),
