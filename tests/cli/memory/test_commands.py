@@ -132,7 +132,7 @@ def test_a_terminal_gets_a_bar_that_goes_away(home: Path) -> None:
     "arguments",
     [
         ["search", " "],
-        ["search", "x", "--after", "yesterday"],
+        ["search", "x", "--after", "someday"],
         ["search", "x", "--min-score", "2"],
         ["search", "x", "--max-results", "0"],
         ["get", "memory/a.md", "--from", "0"],
