@@ -168,6 +168,7 @@ async def _opened(
 ) -> int:
     from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.recall.open_memory import open_memory
+    from nacre.runtime.settings.plugins import MEMORY_CORE
 
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
     engine = await open_memory(invocation.config, system_clock(zone), local=local)
@@ -177,6 +178,12 @@ async def _opened(
             tone="error",
         )
         return 1
+    chosen = invocation.config.settings.plugins.slots.memory
+    if chosen != MEMORY_CORE:
+        invocation.warn(
+            f"plugins.slots.memory is {chosen!r}, so the agent does not look into this index, which is "
+            f"that of {MEMORY_CORE}."
+        )
     try:
         return await work(engine, invocation, **options)
     finally:

@@ -77,13 +77,22 @@ Notes: TypeAlias = "MemoryEngine | UnindexedNotes"
 
 
 def memory_tools(
-    notes: Notes, *, cites: bool, below: str = "", languages: Sequence[str] = ()
+    notes: Notes,
+    *,
+    cites: bool,
+    below: str = "",
+    languages: Sequence[str] = (),
+    with_conversations: bool = False,
 ) -> tuple[Tool, ...]:
     """The two tools over the notes; `cites` adds a `Source:` line to each snippet.
 
     With `below`, a folder of the workspace, they reach what lies there and nothing else. `languages` are
-    those of the notes, by their English names; the model is told them.
+    those of the notes, by their English names; the model is told them, and whether past conversations are
+    searched too.
     """
+    searched = (
+        "MEMORY.md, memory/*.md and past conversations" if with_conversations else "MEMORY.md and memory/*.md"
+    )
     return (
         Tool(
             name="memory_search",
@@ -91,7 +100,7 @@ def memory_tools(
                 f"Search what was noted of this chat, in {below}/. Use it before answering about what was "
                 "said or agreed here earlier."
                 if below
-                else "Search MEMORY.md and memory/*.md. Use it before answering about past work, decisions, "
+                else f"Search {searched}. Use it before answering about past work, decisions, "
                 f"dates, people, preferences or todos.{_written_in(languages)}"
             ),
             arguments=SearchArguments,
