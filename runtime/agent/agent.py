@@ -219,7 +219,7 @@ class Agent:
             yield TurnFailed(error=failure_of(error))
             return
         work = run_turn(parts, inbound, where, events.put_nowait, bounds)
-        task = parts.running.start(where.key, work, spare_tools=bounds.spare_tools)
+        task = parts.running.start(where.key, work, bounds)
         task.add_done_callback(lambda _done: events.put_nowait(None))
         last: Event | None = None
         try:
@@ -245,6 +245,11 @@ class Agent:
             return self._parts.running.stop(self._route(inbound).key, after)
         except (AgentError, SessionError):
             return False
+
+    def join(self, inbound: Inbound) -> bool:
+        """Says something into the turn that runs in a session, behind its tools; `False` where none can hear.
+        `MessageJoined` says that it was heard; where the turn calls no further tool, hand it in anew."""
+        return self._parts.running.join(self.session_key(inbound), inbound)
 
     async def index_notes(self, *, wait_seconds: float) -> None:
         """Makes the notes that turns wrote searchable, by meaning too, if that takes `wait_seconds` or less.
