@@ -236,8 +236,7 @@ class Agent:
     def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
         """Stops the running and waiting turns of a session, named by a message to it or by its key.
 
-        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`, and everything until then is on
-        disk. With `after="tools"` the tools that are running finish and their results are recorded first; a
+        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`; all until then is on disk. With `after="tools"` the tools that are running finish and their results are recorded first; a
         turn in which no tool runs is stopped at once.
         """
         inbound = _owner_says("", session) if isinstance(session, str) else session
@@ -247,8 +246,8 @@ class Agent:
             return False
 
     def join(self, inbound: Inbound) -> bool:
-        """Says something into the turn that runs in a session, behind its tools; `False` where none can hear.
-        `MessageJoined` says that it was heard; where the turn calls no further tool, hand it in anew."""
+        """Says something into a session's turn, behind its tools; whether one can hear. `MessageJoined` says
+        that it was heard; where the turn calls no further tool, hand it in anew."""
         return self._parts.running.join(self.session_key(inbound), inbound)
 
     async def index_notes(self, *, wait_seconds: float) -> None:
