@@ -236,8 +236,9 @@ class Agent:
     def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
         """Stops the running and waiting turns of a session, named by a message to it or by its key.
 
-        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`; all until then is on disk. With `after="tools"` the tools that are running finish and their results are recorded first; a
-        turn in which no tool runs is stopped at once.
+        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`; all until then is on disk. With
+        `after="tools"` running tools finish and their results are recorded first; a turn in which no tool runs
+        is stopped at once.
         """
         inbound = _owner_says("", session) if isinstance(session, str) else session
         try:

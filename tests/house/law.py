@@ -26,8 +26,11 @@ BRIDGES: Floors = (
     ("bridges",),
     ("bridges/answering",),
     ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
+    ("bridges/channels/telegram",),
     ("bridges/delivery",),
     ("bridges/ledger",),
+    ("bridges/channels/irc", "bridges/channels/xmpp"),
+    ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
