@@ -237,8 +237,7 @@ class Agent:
         """Stops the running and waiting turns of a session, named by a message to it or by its key.
 
         `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`; all until then is on disk. With
-        `after="tools"` running tools finish and their results are recorded first; a turn in which no tool runs
-        is stopped at once.
+        `after="tools"` a turn in which tools run ends when these are done, and their results are recorded.
         """
         inbound = _owner_says("", session) if isinstance(session, str) else session
         try:
