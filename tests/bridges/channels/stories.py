@@ -111,6 +111,7 @@ class ChannelStories:
             assert list(world.shown(group=True)) == ["re: root"]
 
     @pytest.mark.slow
+    @pytest.mark.timeout(2_400)
     async def test_a_kill_at_any_step_loses_and_doubles_nothing(self, tmp_path: Path) -> None:
         """Each step between a message and its delivery is killed once, and a second process goes on.
 
