@@ -59,6 +59,7 @@ _FOLDS = str.maketrans(
     | {letter: unicodedata.normalize("NFD", letter)[0] for letter in _GREEK}
     | {"ς": "σ", "ё": "е", "Ё": "Е"}
 )
+_FOLDED = re.compile(f"[{''.join(map(chr, _FOLDS))}]")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
@@ -70,7 +71,8 @@ def normalise(text: str) -> str:
     """Compatibility forms (full-width letters, ligatures) folded, letters without an accent form replaced."""
     if text.isascii():
         return text
-    return unicodedata.normalize("NFKC", text).translate(_FOLDS)
+    text = unicodedata.normalize("NFKC", text)
+    return text.translate(_FOLDS) if _FOLDED.search(text) else text
 
 
 def lexical_fields(chunk: Chunk) -> WordFields:
@@ -160,6 +162,13 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
         phrases=phrases,
         identifiers=_unique(name for name in names if _is_identifier(name)),
     )
+
+
+def term_atom(term: str) -> Atom:
+    """What finds one of `MatchQuery.terms` in the index."""
+    if RUN.fullmatch(term):
+        return Atom(term, "parts")
+    return Atom(WHOLE + inflected_stem(term), "parts") if _LONG_INFLECTED.fullmatch(term) else Atom(term)
 
 
 def _telling(grams: Sequence[str]) -> Iterator[str]:

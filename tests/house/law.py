@@ -25,6 +25,7 @@ CLI: Floors = (
 BRIDGES: Floors = (
     ("bridges",),
     ("bridges/queueing", "bridges/access", "bridges/channels"),
+    ("bridges/channels/telegram",),
     ("bridges/delivery",),
     ("bridges/ledger",),
     ("bridges/channels/irc", "bridges/channels/xmpp"),

@@ -66,6 +66,7 @@ LIBRARIES = {
         "sessions/disk/kernel_lock.py",
     ),
     "httpx": (
+        "bridges/channels/telegram/api.py",
         "runtime/models/embedding/download.py",
         "runtime/models/embedding/http/connection.py",
         "runtime/models/openai_compatible/answer.py",
@@ -77,12 +78,14 @@ LIBRARIES = {
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
+    "markdown_it": ("bridges/channels/telegram/formatting.py",),
     "msgspec": ("sessions/disk/json_text.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
     "pydantic": (
+        "bridges/channels/*/channel.py",
         "bridges/contracts/channel.py",
         "memory/contracts/settings.py",
         "runtime/settings/agents.py",
@@ -106,11 +109,12 @@ LIBRARIES = {
     "referencing": ("runtime/extensions/settings_schema.py",),
     "sentence_transformers": ("memory/embedders/sentence_transformer.py",),
     "slixmpp": ("bridges/channels/xmpp/*.py",),
+    "telegram": ("bridges/channels/telegram/*.py",),
     "tenacity": ("runtime/models/retry.py",),
     "tiktoken": ("runtime/models/tokenizer.py",),
     "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/contracts/clock.py",),
-    "watchfiles": ("memory/workspace/watcher.py",),
+    "watchdog": ("memory/workspace/watcher.py",),
     "wcwidth": ("cli/screen/plain.py",),
 }
 LONG: dict[str, str] = {}
@@ -126,6 +130,7 @@ HEAVY = {
     "openai",
     "prompt_toolkit",
     "pydantic",
+    "telegram",
     "tiktoken",
 }
 
