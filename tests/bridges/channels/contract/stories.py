@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from nacre.bridges.delivery.outgoing import REPEAT_MARK
-from tests.bridges.channels.world import GROUP, World, until
+from tests.bridges.channels.contract.world import GROUP, World, until
 from tests.bridges.chats import Answering, gateway
 from tests.bridges.kill_driver import TAIL
 from tests.runtime.agents import user_texts
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SECRET = "The harbour code is 7313"
 MOST_STEPS = 80
 
