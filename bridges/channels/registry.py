@@ -20,6 +20,7 @@ from nacre.runtime.settings.plugins import PluginsSettings
 log = logging.getLogger(__name__)
 
 BUILT_IN: Mapping[str, str] = {
+    "irc": "irc",
     "telegram": "telegram",
 }
 """Nacre's own channels: the extra that brings the library of each; empty where it needs none."""

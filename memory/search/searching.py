@@ -16,7 +16,8 @@ from nacre.memory.contracts.settings import QuerySettings
 from nacre.memory.contracts.store import Scope, Snapshot, Vector
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
-from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
+from nacre.memory.search.fusion import FEW_CHUNKS
+from nacre.memory.search.mixing import EVIDENCE_POOL, Asked, Candidates
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed, rank
 from nacre.memory.search.same_words import only_asks, told_once
 from nacre.memory.text.days.query_dates import named_days

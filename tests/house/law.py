@@ -25,9 +25,10 @@ CLI: Floors = (
 BRIDGES: Floors = (
     ("bridges",),
     ("bridges/queueing", "bridges/access", "bridges/channels"),
-    ("bridges/channels/telegram",),
     ("bridges/delivery",),
     ("bridges/ledger",),
+    ("bridges/channels/irc", "bridges/channels/telegram"),
+    ("bridges/channels/transport",),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (

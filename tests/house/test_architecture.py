@@ -72,6 +72,8 @@ LIBRARIES = {
         "runtime/models/openai_compatible/answer.py",
         "runtime/models/openai_compatible/connection.py",
     ),
+    "ircstates": ("bridges/channels/irc/connection.py", "bridges/channels/irc/messages.py"),
+    "irctokens": ("bridges/channels/irc/*.py",),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
@@ -111,7 +113,7 @@ LIBRARIES = {
     "tiktoken": ("runtime/models/tokenizer.py",),
     "tokenizers": ("memory/embedders/minilm_model.py",),
     "tzlocal": ("runtime/contracts/clock.py",),
-    "watchfiles": ("memory/workspace/watcher.py",),
+    "watchdog": ("memory/workspace/watcher.py",),
     "wcwidth": ("cli/screen/plain.py",),
 }
 LONG: dict[str, str] = {}

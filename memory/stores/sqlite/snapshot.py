@@ -25,6 +25,7 @@ from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection, ConnectionThread, one_moment, open_connection
 from nacre.memory.stores.sqlite.nearest import VectorReader
 from nacre.memory.stores.sqlite.words import WordReader
+from nacre.memory.vectors.vector_math import NUMBER_BYTES
 
 T = TypeVar("T")
 
@@ -143,8 +144,8 @@ class SqliteSnapshot:
 
     def dimensions(self) -> int | None:
         length: int | None = self._connection.execute(
-            "SELECT length(embedding) / 4 FROM chunk_vectors JOIN vectors ON vectors.id = vector_id"
-            " WHERE embedding IS NOT NULL LIMIT 1"
+            f"SELECT length(embedding) / {NUMBER_BYTES} FROM chunk_vectors"
+            " JOIN vectors ON vectors.id = vector_id WHERE embedding IS NOT NULL LIMIT 1"
         ).get
         return length
 

@@ -8,7 +8,7 @@ import pytest
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace
 from nacre.memory.contracts.settings import HybridSettings
-from nacre.memory.search.fusion import Asked, Candidates
+from nacre.memory.search.mixing import Asked, Candidates
 from nacre.memory.search.ranking import diverse, mmr_order, placed, rank
 
 TODAY = date(2026, 2, 10)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from nacre.memory.contracts.records import ChunkPlace
-from nacre.memory.search.fusion import EXACT_FLOOR, Asked, Candidates, fuse, seed_scores, seed_text_score
+from nacre.memory.search.fusion import EXACT_FLOOR, fuse, seed_scores, seed_text_score
+from nacre.memory.search.mixing import Asked, Candidates
 from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query

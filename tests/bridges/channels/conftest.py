@@ -1,0 +1,15 @@
+"""What these tests need: the library of each channel, and its server, which `make channels` brings."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+LIBRARIES = {
+    "irc": "ircstates",
+    "xmpp": "slixmpp",
+    "matrix": "nio",
+    "email": "imap_tools",
+    "telegram": "telegram",
+}
+
+collect_ignore_glob = [f"{name}/*" for name, library in LIBRARIES.items() if find_spec(library) is None]
