@@ -20,7 +20,7 @@ from nacre.runtime.contracts.events import Emit, MessageJoined, ReplyReady, Sile
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.around import arrived, leaving, without_text
 from nacre.runtime.lanes.routing import Route
-from nacre.runtime.turn.loop.inbound_message import heard, joined
+from nacre.runtime.turn.inbound.inbound_message import heard, joined
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.settling import settle
 from nacre.runtime.turn.turn import Turn

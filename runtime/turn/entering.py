@@ -11,7 +11,7 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.around import arrived
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.recall.recent_notes import recalled_notes
-from nacre.runtime.turn.loop.inbound_message import inbound_message
+from nacre.runtime.turn.inbound.files import message_of
 from nacre.runtime.turn.parts import TurnParts
 from nacre.sessions.entries.entries import CustomMessage
 from nacre.sessions.view.transcript import RECALL_TYPE
@@ -29,7 +29,7 @@ async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inboun
             log.info("a message does not join the turn of %s: %s", session.key, refused)
             continue
         now_ms, name = session.now_ms(), each.inbound_id
-        message = inbound_message(inbound.text, inbound.attachments, timestamp_ms=now_ms, inbound_id=name)
+        message = await message_of(inbound.text, inbound.attachments, timestamp_ms=now_ms, inbound_id=name)
         await session.say(message)
         emit(MessageJoined(inbound_id=name))
 

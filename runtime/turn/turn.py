@@ -27,8 +27,8 @@ from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.recall.recent_notes import recall_is_due
 from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.entering import recalled, taken_in
+from nacre.runtime.turn.inbound.files import message_of
 from nacre.runtime.turn.loop.deadline import paused
-from nacre.runtime.turn.loop.inbound_message import inbound_message
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.parts import TurnParts
@@ -82,7 +82,7 @@ class Turn:
         """Puts a person's words, and what came with them, on disk."""
         session, self.words = self.session, text
         now_ms = session.now_ms()
-        await session.say(inbound_message(text, attachments, timestamp_ms=now_ms, inbound_id=inbound_id))
+        await session.say(await message_of(text, attachments, timestamp_ms=now_ms, inbound_id=inbound_id))
 
     async def answer(self) -> Reply | None:
         """The reply to what was written down, or `None` for silence.

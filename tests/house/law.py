@@ -49,6 +49,7 @@ RUNTIME: Floors = (
         "runtime/turn/window/summaries",
         "runtime/turn/loop",
         "runtime/turn/prompt_parts",
+        "runtime/turn/inbound",
         "runtime/lanes",
     ),
     ("runtime/hooks",),

@@ -20,6 +20,15 @@ MAX_IMAGE_BYTES = 3_750_000
 
 
 @dataclass(frozen=True, kw_only=True)
+class FileText:
+    """What was read of a file: its text, or why there is none. `is_cut`: there is more than this."""
+
+    text: str = ""
+    problem: str = ""
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Heard:
     """What a transcript says of a message that stands in it.
 
@@ -66,16 +75,21 @@ def joined(branch: Sequence[Entry], ids: Collection[str]) -> tuple[str, ...]:
 
 
 def inbound_message(
-    text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int, inbound_id: str = ""
+    text: str,
+    attachments: tuple[Attachment, ...],
+    *,
+    texts: Sequence[FileText],
+    timestamp_ms: int,
+    inbound_id: str = "",
 ) -> UserMessage:
-    """A person's message: images that models take as images, other files by name.
+    """A person's message: images that models take as images, files with what was read of each, by name.
 
     An image that a provider refuses would be refused again on every later turn of the session.
     """
     clean = text.encode("utf-8", "replace").decode("utf-8")
     named = [
-        f"[attachment {file.name!r}, {file.mime_type}, {len(file.data)} bytes: not readable here]"
-        for file in attachments
+        _named(file, read)
+        for file, read in zip(attachments, texts, strict=True)
         if not _is_readable_image(file)
     ]
     images = [
@@ -89,6 +103,18 @@ def inbound_message(
         timestamp_ms=timestamp_ms,
         inbound_id=inbound_id,
     )
+
+
+def _named(file: Attachment, read: FileText) -> str:
+    """A file in words: its name, and its text or why there is none."""
+    name = f"attachment {file.name!r}, {file.mime_type}"
+    if not read.text:
+        why = f": {read.problem}" if read.problem else ""
+        return f"[{name}, {len(file.data)} bytes: not readable here{why}]"
+    cut = "; the rest is left out" if read.is_cut else ""
+    clean = read.text.encode("utf-8", "replace").decode("utf-8")
+    head = f"[{name}, {len(file.data)} bytes; this is its text{cut}:]"
+    return f"{head}\n{clean}\n[end of {file.name!r}]"
 
 
 def _is_readable_image(file: Attachment) -> bool:
