@@ -201,7 +201,7 @@ class VectorReader:
 
 def candidates_for(dimensions: int, limit: int) -> int:
     """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
-    return max(2 * limit, 200 if dimensions >= 1024 else 300 if dimensions >= 384 else 600)
+    return max(2 * limit, 300 if dimensions >= 384 else 600)
 
 
 def _row_count(connection: Connection) -> int:
