@@ -212,13 +212,15 @@ def _candidates(
         pool = min(200, max(1, question.max_results * hybrid.candidate_multiplier))
     by_words = query is not None and (vector is None or hybrid.enabled)
     words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
-    wide = pool if literal else NEAREST_PIECES * pool
-    nearest = snapshot.nearest(vector, limit=wide, scope=scope) if vector is not None else {}
-    cosines = dict(nearest)
+    by_sentences = question.embedder is not None and question.embedder.vectors.sentences and not literal
+    wide = NEAREST_PIECES * pool if by_sentences else pool
+    nearest: Scores = snapshot.nearest(vector, limit=wide, scope=scope) if vector is not None else {}
+    cosines = nearest
     sentences: Scores = {}
     if vector is not None and not literal:
-        cosines.update(snapshot.cosines(vector, [item for item in words if item not in nearest]))
-        sentences = snapshot.sentence_cosines(vector, list(cosines))
+        others = snapshot.cosines(vector, [item for item in words if item not in nearest])
+        cosines = {**cosines, **others}
+        sentences = snapshot.sentence_cosines(vector, list(cosines)) if by_sentences else {}
     nearest, cosines = with_sentences(nearest, cosines, sentences, pool)
     found = Candidates(
         words=words, nearest=nearest, cosines=cosines, has_sentences=bool(sentences), evidence={}

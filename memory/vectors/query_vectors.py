@@ -70,6 +70,11 @@ class QueryVectors:
         """The share of `text` in scripts that the embedder can read."""
         return self._embedder.reads(text)
 
+    @property
+    def sentences(self) -> bool:
+        """Whether the embedder makes vectors of single sentences, too."""
+        return self._embedder.facts.sentences
+
     async def close(self) -> None:
         """Gives up on answers that are still on their way."""
         tasks = list(self._asked.values())

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from nacre.memory.contracts.records import (
     Chunk,
@@ -128,8 +128,9 @@ class SqliteSnapshot:
             " AND vectors.id > ? GROUP BY vectors.id ORDER BY vectors.id LIMIT ?",
             (above_id, limit),
         ).fetchall()
-        chunks = self.chunks([chunk_id for _, _, chunk_id in rows])
-        return [(row_id, key, chunks[chunk_id]) for row_id, key, chunk_id in rows if chunk_id in chunks]
+        texts = cast("list[tuple[int, bytes, int]]", rows)
+        chunks = self.chunks([chunk_id for _, _, chunk_id in texts])
+        return [(row_id, key, chunks[chunk_id]) for row_id, key, chunk_id in texts if chunk_id in chunks]
 
     def refused(self, *, limit: int) -> Sequence[str]:
         rows = self._connection.execute(
@@ -199,7 +200,7 @@ class SqliteSnapshot:
                     _SENTENCE_COSINES, {**values, "question": question, "starts": starts}
                 )
             )
-        rows = self._connection.execute(_SENTENCES, values).fetchall()
+        rows = cast("list[tuple[int, bytes]]", self._connection.execute(_SENTENCES, values).fetchall())
         best: dict[int, float] = {}
         for (chunk_id, _), cosine in zip(rows, best_int8(question, [row[1] for row in rows]), strict=True):
             best[chunk_id] = max(cosine, best.get(chunk_id, -1.0))
