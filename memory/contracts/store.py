@@ -15,7 +15,7 @@ from datetime import date
 from typing import Protocol, TypeAlias, TypeVar
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, VectorEngine
-from nacre.memory.contracts.words import MatchQuery, WordFields
+from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
 
 Vector: TypeAlias = Sequence[float]
 T = TypeVar("T")
@@ -134,6 +134,9 @@ class Snapshot(Protocol):
         What an atom costs is bounded: where the atoms together are in many chunks, the store may let the
         rarest choose the chunks, and weigh the others in those alone.
         """
+
+    def is_known(self, atom: Atom) -> bool:
+        """Whether an atom stands in any chunk; quick enough for each word of a question."""
 
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
         """The cosine of the best chunks' best piece, best first; vectors of other lengths are passed over."""

@@ -45,10 +45,12 @@ class MatchQuery:
 
     `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the
     characters that stand alone; `phrases` what the asker put in quotes; `identifiers` what looks like a name
-    of code, a hash or an issue number, as typed.
+    of code, a hash, an issue number or a long number, as typed. `inflected` says that the words are of a
+    language that changes their ends.
     """
 
     atoms: tuple[Atom, ...] = ()
     terms: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
+    inflected: bool = False

@@ -21,7 +21,7 @@ from nacre.memory.contracts.records import (
     citation,
 )
 from nacre.memory.contracts.store import FileState, Scope, Scores, Snapshot, StoreCounts, Vector
-from nacre.memory.contracts.words import MatchQuery
+from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection, ConnectionThread, one_moment, open_connection
 from nacre.memory.stores.sqlite.nearest import VectorReader
 from nacre.memory.stores.sqlite.words import WordReader
@@ -150,6 +150,9 @@ class SqliteSnapshot:
 
     def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
         return self._words.lexical(self._connection, query, limit, scope)
+
+    def is_known(self, atom: Atom) -> bool:
+        return self._words.is_known(self._connection, atom)
 
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
         return self._vectors.nearest(self._connection, vector, limit, scope)

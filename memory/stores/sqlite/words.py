@@ -68,6 +68,13 @@ class WordReader:
             best = _best(connection, any_of(map(expression, query.atoms)), condition, arguments, limit)
         return best
 
+    def is_known(self, connection: Connection, atom: Atom) -> bool:
+        """Whether an atom stands in any chunk."""
+        row = connection.execute(
+            "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1", (expression(atom),)
+        ).fetchone()
+        return row is not None
+
     def _split(self, connection: Connection, query: MatchQuery) -> tuple[str, str]:
         """The expressions of the words that choose and of those that are only weighed, which may be empty."""
         count, atoms = self.count(connection), [*map(expression, query.atoms)]
