@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from datetime import date, timedelta
 from itertools import accumulate
 from pathlib import Path
@@ -18,6 +19,13 @@ WORDS_PER_CHUNK = 220
 FIRST_RANK = 130
 """The ranks above it are stop words, which are half of what people write."""
 CHUNKS_PER_FILE = 8
+KINDS: Mapping[str, tuple[int, int]] = {
+    "rare words": (10_000, VOCABULARY_WORDS),
+    "topics": (300, 10_000),
+    "common words alone": (1, 100),
+    "mixed": (1, VOCABULARY_WORDS),
+}
+"""Kinds of questions, by the ranks that their words have."""
 
 _STOP_WORDS = sorted(ENGLISH)
 _SYLLABLES = [consonant + vowel for consonant in "bklmnr" for vowel in "aeiou"]
@@ -41,11 +49,12 @@ class Words:
         drawn[::2] = self._random.choices(_STOP_WORDS, k=len(drawn[::2]))
         return drawn
 
-    def question(self, count: int = 5) -> str:
+    def question(self, count: int = 5, *, kind: str = "mixed") -> str:
         """A question of `count` words, from frequent to rare in equal shares, with stop words between."""
         asked = []
+        low, high = map(math.log, KINDS[kind])
         for _ in range(count):
-            rank = int(math.exp(self._random.uniform(0, math.log(VOCABULARY_WORDS))))
+            rank = int(math.exp(self._random.uniform(low, high)))
             asked += [self._random.choice(_STOP_WORDS), self.words[rank - 1]]
         return " ".join(asked)
 

@@ -44,13 +44,21 @@ async def local(texts: list[str]) -> None:
     await embedder.embed_query("where is the honey?")
     first_ms = (time.perf_counter() - started) * 1000
     question_ms = await median_ms(20, lambda: embedder.embed_query("where is the honey, and who has it?"))
+    cut = [piece for text in texts for piece in pieces(text, embedder.facts.piece_tokens)]
     started = time.perf_counter()
-    for text in texts:
-        await embedder.embed_documents(pieces(text, embedder.facts.piece_tokens))
-    seconds = time.perf_counter() - started
+    for piece in cut:
+        await embedder.embed_query(piece)
+    alone = time.perf_counter() - started
+    started = time.perf_counter()
+    await embedder.embed_documents(cut)
+    together = time.perf_counter() - started
     await embedder.close()
     print(f"{embedder.facts.model}: first question {first_ms:.0f} ms, then {question_ms:.1f} ms;", end=" ")
-    print(f"{len(texts) / seconds:.0f} chunks/s on one thread")
+    print(
+        f"{len(texts) / alone:.0f} chunks/s one after the other, {len(texts) / together:.0f} on idle cores",
+        end=" ",
+    )
+    print(f"({alone / together:.2f}×)")
 
 
 def pieces(text: str, piece_tokens: int | None) -> tuple[str, ...]:

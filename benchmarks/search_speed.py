@@ -3,8 +3,10 @@
     python -m benchmarks.search_speed [--chunks 10000] [--dimensions 384] [--folder DIR] [--plain]
 
 The vectors are written by the store itself, so a large index is made in minutes. Prints medians and 95th
-percentiles in milliseconds, for the whole search and for its parts. The index has answered other questions
-before: each question is new when it is measured. `--plain` also measures FTS5 with sqlite-vec as they are.
+percentiles in milliseconds, for four kinds of questions (`KINDS` of `benchmarks/corpus.py`) and for the parts
+of a search, and how many searches end in a second when eight are asked at once. The index has answered other
+questions before: each question is new when it is measured. `--plain` also measures FTS5 with sqlite-vec as
+they are.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from benchmarks.beside.instant_embedder import InstantEmbedder
 from benchmarks.beside.plain_sqlite import PlainSqlite
-from benchmarks.corpus import Words, write_workspace
+from benchmarks.corpus import KINDS, Words, write_workspace
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import Scope
 from nacre.memory.engine import MemoryEngine
@@ -31,6 +34,7 @@ from nacre.memory.text.lexical import match_query
 from nacre.memory.workspace.folder import FolderWorkspace
 
 QUESTIONS = 100
+AT_ONCE = 8
 MEMORY = Scope(sources=("memory",))
 
 
@@ -59,6 +63,7 @@ async def measure(folder: Path, dimensions: int, *, plain: bool) -> None:
     index = folder / f"index-{dimensions}" / "main.sqlite"
     words = Words(seed=1)
     questions = [words.question() for _ in range(2 * QUESTIONS)]
+    kinds = {kind: [words.question(kind=kind) for _ in range(2 * QUESTIONS)] for kind in KINDS}
     vectors = [await embedder.embed_query(text) for text in questions]
     async with opened(folder, index, embedder) as engine:
         started = time.perf_counter()
@@ -71,13 +76,35 @@ async def measure(folder: Path, dimensions: int, *, plain: bool) -> None:
 
         ours = await timed("hybrid search", search)
         await timed("hybrid search, asked before", search, again=True)
+        for kind, asked in kinds.items():
+            await timed(f"hybrid, {kind}", partial(_asked, engine, asked))
+        await at_once(engine, questions)
     async with opened(folder, index, None) as engine:
+        for kind, asked in kinds.items():
+            await timed(f"by words, {kind}", partial(_asked, engine, asked))
         by_words = await timed(
             "search by words alone", lambda number: engine.search(questions[number], min_score=0)
         )
     await measure_parts(index, questions, vectors)
     if plain:
-        await measure_plain(PlainSqlite(index, dimensions), questions, vectors, ours, by_words)
+        await measure_plain(PlainSqlite(index, dimensions), questions, vectors, ours, by_words, kinds)
+
+
+def _asked(engine: MemoryEngine, questions: Sequence[str], number: int) -> Awaitable[object]:
+    return engine.search(questions[number], min_score=0)
+
+
+async def at_once(engine: MemoryEngine, questions: Sequence[str]) -> None:
+    """Prints how many searches end in a second when `AT_ONCE` are asked at once."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int) -> None:
+        async with gate:
+            await _asked(engine, questions, number)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(one(number) for number in range(len(questions))))
+    print(f"{AT_ONCE} at once: {len(questions) / (time.perf_counter() - started):.0f} searches a second")
 
 
 async def measure_parts(index: Path, questions: Sequence[str], vectors: Sequence[Sequence[float]]) -> None:
@@ -104,12 +131,19 @@ async def measure_plain(
     vectors: Sequence[Sequence[float]],
     ours_ms: float,
     by_words_ms: float,
+    kinds: Mapping[str, Sequence[str]],
 ) -> None:
     """The same questions to FTS5 and sqlite-vec as they are, and how many times our medians that takes."""
 
     async def words(number: int) -> object:
         return plain.words(questions[number])
 
+    for kind, asked in kinds.items():
+
+        async def of_kind(number: int, asked: Sequence[str] = asked) -> object:
+            return plain.words(asked[number])
+
+        await timed(f"plain FTS5, {kind}", of_kind)
     both = await timed(
         "plain FTS5 + sqlite-vec", lambda number: plain.search(questions[number], vectors[number])
     )

@@ -26,19 +26,23 @@ log = logging.getLogger(__name__)
 _COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("nacre.cli.talk.chat", "Talk to the assistant in this terminal (the default)."),
     "send": ("nacre.cli.talk.send", "Send one message and print the reply."),
+    "serve": (
+        "nacre.cli.serving.serve",
+        "Answer the chats that the settings name, until a signal ends it.",
+    ),
     "sessions": (
         "nacre.cli.sessions.commands",
         "Look at conversations, export and delete them, go back to one.",
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
-    "extensions": ("nacre.cli.extensions", "List what is installed beside Nacre, and what is on."),
+    "extensions": ("nacre.cli.setup.extensions", "List what is installed beside Nacre, and what is on."),
     "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace, and trust them or not."),
     "pairing": (
         "nacre.cli.permissions.pairing",
         "List who asks to write to the assistant and who may, let people in, or not.",
     ),
-    "agents": ("nacre.cli.agents", "List the agents that the settings name."),
-    "init": ("nacre.cli.init", "Make the state folder and the workspace."),
+    "agents": ("nacre.cli.setup.agents", "List the agents that the settings name."),
+    "init": ("nacre.cli.setup.init", "Make the state folder and the workspace."),
 }
 _DEFAULT_COMMAND = "chat"
 

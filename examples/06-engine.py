@@ -6,16 +6,22 @@ import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nacre import Agent, MemoryHome, MemoryPlugin, ToolChat, tool
+from nacre import Agent, CommandContext, MemoryHome, MemoryPlugin, SessionEnded, ToolChat, command, tool
 
 
 class LineMemory(MemoryPlugin):
-    """One JSON line for each thing that was said."""
+    """One JSON line for each thing that was said, and a mark where a conversation ended."""
 
     async def start(self, home: MemoryHome) -> None:
         self._file: Path = home.folder() / "lines.jsonl"
         self._file.touch(mode=0o600)
         self._tools = [tool(self.memory_lines)]
+
+    def hooks(self):
+        return {"session_end": self.mark_end}
+
+    def commands(self):
+        return [command("lines", help="tell what the line memory holds")(self.lines_command)]
 
     def tools(self, chat: ToolChat):
         return self._tools
@@ -24,9 +30,18 @@ class LineMemory(MemoryPlugin):
         """Everything that the owner has said so far, the oldest first."""
         return [json.loads(line) for line in self._file.read_text().splitlines()]
 
+    def lines_command(self, run: CommandContext) -> str:
+        return "\n".join(self.memory_lines())
+
+    def mark_end(self, event: SessionEnded) -> None:
+        self._keep(f"(the conversation ended: {event.action})")
+
     async def capture(self, chat: ToolChat, asked: str, answered: str) -> None:
+        self._keep(asked)
+
+    def _keep(self, text: str) -> None:
         with self._file.open("a") as file:
-            file.write(json.dumps(asked) + "\n")
+            file.write(json.dumps(text) + "\n")
 
     async def recall(self, chat: ToolChat, asked: str) -> str:
         words = _words(asked)
@@ -41,7 +56,7 @@ def _words(text: str) -> set[str]:
 
 
 async def main(state_dir: str) -> None:
-    for text in ("My boat is called Halcyon.", "/status"):
+    for text in ("My boat is called Halcyon.", "/new", "/lines", "/status"):
         async with await Agent.open(state_dir=state_dir, memory=LineMemory()) as agent:
             reply = await agent.ask(text)
             print(reply.text if reply else "(the assistant stays silent)")

@@ -14,6 +14,7 @@ import numpy as np
 import sqlite_vec
 
 from nacre.memory.text.lexical import match_query
+from nacre.memory.vectors.vector_math import FIXED_ONE
 
 POOL = 60
 SHOWN = 6
@@ -34,14 +35,16 @@ class PlainSqlite:
             self._fill(index, dimensions)
 
     def _fill(self, index: Path, dimensions: int) -> None:
+        self._connection.create_scalar_function("as_floats", _as_floats, 1)
         self._connection.execute("ATTACH ? AS ours", (str(index),))
         with self._connection:
             self._connection.execute("CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = 'porter')")
             self._connection.execute(f"CREATE VIRTUAL TABLE near USING vec0 (embedding float[{dimensions}])")
             self._connection.execute("INSERT INTO words (rowid, text) SELECT id, text FROM ours.chunks")
             self._connection.execute(
-                "INSERT INTO near (rowid, embedding) SELECT chunk_id, embedding FROM ours.chunk_vectors"
-                " JOIN ours.vectors ON vectors.id = vector_id WHERE piece = 0 AND embedding IS NOT NULL"
+                "INSERT INTO near (rowid, embedding) SELECT chunk_id, as_floats(embedding)"
+                " FROM ours.chunk_vectors JOIN ours.vectors ON vectors.id = vector_id"
+                " WHERE piece = 0 AND embedding IS NOT NULL"
             )
         self._connection.execute("DETACH ours")
 
@@ -79,3 +82,8 @@ class PlainSqlite:
     def close(self) -> None:
         """Lets go of the file."""
         self._connection.close()
+
+
+def _as_floats(blob: bytes) -> bytes:
+    """A vector of an index of ours as sqlite-vec takes them."""
+    return (np.frombuffer(blob, dtype="<i2") / np.float32(FIXED_ONE)).astype("<f4").tobytes()

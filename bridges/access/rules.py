@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.settings.channels import ChannelSettings, channel_settings
+from nacre.runtime.settings.channels import AccountRules, channel_settings
 from nacre.runtime.settings.settings import Settings
 
 Role: TypeAlias = Literal["", "guest", "owner"]
@@ -31,13 +31,13 @@ class Verdict:
 def judge(inbound: Inbound, settings: Settings, role: Role) -> Verdict:
     """What becomes of a message. `role` is what its sender was made."""
     is_owner = bool(inbound.sender_id) and (role == "owner" or _is_named_owner(inbound, settings))
-    channel = channel_settings(settings.channels, inbound.channel)
+    channel = channel_settings(settings.channels, inbound.channel, inbound.account)
     if inbound.chat_kind == "direct":
         return _in_private(inbound, channel, role, is_owner=is_owner)
     return _in_a_group(inbound, channel, is_owner=is_owner)
 
 
-def _in_private(inbound: Inbound, channel: ChannelSettings, role: Role, *, is_owner: bool) -> Verdict:
+def _in_private(inbound: Inbound, channel: AccountRules, role: Role, *, is_owner: bool) -> Verdict:
     if is_owner:
         return Verdict(outcome="answer", is_owner=True)
     if channel.dm_policy == "disabled" or not inbound.sender_id:
@@ -50,7 +50,7 @@ def _in_private(inbound: Inbound, channel: ChannelSettings, role: Role, *, is_ow
     return Verdict(outcome="ignore", why="the sender is not in allowFrom")
 
 
-def _in_a_group(inbound: Inbound, channel: ChannelSettings, *, is_owner: bool) -> Verdict:
+def _in_a_group(inbound: Inbound, channel: AccountRules, *, is_owner: bool) -> Verdict:
     here = channel.groups.get(inbound.chat_id) or channel.groups.get(ANYBODY)
     if channel.group_policy == "disabled" or (channel.group_policy == "allowlist" and here is None):
         return Verdict(outcome="ignore", why="the group is not in groups")

@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from nacre.runtime.contracts.inbound import Inbound
 
-LengthUnit: TypeAlias = Literal["characters", "bytes"]
+LengthUnit: TypeAlias = Literal["characters", "bytes", "utf16"]
 LEAST_LENGTH = 64
 """A shorter message has no room for a code fence and words."""
 
@@ -21,12 +21,12 @@ LEAST_LENGTH = 64
 class Capabilities:
     """What a channel can do.
 
-    `greatest_length` is that of one message, in Unicode characters or in bytes of UTF-8. `can_edit`: a sent
-    message can be changed, at most every `edit_seconds`. `has_typing`: the chat can show that an answer is
-    being written; one such sign holds for `typing_seconds`. `has_threads`: a chat may have threads, and
-    `Place.thread_id` counts. `takes_attachments`: messages may bring files. `has_idempotent_sends`: a second
-    `deliver` with the same `Part.key` shows nothing new and gives the first one's id. `can_read_back`:
-    `find` can tell whether a part arrived.
+    `greatest_length` is that of one message, in Unicode characters, in bytes of UTF-8 or in units of UTF-16.
+    `can_edit`: a sent message can be changed, at most every `edit_seconds`. `has_typing`: the chat can show
+    that an answer is being written; one such sign holds for `typing_seconds`. `has_threads`: a chat may have
+    threads, and `Place.thread_id` counts. `takes_attachments`: messages may bring files.
+    `has_idempotent_sends`: a second `deliver` with the same `Part.key` shows nothing new and gives the first
+    one's id. `can_read_back`: `find` can tell whether a part arrived.
 
     Raises:
         ValueError: a length or a time that no channel has.
@@ -51,7 +51,10 @@ class Capabilities:
 
     def length(self, text: str) -> int:
         """How long a text is in this channel's unit."""
-        return len(text) if self.length_unit == "characters" else len(text.encode("utf-8", "replace"))
+        if self.length_unit == "bytes":
+            return len(text.encode("utf-8", "replace"))
+        beyond = sum(map("\uffff".__lt__, text)) if self.length_unit == "utf16" else 0
+        return len(text) + beyond
 
 
 @dataclass(frozen=True, kw_only=True)

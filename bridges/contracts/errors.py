@@ -19,5 +19,13 @@ class DeliveryRefused(BridgeError):
     """The message did not arrive and never will: the chat is gone, or the account may not write there."""
 
 
+class CannotConnect(BridgeError):
+    """The server of a channel cannot be reached or refuses; the text says why and what to do."""
+
+
+class ChannelUnusable(BridgeError):
+    """A channel that the settings name cannot be used; the text says why and what to do."""
+
+
 class LedgerUnusable(BridgeError):
     """The ledger cannot be read or written; the text says why and what to do."""

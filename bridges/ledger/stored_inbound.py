@@ -17,7 +17,12 @@ def inbound_to_json(inbound: Inbound) -> str:
     """The message as a JSON text, its files in base64. Halves of characters become escapes."""
     stored: dict[str, Any] = {name: getattr(inbound, name) for name in _PLAIN}
     stored["attachments"] = [
-        {"name": file.name, "mime_type": file.mime_type, "data": base64.b64encode(file.data).decode("ascii")}
+        {
+            "name": file.name,
+            "mime_type": file.mime_type,
+            "data": base64.b64encode(file.data).decode("ascii"),
+            "problem": file.problem,
+        }
         for file in inbound.attachments
     ]
     return json.dumps(stored)
@@ -33,7 +38,12 @@ def inbound_from_json(text: str) -> Inbound:
     if not isinstance(stored, Mapping) or not isinstance(stored.get("text"), str):
         raise ValueError("this is no stored message")
     files = tuple(
-        Attachment(name=file["name"], mime_type=file["mime_type"], data=base64.b64decode(file["data"]))
+        Attachment(
+            name=file["name"],
+            mime_type=file["mime_type"],
+            data=base64.b64decode(file["data"]),
+            problem=file.get("problem", ""),
+        )
         for file in stored.get("attachments", ())
     )
     plain = {name: stored[name] for name in _PLAIN if name in stored}

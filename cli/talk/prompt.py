@@ -45,6 +45,8 @@ class Prompt:
             reserve_space_for_menu=len(commands),
             enable_suspend=True,
         )
+        # A signal tells when the terminal's size changes; looking at it would wake the processor.
+        self._session.app.terminal_size_polling_interval = None
         self._question: PromptSession[str] | None = None
 
     async def read(self) -> str:

@@ -32,7 +32,8 @@ class EmbedderFacts:
 
     `provider` and `model` are shown to the owner; `fingerprint` stands for the endpoint and whatever else
     changes the vectors, and never holds a key. `batch_texts` is the most texts for one call; `piece_tokens`
-    the length that one vector stands for best, `None` for a whole chunk.
+    the length that one vector stands for best, `None` for a whole chunk. `sentences` says that vectors of
+    single sentences are worth their time, because the model is here and costs nothing but that.
     """
 
     provider: str
@@ -40,6 +41,7 @@ class EmbedderFacts:
     fingerprint: str
     batch_texts: int
     piece_tokens: int | None = None
+    sentences: bool = False
 
 
 class Embedder(Protocol):

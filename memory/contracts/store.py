@@ -113,6 +113,9 @@ class Snapshot(Protocol):
     def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
         """The next chunks, by id, that have no vectors attached."""
 
+    def without_sentences(self, *, above_id: int, limit: int) -> Sequence[tuple[int, bytes, Chunk]]:
+        """The next texts, by an id, with a vector and none for their sentences: id, hash, a chunk of it."""
+
     def refused(self, *, limit: int) -> Sequence[str]:
         """Citations of chunks of which the embedder does not take some text, by path and line."""
 
@@ -138,11 +141,17 @@ class Snapshot(Protocol):
     def is_known(self, atom: Atom) -> bool:
         """Whether an atom stands in any chunk; quick enough for each word of a question."""
 
+    def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
+        """In about how many chunks each atom stands; quick enough for every search."""
+
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
         """The cosine of the best chunks' best piece, best first; vectors of other lengths are passed over."""
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         """The exact cosine of each chunk's best piece, in no order; chunks without a vector are left out."""
+
+    def sentence_cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
+        """The cosine of each chunk's best sentence, in no order; chunks without any are left out."""
 
     def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
         """Where chunks stand; unknown ids are left out."""
@@ -194,6 +203,12 @@ class Writer(Protocol):
 
         Raises:
             VectorsDiffer: they are not as long as those stored for this embedder.
+        """
+
+    def put_sentences(self, embedder: str, vectors: Mapping[bytes, Sequence[Vector]]) -> None:
+        """Stores the vectors of texts' sentences, by the hash of the text, beside the vector of each text.
+
+        They may be rounded. No vectors say that there is nothing to make.
         """
 
     def detach_vectors(self) -> None:
@@ -266,33 +281,3 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Waits for running calls and lets go of the files."""
-
-
-class IndexPlace(Protocol):
-    """Where an index is kept. What is damaged there is set aside, since the notes are the truth."""
-
-    @property
-    def name(self) -> str:
-        """The place as its owner knows it, without a password."""
-
-    @property
-    def analysis(self) -> str:
-        """How words are cut, folded and stemmed there; when it changes, they are made again."""
-
-    async def open(self) -> Store:
-        """The index, or a fresh one in the place of a damaged one.
-
-        Raises:
-            IndexUnusable: the index cannot be opened for another reason than damage.
-            IndexBusy: another process kept the index locked.
-        """
-
-    async def replace_damaged(self) -> Store:
-        """A fresh index in the place of a damaged one, or the sound one that another process put there.
-
-        Raises:
-            IndexUnusable, IndexBusy: as `open`.
-        """
-
-    def quarantined(self) -> Sequence[str]:
-        """The names of damaged predecessors, oldest first."""

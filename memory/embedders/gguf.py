@@ -11,6 +11,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -102,6 +103,11 @@ class GgufEmbedder:
             batch_texts=16,
         )
 
+    @property
+    def lack(self) -> str:
+        """That the library is not installed, as a sentence; else empty."""
+        return "" if find_spec("llama_cpp") else _without_library(self.facts.model, "")
+
     def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
         return 1.0
 
@@ -143,12 +149,7 @@ class GgufEmbedder:
         try:
             from llama_cpp import Llama
         except ImportError as error:
-            raise EmbeddingFailed(
-                f"The embedding model {self.facts.model} needs llama-cpp-python, which is not installed "
-                f'({error}). Install it with: pip install "nacre[gguf]" (it is compiled, which needs a C++ '
-                "compiler and some minutes). Or leave memorySearch.local.modelPath out to use the model that "
-                "comes with Nacre, or set memorySearch.provider to openai."
-            ) from error
+            raise EmbeddingFailed(_without_library(self.facts.model, f" ({error})")) from error
         path = self._file.fetch(self._closed.is_set)
         try:
             window = _window_tokens(Llama(str(path), vocab_only=True, verbose=False).metadata)
@@ -181,3 +182,12 @@ def _unit(found: Any, model: str) -> list[float]:
     if length == 0:
         raise TextRefused(f"The model {model} gave a vector that is all zero for a text.")
     return [value / length for value in vector]
+
+
+def _without_library(model: str, why: str) -> str:
+    return (
+        f"The embedding model {model} needs llama-cpp-python, which is not installed{why}. Install it with: "
+        'pip install "nacre[gguf]" (it is compiled, which needs a C++ compiler and some minutes). Or leave '
+        "memorySearch.local.modelPath out to use the model that comes with Nacre, or set "
+        "memorySearch.provider to openai."
+    )

@@ -1,4 +1,4 @@
-"""The embedder that arrives with the install: all-MiniLM-L6-v2, int8, on one processor thread.
+"""The embedder that arrives with the install: all-MiniLM-L6-v2, int8, on the cores that are idle.
 
 English; other Latin scripts half-way; `reads` says so, and ranking then leans on words.
 """
@@ -6,8 +6,12 @@ English; other Latin scripts half-way; `reads` says so, and ranking then leans o
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed
@@ -16,6 +20,9 @@ from nacre.memory.embedders.minilm_model import MODEL_FOLDER, MiniLm
 VECTORS = "all-MiniLM-L6-v2-int8-3c8cc8f22f1a"
 """Names the vectors, not the files: another layout of the same model keeps it and every index stays good."""
 PIECE_TOKENS = 100
+MOST_THREADS = 4
+"""Threads that embed notes. Each takes one text at a time: a text is too short to be shared."""
+_LESS_URGENT = 10
 _LAST_LATIN = "\u024f"
 
 
@@ -31,12 +38,14 @@ class MiniLmEmbedder:
         fingerprint=VECTORS,
         batch_texts=16,
         piece_tokens=PIECE_TOKENS,
+        sentences=True,
     )
 
     def __init__(self, folder: Path = MODEL_FOLDER) -> None:
         self._folder = folder
         self._lock = threading.Lock()
         self._model: MiniLm | None = None
+        self._threads: ThreadPoolExecutor | None = None
 
     def reads(self, text: str) -> float:
         """The share of Latin letters among the letters of `text`; 1 of digits alone, 0 of signs alone.
@@ -52,11 +61,19 @@ class MiniLmEmbedder:
         return await asyncio.to_thread(self._embed, text)
 
     async def embed_documents(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """A question asked meanwhile waits for one text only."""
-        return [await asyncio.to_thread(self._embed, text) for text in texts]
+        """On threads that give way to all others: neither a question nor a turn waits for them."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_idle_cores(), "memory-embed", initializer=_give_way)
+        loop = asyncio.get_running_loop()
+        return await asyncio.gather(
+            *(loop.run_in_executor(self._threads, self._embed, text) for text in texts)
+        )
 
     async def close(self) -> None:
-        """Frees the model once the text in hand is done."""
+        """Frees the model once the texts in hand are done."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown, cancel_futures=True)
         await asyncio.to_thread(self._unload)
 
     def _unload(self) -> None:
@@ -66,7 +83,7 @@ class MiniLmEmbedder:
     def _embed(self, text: str) -> Sequence[float]:
         with self._lock:
             model = self._model or self._load()
-            return model.vector(text)
+        return model.vector(text)
 
     def _load(self) -> MiniLm:
         try:
@@ -78,3 +95,17 @@ class MiniLmEmbedder:
                 "Reinstall nacre, or set memorySearch.provider to another provider."
             ) from error
         return self._model
+
+
+def _idle_cores() -> int:
+    """How many threads embed: on Linux as many as there are cores, because they give way; else one less."""
+    if sys.platform == "linux":
+        return min(MOST_THREADS, len(os.sched_getaffinity(0)))
+    return min(MOST_THREADS, max(1, (os.cpu_count() or 1) - 1))
+
+
+def _give_way() -> None:
+    """Lowers the priority of the calling thread; where only a whole process has one, it stays."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LESS_URGENT)

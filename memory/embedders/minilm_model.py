@@ -61,7 +61,7 @@ def _session(folder: Path, *, many: bool) -> InferenceSession:
     from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 
     options = SessionOptions()
-    # More threads on two shared cores made it slower.
+    # Texts are short: who has many gives each core one of its own.
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     # The graph was rewritten before it was shipped (benchmarks/minilm/settle_minilm.py).

@@ -11,6 +11,7 @@ import hashlib
 import math
 import threading
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
@@ -38,6 +39,11 @@ class SentenceTransformerEmbedder:
         )
         self._lock = threading.Lock()
         self._loaded: SentenceTransformer | None = None
+
+    @property
+    def lack(self) -> str:
+        """That the library is not installed, as a sentence; else empty."""
+        return "" if find_spec("sentence_transformers") else _without_library(self.facts.model, "")
 
     def reads(self, text: str) -> float:  # noqa: ARG002 - the protocol's argument
         return 1.0
@@ -74,11 +80,7 @@ class SentenceTransformerEmbedder:
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
-            raise EmbeddingFailed(
-                f"The embedding model {self.facts.model} needs sentence-transformers, which is not installed "
-                f'({error}). Install it with: pip install "nacre[sentence-transformers]". Or leave '
-                "memorySearch.provider out to use the model that comes with Nacre."
-            ) from error
+            raise EmbeddingFailed(_without_library(self.facts.model, f" ({error})")) from error
         try:
             self._loaded = SentenceTransformer(self.facts.model, device="cpu")
         # the library raises errors of its own, of its hub client and of torch
@@ -88,3 +90,11 @@ class SentenceTransformerEmbedder:
                 "memorySearch.model is its name on the hub or its folder."
             ) from error
         return self._loaded
+
+
+def _without_library(model: str, why: str) -> str:
+    return (
+        f"The embedding model {model} needs sentence-transformers, which is not installed{why}. Install it "
+        'with: pip install "nacre[sentence-transformers]". Or leave memorySearch.provider out to use the '
+        "model that comes with Nacre."
+    )

@@ -15,17 +15,18 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import cache
 from itertools import pairwise, takewhile
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
 from nacre.memory.contracts.store import Scores
-from nacre.memory.search.fusion import Asked, Candidates, fuse, seed_scores
+from nacre.memory.search.fusion import LEAST_SHOWN, fuse, seed_scores
+from nacre.memory.search.mixing import Asked, Candidates
 
 _DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
 _EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")
 _WORDS = re.compile(r"\w+")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 
 DIVERSE_POOL = 60
 """How many of the best candidates diversity chooses from."""
@@ -48,11 +49,18 @@ def rank(
     min_score: float,
     now: datetime,
 ) -> list[Ranked]:
-    """The best `count` chunks that are good enough, with those that tie with the last, best first."""
+    """The best `count` chunks that are good enough, with those that tie with the last, best first.
+
+    When the best reaches `min_score`, those behind it come along down to `LEAST_SHOWN`; by the seeds' formula
+    each has to reach it.
+    """
     fused = (seed_scores if settings.fusion == "seed" else fuse)(found, asked)
     decays = _decays(found, settings.temporal_decay, now)
+    least = min_score
+    if settings.fusion != "seed" and max(fused.values(), default=0.0) >= min_score:
+        least = min(LEAST_SHOWN, min_score)
     final = {
-        chunk_id: score * decays.get(chunk_id, 1.0) for chunk_id, score in fused.items() if score >= min_score
+        chunk_id: score * decays.get(chunk_id, 1.0) for chunk_id, score in fused.items() if score >= least
     }
     order = sorted(final, key=final.__getitem__, reverse=True)
     last = final[order[:count][-1]] if order else 0.0
@@ -173,13 +181,18 @@ def chunk_decay(place: ChunkPlace, *, now: datetime, half_life_days: float) -> f
     return decay_factor(seconds / 86_400, half_life_days)
 
 
+@cache  # diversity alone asks for it, and is off unless set
+def _unspaced() -> re.Pattern[str]:
+    return re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
+
+
 def word_set(text: str) -> frozenset[str]:
     """The distinct words of `text`, lower-case; runs of an unspaced script as overlapping pairs."""
     text = text.lower() if text.isascii() else unicodedata.normalize("NFC", text).lower()
     words: set[str] = set()
-    for run in _UNSPACED.findall(text):
+    for run in _unspaced().findall(text):
         words.update(left + right for left, right in pairwise(run))
-    words.update(_WORDS.findall(_UNSPACED.sub(" ", text)))
+    words.update(_WORDS.findall(_unspaced().sub(" ", text)))
     return frozenset(words)
 
 

@@ -1,4 +1,4 @@
-"""Hits that say the same words are one hit with several places; and which texts only ask. Pure.
+"""Hits that say the same words are one hit with several places; which texts only ask or only answer. Pure.
 
 A fact stands in the daily log, in the note of the session that told it, and in quotations of both.
 """
@@ -18,6 +18,7 @@ MIN_CHARS = 12
 
 _WORD = re.compile(r"[^\W_]+")
 _QUOTED = re.compile(r"\s{0,3}>[> ]*(?:(?:User|Assistant|Somebody): )?|\s*(?:[-*+]|\d{1,3}[.)])\s+")
+_SPEAKER = re.compile(r"^[> ]*(User|Assistant|Somebody): ", re.MULTILINE)
 _ASKS = re.compile(r"[?\uff1f][\s\"'”»)\]」』*_]*$")
 
 
@@ -63,6 +64,12 @@ def only_asks(text: str, evidence: TextEvidence) -> bool:
     """Whether each line that has a word of the query is a question."""
     lines = text.split("\n")
     return bool(evidence.lines) and all(_ASKS.search(lines[at]) for at in evidence.lines)
+
+
+def only_answers(text: str) -> bool:
+    """Whether of a conversation the text has nothing but what the assistant said."""
+    speakers = set(_SPEAKER.findall(text))
+    return speakers == {"Assistant"}
 
 
 def _repeats(said: _Said, better: _Said) -> bool:

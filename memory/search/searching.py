@@ -13,14 +13,15 @@ from itertools import islice
 
 from nacre.memory.contracts.records import Chunk, SearchHit, SearchMode, citation
 from nacre.memory.contracts.settings import QuerySettings
-from nacre.memory.contracts.store import Scope, Snapshot, Vector
+from nacre.memory.contracts.store import Scope, Scores, Snapshot, Vector
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
-from nacre.memory.search.fusion import EVIDENCE_POOL, FEW_CHUNKS, Asked, Candidates
+from nacre.memory.search.fusion import FEW_CHUNKS
+from nacre.memory.search.mixing import Asked, Candidates, with_sentences
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed, rank
-from nacre.memory.search.same_words import only_asks, told_once
+from nacre.memory.search.same_words import only_answers, only_asks, told_once
 from nacre.memory.text.days.query_dates import named_days
-from nacre.memory.text.evidence import Finder, TextEvidence, rarity
+from nacre.memory.text.evidence import Finder, counted, rarity
 from nacre.memory.text.forms.unknown_words import with_unknown_words
 from nacre.memory.text.lexical import match_query
 from nacre.memory.text.snippet import cut_snippet
@@ -33,6 +34,9 @@ MAX_WORDINGS = 5
 """Each costs a search of its own, a few milliseconds."""
 POOL = 60
 """Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
+
+NEAREST_PIECES = 3
+"""How many times the pool the best sentences are looked for in: one may be washed out of its piece."""
 
 MOST_REPEATED = 6
 """How many more places than wanted are looked at, because some say the same words as better ones."""
@@ -147,7 +151,7 @@ def _found(snapshot: Snapshot, question: Question, text: str, vector: Vector | N
     if days or hybrid.temporal_decay.enabled:
         found = replace(found, places=snapshot.places(list(found.ids)))
     asked = Asked(
-        term_count=len(finder.terms) if finder is not None else None,
+        term_counts=snapshot.counts_of(finder.atoms) if finder is not None else None,
         days=days,
         chunk_count=snapshot.chunk_count(),
         legible=embedder.vectors.legible(text) if embedder is not None else 1.0,
@@ -200,32 +204,37 @@ def _candidates(
         pool = min(200, max(1, question.max_results * hybrid.candidate_multiplier))
     by_words = query is not None and (vector is None or hybrid.enabled)
     words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
-    nearest = snapshot.nearest(vector, limit=pool, scope=scope) if vector is not None else {}
+    wide = pool if literal else NEAREST_PIECES * pool
+    nearest = snapshot.nearest(vector, limit=wide, scope=scope) if vector is not None else {}
     cosines = dict(nearest)
+    sentences: Scores = {}
     if vector is not None and not literal:
         cosines.update(snapshot.cosines(vector, [item for item in words if item not in nearest]))
-    best = list(islice(words, EVIDENCE_POOL))
-    evidence, asking = _evidence(snapshot, finder, best) if finder is not None else ({}, frozenset[int]())
-    return Candidates(words=words, nearest=nearest, cosines=cosines, evidence=evidence, asking=asking)
+        sentences = snapshot.sentence_cosines(vector, list(cosines))
+    nearest, cosines = with_sentences(nearest, cosines, sentences, pool)
+    found = Candidates(
+        words=words, nearest=nearest, cosines=cosines, has_sentences=bool(sentences), evidence={}
+    )
+    if finder is None or not by_words:
+        return found
+    return _read(snapshot, finder, found)
 
 
-def _evidence(
-    snapshot: Snapshot, finder: Finder, best: Sequence[int]
-) -> tuple[dict[int, TextEvidence], frozenset[int]]:
-    """What the texts have of the query; among a few chunks, where bm25 tells nothing, their names too.
+def _read(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
+    """The candidates with what their texts have of the query, and which of them only ask or only answer.
 
-    And which of them have it in questions alone.
+    Among a few chunks, where bm25 tells nothing, their names count too.
     """
-    is_small = snapshot.chunk_count() < FEW_CHUNKS
-    chunks = snapshot.chunks(best) if is_small else {}
-    texts = {item: chunks[item].text for item in best} if is_small else snapshot.texts(best)
-    found = {item: finder.look(texts[item]) for item in best}
-    asking = frozenset(item for item, evidence in found.items() if only_asks(texts[item], evidence))
-    named = {item: finder.look(_names(chunk)).terms for item, chunk in chunks.items()}
-    return {
-        item: replace(evidence, terms=evidence.terms | named[item]) if item in named else evidence
-        for item, evidence in found.items()
-    }, asking
+    ids, is_small = list(found.ids), snapshot.chunk_count() < FEW_CHUNKS
+    chunks = snapshot.chunks(ids) if is_small else {}
+    texts = {at: chunk.text for at, chunk in chunks.items()} if is_small else snapshot.texts(ids)
+    evidence = {at: finder.look(texts[at]) for at in ids}
+    asking = frozenset(at for at, item in evidence.items() if only_asks(texts[at], item))
+    for at, chunk in chunks.items():
+        terms = evidence[at].terms | finder.look(_names(chunk)).terms
+        evidence[at] = replace(evidence[at], terms=terms)
+    answering = frozenset(at for at in ids if only_answers(texts[at]))
+    return replace(found, evidence=evidence, asking=asking, answering=answering)
 
 
 def _names(chunk: Chunk) -> str:
@@ -246,7 +255,8 @@ def _hits(
         chunk, found = chunks[item.chunk_id], found_by[item.chunk_id]
         if found.finder is not None and id(found) not in weights:
             looked_at = list(islice(found.candidates.evidence.values(), _WEIGHING_POOL))
-            weights[id(found)] = rarity(looked_at, len(found.finder.terms))
+            counts = counted(looked_at, len(found.finder.terms))
+            weights[id(found)] = rarity(counts, len(looked_at))
         snippet = cut_snippet(chunk.text, found.finder, weights.get(id(found), ()))
         yield _hit(chunk, item, snippet, others, explain=question.explain)
 

@@ -46,7 +46,16 @@ def plan_changes(
     paths = {file.name for file in found.notes}
     gone = [path for path in stored if path not in paths and found.may_be_deleted(path)]
     gone += [path for path in failed if path not in paths and path not in stored]
+    to_read.sort(key=_asked_first, reverse=True)
     return Changes(to_read=tuple(to_read), to_remove=tuple(gone), unchanged=unchanged, waiting=tuple(waiting))
+
+
+def _asked_first(file: FoundNote) -> tuple[bool, str]:
+    """Falling: MEMORY.md, then what is not dated, then daily logs from the newest back.
+
+    Vectors are made in the order in which chunks were stored, and a model on this machine takes a while.
+    """
+    return "/" not in file.name, file.name
 
 
 def _waits(failure: FailedFile, now_seconds: float) -> bool:

@@ -17,8 +17,9 @@ from typing import TypeVar
 from nacre.memory.batch_jobs.sync import JobTally
 from nacre.memory.contracts.embedder import WithFallback, fallback_of, in_use
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
+from nacre.memory.contracts.index_place import IndexPlace
 from nacre.memory.contracts.records import MemoryStatus, SyncReport
-from nacre.memory.contracts.store import IndexPlace, Store, Writer
+from nacre.memory.contracts.store import Store, Writer
 from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_index, pause_seconds
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files

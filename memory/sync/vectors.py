@@ -21,11 +21,16 @@ from nacre.memory.contracts.store import Piece, Store, Vector
 from nacre.memory.vectors.batches import batches
 from nacre.memory.vectors.cosine_scale import SCALE_ROW, measured_scale
 from nacre.memory.vectors.identity import embedder_key as key_of, stored_identity
+from nacre.memory.vectors.sentences import sentences_of
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
 
 GROUP_CHUNKS = 256
+SENTENCE_TEXTS = 16
+LEAST_LEGIBLE = 0.5
+"""The sentences of a text that the model can read less of would be looked at for nothing."""
+
 CONCURRENT_CALLS = 4
 HASH_BYTES = 16
 
@@ -64,7 +69,8 @@ async def embed_pending(
     tally: JobTally | None = None,
 ) -> VectorOutcome:
     """Gives every chunk its vectors: known ones from the store, many from the provider's batch jobs, if it
-    has any, and the rest from the embedder. `tally` says how jobs went before.
+    has any, and the rest from the embedder; then their sentences, if that costs nothing but time. `tally`
+    says how jobs went before.
 
     Also measures what the embedder's cosines mean, if that is not known; without an answer to that, nothing
     else is asked for.
@@ -105,6 +111,8 @@ async def embed_pending(
         done += group.chunk_count
         advance(done, max(total, done))
     outcome.pending_chunks = await work.pending_chunks()
+    if embedder.facts.sentences and not outcome.problem:
+        await work.embed_sentences()
     return outcome
 
 
@@ -202,6 +210,38 @@ class _Pass:
             return
         row = {"embedder": self.key, "unrelated": float(scale.unrelated), "related": float(scale.related)}
         await self.store.write(lambda index: index.set_meta({SCALE_ROW: json.dumps(row)}))
+
+    async def embed_sentences(self) -> None:
+        """Gives the sentences of each text vectors of their own; a few texts at a time are stored."""
+        above_id = 0
+        while rows := await self._texts_without_sentences(above_id):
+            vectors: dict[bytes, Sequence[Vector]] = {}
+            try:
+                await self.check_owner()
+                for _, text_hash, chunk in rows:
+                    text = _group([(0, chunk)], self.embedder.facts.piece_tokens).texts.get(text_hash, "")
+                    vectors[text_hash] = await self._sentence_vectors(text)
+            except EmbeddingFailed as error:
+                self.outcome.problem = str(error)
+                return
+            await self._put_sentences(vectors)
+            above_id = rows[-1][0]
+
+    async def _texts_without_sentences(self, above_id: int) -> Sequence[tuple[int, bytes, Chunk]]:
+        return await self.store.read(
+            lambda index: index.without_sentences(above_id=above_id, limit=SENTENCE_TEXTS)
+        )
+
+    async def _put_sentences(self, vectors: Mapping[bytes, Sequence[Vector]]) -> None:
+        await self.store.write(lambda index: index.put_sentences(self.key, vectors))
+
+    async def _sentence_vectors(self, text: str) -> Sequence[Vector]:
+        if self.embedder.reads(text) < LEAST_LEGIBLE:
+            return ()
+        try:
+            return await self.embedder.embed_documents(sentences_of(text))
+        except TextRefused:
+            return ()
 
     async def embed(self, texts: Mapping[bytes, str]) -> None:
         """Asks in batches, a few at a time; stores each answer as it comes."""

@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from itertools import accumulate
 
 from nacre.memory.contracts.records import Chunk, Source
@@ -29,10 +30,6 @@ bytes than units."""
 MAX_CHUNK_BYTES = 8_000
 """No embedding provider takes less; a larger `chunking.tokens` is cut down to this."""
 
-_DENSE = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2600-\u27bf\u2e80-\u9fff\ua000-\ua4cf\uac00-\ud7af\uf900-\ufaff"
-    "\ufe30-\ufe4f\uff00-\uffef]"
-)
 _BREAKS = (re.compile(r"[.!?…][\"')\]]*\s|[。！？]"), re.compile(r"[;:,，、；：]\s?|\s"))
 _BLANKS = re.compile(r"\s*")
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
@@ -72,7 +69,15 @@ class ChunkSizes:
         if text.isascii():
             return len(text)
         # Dense characters have three bytes; those above them, emoji among them, have four.
-        return len(text.encode("utf-8", "surrogatepass")) + len(_DENSE.findall(text))
+        return len(text.encode("utf-8", "surrogatepass")) + len(_dense().findall(text))
+
+
+@cache  # made when something is cut: a search would wait for it
+def _dense() -> re.Pattern[str]:
+    return re.compile(
+        "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2600-\u27bf\u2e80-\u9fff\ua000-\ua4cf\uac00-\ud7af"
+        "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef]"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +240,7 @@ def _equal_share(units: int, limit: int) -> int:
 
 
 def _char_units(char: str) -> int:
-    return len(char.encode("utf-8", "surrogatepass")) + bool(_DENSE.match(char))
+    return len(char.encode("utf-8", "surrogatepass")) + bool(_dense().match(char))
 
 
 def _best_break(text: str, start: int, longest: int) -> int:

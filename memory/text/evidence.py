@@ -18,7 +18,7 @@ from nacre.memory.text.forms.emoji import emoji_in, emoji_words
 from nacre.memory.text.forms.endings import beginning
 from nacre.memory.text.forms.letters import DIGITS, normalise
 from nacre.memory.text.forms.numbers import written_together
-from nacre.memory.text.lexical import HEX
+from nacre.memory.text.lexical import HEX, term_atom
 
 _SUFFIXES = (
     *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),
@@ -26,6 +26,7 @@ _SUFFIXES = (
 )
 _MIN_STEM = 3
 _HASH_CHARS = 7
+_FARTHEST_NEXT = 16
 _COMBINING = re.compile("[\u0300-\u036f]+")
 _FOLDABLE = re.compile(
     f"[{DIGITS}\u00aa-\u024f\u0300-\u036f\u0370-\u052f\u1e00-\u1fff\ufb00-\ufb06\uff00-\uffef]"
@@ -36,23 +37,26 @@ _FOLDABLE = re.compile(
 class TextEvidence:
     """The query's terms in one text, by their numbers: `terms` in all of it, `lines` for each line with any.
 
-    Lines count from 0. `exact` says that an identifier or a quoted phrase of the query stands in the text.
+    Lines count from 0. `pairs` counts neighbouring terms of the query that stand side by side there, in their
+    order. `exact` says that an identifier or a quoted phrase of the query stands in the text.
     """
 
     terms: frozenset[int]
     lines: Mapping[int, frozenset[int]]
     exact: bool
+    pairs: int = 0
 
 
 class Finder:
-    """Looks for one query's terms in many texts, at each text once.
+    """Looks for one query's terms in many texts, at each text once; `atoms` find the terms in the index.
 
     Plain string search: patterns took ten times as long.
     """
 
     def __init__(self, query: MatchQuery) -> None:
-        folded = (stem(fold(term), inflected=query.inflected) for term in query.terms)
-        self.terms = tuple(dict.fromkeys(filter(None, folded)))
+        written = {stem(fold(term), inflected=query.inflected): term for term in reversed(query.terms)}
+        self.terms = tuple(term for term in reversed(written) if term)
+        self.atoms = tuple(term_atom(written[term], inflected=query.inflected) for term in self.terms)
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
             _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
@@ -72,20 +76,28 @@ class Finder:
 
     def _look(self, folded: str) -> TextEvidence:
         lines: dict[int, set[int]] = {}
+        pairs = 0
+        ends: list[int] = []
         for number, term in enumerate(self.terms):
             whole_words = term.isascii()
             line = last = 0
+            starts: list[int] = []
             at = folded.find(term)
             while at >= 0:
                 if not whole_words or _is_form_of(folded, at, term):
                     line += folded.count("\n", last, at)
                     last = at
                     lines.setdefault(line, set()).add(number)
+                    starts.append(at)
                 at = folded.find(term, at + len(term))
+            if ends and starts:
+                pairs += any(_is_next(folded, end, start) for end in ends for start in starts)
+            ends = [start + len(term) for start in starts]
         return TextEvidence(
             terms=frozenset().union(*lines.values()),
             lines={line: frozenset(found) for line, found in lines.items()},
             exact=any(name.stands_in(folded) for name in self._names),
+            pairs=pairs,
         )
 
 
@@ -119,6 +131,15 @@ def _is_form_of(text: str, at: int, term: str) -> bool:
     longest_ending = 2 if len(term) <= 4 else 5
     behind = text[end : end + longest_ending + 1]
     return len(behind) <= longest_ending or not behind.isalnum()
+
+
+def _is_next(text: str, end: int, start: int) -> bool:
+    """Whether a word starts right behind the one whose stem ends at `end`, or with one word between them."""
+    if not 0 <= start - end <= _FARTHEST_NEXT:
+        return False
+    between = text[end:start]
+    has_ending = between[:1].isalnum()
+    return "\n" not in between and len(between.split()) - has_ending <= 1
 
 
 def _letter_at(text: str, at: int) -> bool:
@@ -155,16 +176,20 @@ def stem(word: str, *, inflected: bool = False) -> str:
     return word
 
 
-def rarity(evidence: Collection[TextEvidence], term_count: int) -> list[float]:
-    """How much each term tells about these texts, as a share of the whole query.
-
-    High for what few of them have, as in BM25's idf; all of them sum to 1.
-    """
+def counted(evidence: Collection[TextEvidence], term_count: int) -> list[int]:
+    """In how many of these texts each term stands."""
     counts = [0] * term_count
     for item in evidence:
         for at in item.terms:
             counts[at] += 1
-    total = len(evidence)
+    return counts
+
+
+def rarity(counts: Sequence[int], total: int) -> list[float]:
+    """How much each term tells, as a share of the whole query; `counts` of `total` texts have it.
+
+    High for what few of them have, as in BM25's idf; all of them sum to 1.
+    """
     weights = [math.log(1 + (total + 0.5) / (count + 0.5)) for count in counts]
     whole = sum(weights)
     return [weight / whole for weight in weights]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 
 from nacre.memory.text.forms.words import NAMED_STOP_WORDS
 
@@ -27,8 +28,12 @@ _SCRIPTS = {
     "Thai": "\u0e00-\u0e7f",
     "Latin": "a-zA-Z\u00c0-\u024f",
 }
-_PATTERNS = {name: re.compile(f"[{letters}]") for name, letters in _SCRIPTS.items()}
 _OF_SCRIPT = {"Latin": set(NAMED_STOP_WORDS) - {"russian"}, "Cyrillic": {"russian"}}
+
+
+@cache  # a search only reads which languages a pass found
+def _patterns() -> dict[str, re.Pattern[str]]:
+    return {name: re.compile(f"[{letters}]") for name, letters in _SCRIPTS.items()}
 
 
 def languages_in(texts: Iterable[str]) -> tuple[str, ...]:
@@ -44,7 +49,7 @@ def languages_in(texts: Iterable[str]) -> tuple[str, ...]:
 def language_of(text: str) -> str:
     """The language of a text by its English name; empty where it is too short, or none that is known."""
     text = text[:_LOOKED_AT_CHARS]
-    letters = {name: len(pattern.findall(text)) for name, pattern in _PATTERNS.items()}
+    letters = {name: len(pattern.findall(text)) for name, pattern in _patterns().items()}
     for dense in ("Japanese", "Chinese", "Korean"):
         letters[dense] *= _DENSE
     if letters["Japanese"] * 5 > letters["Chinese"]:  # kana stand between the characters that both share

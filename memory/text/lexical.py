@@ -195,6 +195,17 @@ def _joined_neighbours(text: str, words: Collection[str]) -> Iterator[Atom]:
             yield Atom(f"{left}{right}")
 
 
+def term_atom(term: str, *, inflected: bool) -> Atom:
+    """What finds one of `MatchQuery.terms` in the index."""
+    if RUN.fullmatch(term):
+        return Atom(term, "parts")
+    if emoji_in(term):
+        return Atom(emoji_token(term), "parts")
+    term = normalise(term)
+    stem = beginning(term) if inflected else ""
+    return Atom(stem, prefix=True) if stem else Atom(term)
+
+
 def _telling(grams: Sequence[str]) -> Iterator[str]:
     """Pairs, and the characters in no pair, such as 猫 alone: nothing else says what was asked."""
     paired = {char for gram in grams if len(gram) > 1 for char in gram}

@@ -1,9 +1,10 @@
-"""The only file that imports watchfiles: tells when a note in a folder of this machine may have changed.
+"""The only file that imports watchdog: tells when a note in a folder of this machine may have changed.
 
 Reads no file. Watches the workspace's folder itself without its sub-folders (for MEMORY.md), and `memory/`,
-`chats/` and extra folders with theirs. Where the system cannot watch (too many watches) or is not told, it
-looks at intervals instead: the kernel notices only changes that are made through itself, and not what another
-machine changes on a network drive, or the host in a folder of a virtual machine.
+`chats/` and extra folders with theirs. Its threads wait in the system until there is something to tell. Where
+the system cannot watch (too many watches) or is not told, it looks at intervals instead: the kernel notices
+only changes that are made through itself, and not what another machine changes on a network drive, or the
+host in a folder of a virtual machine.
 """
 
 from __future__ import annotations
@@ -12,17 +13,23 @@ import asyncio
 import logging
 import os
 import re
+import sys
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from nacre.memory.contracts.notes import IGNORED_FOLDERS, is_markdown
 
+if TYPE_CHECKING:
+    from watchdog.events import FileSystemEvent
+    from watchdog.observers.api import BaseObserver
+
 log = logging.getLogger(__name__)
 
-_STEP_MS = 50
-_GROUP_MS = 200
-_POLL_MS = 2_000
+_GROUP_SECONDS = 0.2
+_LOOK_SECONDS = 2.0
 _RESTART_SECONDS = 30.0
 MOUNTS_FILE = Path("/proc/self/mountinfo")
 """Linux's list of what is mounted where; other systems have none, and folders count as local there."""
@@ -96,8 +103,12 @@ def remote_type(folder: Path, mounts: str) -> str:
     return kind if kind in _REMOTE_TYPES or kind.startswith("fuse.") else ""
 
 
+_Folder: TypeAlias = tuple[Path, bool]
+"""A folder, and whether it is watched with its sub-folders."""
+
+
 class FolderWatch:
-    """A `NoteWatch` over the folders of `plan()`, in background tasks of the running loop.
+    """A `NoteWatch` over the folders of `plan()`, in a background task of the running loop.
 
     `changed()` is called at each change of a path that `is_wanted`, and when one may have been missed.
     """
@@ -114,42 +125,31 @@ class FolderWatch:
         self._is_wanted = is_wanted
         self._changed = changed
         self._remote = remote
-        self._stop = asyncio.Event()
         self._problem = ""
-        self._tasks = [
-            asyncio.create_task(
-                self._watch_forever(deep=deep), name=f"memory-watch-{'deep' if deep else 'flat'}"
-            )
-            for deep in (False, True)
-        ]
+        self._task = asyncio.create_task(self._watch_forever(), name="memory-watch")
 
     @property
     def problem(self) -> str:
         return self._problem
 
     async def close(self) -> None:
-        self._stop.set()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _watch_forever(self, *, deep: bool) -> None:
-        failed = False
-        watched: tuple[Path, ...] | None = None
-        while not self._stop.is_set():
-            plan = self._plan()
-            folders = plan.deep if deep else plan.flat
+    async def _watch_forever(self) -> None:
+        failed, has_watched = False, False
+        while True:
+            folders = [folder for folder in self._folders() if folder[0].exists()]
+            if has_watched and folders:
+                # Something may have changed between two watches.
+                self._changed()
+            has_watched = True
             try:
-                if not folders or not all(folder.exists() for folder in folders):
-                    await asyncio.sleep(_POLL_MS / 1000)
-                    watched = watched or ()
-                    continue
-                if watched is not None:
-                    # Something may have changed between two watches.
-                    self._changed()
-                watched = folders
-                polling = failed or await asyncio.to_thread(self._on_remote_drive, folders)
-                await self._watch(folders, deep=deep, polling=polling)
+                if folders:
+                    looking = failed or await asyncio.to_thread(self._on_remote_drive, folders)
+                    await self._watch(folders, looking=looking)
+                else:
+                    await asyncio.sleep(_LOOK_SECONDS)
             except (OSError, RuntimeError) as error:
                 if failed:
                     await asyncio.sleep(_RESTART_SECONDS)
@@ -157,34 +157,107 @@ class FolderWatch:
                     failed = True
                     self._looks_because(f"watching failed: {error}")
 
-    def _on_remote_drive(self, folders: Sequence[Path]) -> bool:
-        for folder in folders:
+    def _folders(self) -> list[_Folder]:
+        plan = self._plan()
+        return [*((folder, False) for folder in plan.flat), *((folder, True) for folder in plan.deep)]
+
+    def _on_remote_drive(self, folders: Sequence[_Folder]) -> bool:
+        for folder, _ in folders:
             if kind := self._remote(folder):
                 self._looks_because(f"{folder} is not on a local drive ({kind})")
                 return True
         return False
 
     def _looks_because(self, reason: str) -> None:
-        self._problem = f"looking every {_POLL_MS // 1000} s, because {reason}"
+        self._problem = f"looking every {_LOOK_SECONDS:.0f} s, because {reason}"
         log.warning("Memory files are looked at, not watched: %s", self._problem)
 
-    async def _watch(self, folders: Sequence[Path], *, deep: bool, polling: bool) -> None:
-        """Watches until the set of folders changes."""
-        from watchfiles import awatch
+    async def _watch(self, folders: Sequence[_Folder], *, looking: bool) -> None:
+        """Watches until other folders have to be watched, or one of these is another one by now.
 
-        async for changes in awatch(
-            *folders,
-            watch_filter=lambda _, path: self._is_wanted(path),
-            debounce=_GROUP_MS,
-            step=_STEP_MS,
-            recursive=deep,
-            force_polling=polling or None,
-            poll_delay_ms=_POLL_MS,
-            stop_event=self._stop,
-            ignore_permission_denied=True,
-        ):
-            if changes:
-                self._changed()
-            plan = self._plan()
-            if (plan.deep if deep else plan.flat) != tuple(folders):
-                return
+        Raises:
+            OSError: the system cannot watch so much.
+        """
+        loop, happened = asyncio.get_running_loop(), asyncio.Event()
+        news: deque[str] = deque()
+
+        def tell(event: FileSystemEvent) -> None:
+            # On a thread of the observer. Of a burst, what is not wanted costs the loop nothing.
+            paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
+            if wanted := [path for path in paths if path in own or self._is_wanted(path)]:
+                news.extend(wanted)
+                if not happened.is_set():
+                    loop.call_soon_threadsafe(happened.set)
+
+        own = {os.fspath(folder) for folder, _ in folders}
+        beginning = asyncio.ensure_future(asyncio.to_thread(_begun, folders, tell, looking=looking))
+        try:
+            await asyncio.shield(beginning)
+            while True:
+                await happened.wait()
+                happened.clear()
+                told = {news.popleft() for _ in range(len(news))}
+                if any(map(self._is_wanted, told)):
+                    self._changed()
+                if own & told or [folder for folder in self._folders() if folder[0].exists()] != folders:
+                    return
+                await asyncio.sleep(_GROUP_SECONDS)
+        finally:
+            # A thread cannot be cancelled: what it begins has to be ended.
+            await asyncio.wait({beginning})
+            if not beginning.exception():
+                await asyncio.to_thread(_end, beginning.result())
+
+
+def _begun(
+    folders: Sequence[_Folder], tell: Callable[[FileSystemEvent], None], *, looking: bool
+) -> BaseObserver:
+    """What calls `tell`, on a thread of its own, at each change in these folders.
+
+    Raises:
+        OSError: the system cannot watch so much.
+    """
+    from watchdog import events
+
+    class Told(events.FileSystemEventHandler):
+        def dispatch(self, event: FileSystemEvent) -> None:
+            tell(event)
+
+    # Without the reading of files, and without the folders' times, which change with every file in them.
+    kinds: list[type[FileSystemEvent]] = [
+        *(events.FileCreatedEvent, events.FileModifiedEvent, events.FileDeletedEvent, events.FileMovedEvent),
+        *(events.DirCreatedEvent, events.DirDeletedEvent, events.DirMovedEvent),
+    ]
+    handler, observer = Told(), _observer(looking=looking)
+    try:
+        observer.start()
+        for folder, is_deep in folders:
+            # The folder itself may be a link; links inside are not followed.
+            observer.schedule(
+                handler, folder, recursive=is_deep, event_filter=kinds, follow_symlink=not is_deep
+            )
+        if sys.platform == "linux" and not looking:
+            # Sub-folders that cannot be watched are passed over in silence. When the system's watches ran
+            # out with one of them, none is left for another folder either, and that is told.
+            observer.unschedule(observer.schedule(handler, os.sep, event_filter=[]))
+    except BaseException:
+        _end(observer)
+        raise
+    return observer
+
+
+def _observer(*, looking: bool) -> BaseObserver:
+    """What watches by the system's own means, or looks at intervals."""
+    if looking:
+        from watchdog.observers.polling import PollingObserver
+
+        return PollingObserver(timeout=_LOOK_SECONDS)
+    from watchdog.observers import Observer
+
+    return Observer()
+
+
+def _end(observer: BaseObserver) -> None:
+    if observer.is_alive():
+        observer.stop()
+        observer.join()

@@ -49,6 +49,7 @@ class Commands:
         Raises:
             ConfigError: a name is malformed, or two commands have one word.
         """
+        self._added, self._reset_triggers = tuple(added), reset_triggers
         self._commands = tuple(_with_triggers((*BUILT_IN[:-1], *added, BUILT_IN[-1]), reset_triggers))
         self._by_word: dict[str, Command] = {}
         for command in self._commands:
@@ -59,6 +60,14 @@ class Commands:
                         "@nacre.command('another-name', …)."
                     )
                 self._by_word[word] = command
+
+    def and_also(self, added: Sequence[Command]) -> Commands:
+        """These and others.
+
+        Raises:
+            ConfigError: a name is malformed, or two commands have one word.
+        """
+        return Commands((*self._added, *added), reset_triggers=self._reset_triggers)
 
     def offered(self, policy: ChatPolicy) -> tuple[Command, ...]:
         """What whoever speaks in such a chat may use there; a list with nothing but `/help` is none."""

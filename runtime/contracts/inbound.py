@@ -14,11 +14,15 @@ CHAT_KINDS: tuple[ChatKind, ...] = ("direct", "group", "channel")
 
 @dataclass(frozen=True, kw_only=True)
 class Attachment:
-    """A file that came with a message: its name, MIME type and bytes."""
+    """A file that came with a message: its name, MIME type and bytes.
+
+    `problem` says why the bytes are not here, where a bridge could not or would not fetch them.
+    """
 
     name: str
     mime_type: str
     data: bytes = field(repr=False)
+    problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

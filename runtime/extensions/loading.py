@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.choice import chosen, named, not_installed
@@ -26,8 +25,12 @@ class ExtensionBroken(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """The hosts of the loaded extensions, in the order of their ids, and sentences for the owner."""
+    """The hosts of the loaded extensions, in the order of their ids, and sentences for the owner.
 
+    `commands` are those that were there, with theirs behind.
+    """
+
+    commands: Commands
     hosts: tuple[ExtensionHost, ...] = ()
     notices: tuple[str, ...] = ()
 
@@ -37,8 +40,7 @@ def load_extensions(
     *,
     tool_names: Collection[str],
     part_names: Collection[str],
-    commands: Sequence[Command],
-    reset_triggers: Sequence[str],
+    commands: Commands,
 ) -> Loaded:
     """Loads what the settings name. `tool_names`, `part_names` and the `commands`' words are taken already.
 
@@ -46,7 +48,7 @@ def load_extensions(
     """
     wanted = named(plugins)
     if not wanted:
-        return Loaded()
+        return Loaded(commands=commands)
     installed = {item.id: item for item in installed_extensions()}
     tools, parts = set(tool_names), set(part_names)
     hosts: list[ExtensionHost] = []
@@ -62,16 +64,16 @@ def load_extensions(
             host = _registered(item, plugins)
             _refuse_taken("tool", [tool.name for tool in host.tools], tools)
             _refuse_taken("prompt part", [part.name for part in host.prompt_parts], parts)
-            there = (*commands, *(command for other in hosts for command in other.commands))
-            _refuse_commands(host, there, reset_triggers)
+            with_its_own = _with_commands(commands, host)
         except ExtensionBroken as broken:
             log.warning("the extension %s is left out: %s", name, broken)
             notices.append(f"The extension {name!r} is left out. {broken}")
             continue
         tools.update(tool.name for tool in host.tools)
         parts.update(part.name for part in host.prompt_parts)
+        commands = with_its_own
         hosts.append(host)
-    return Loaded(hosts=tuple(hosts), notices=tuple(notices))
+    return Loaded(commands=commands, hosts=tuple(hosts), notices=tuple(notices))
 
 
 def problem_of(item: Installed, plugins: PluginsSettings) -> str:
@@ -106,11 +108,9 @@ def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
     return host
 
 
-def _refuse_commands(host: ExtensionHost, there: Sequence[Command], reset_triggers: Sequence[str]) -> None:
-    if not host.commands:
-        return
+def _with_commands(there: Commands, host: ExtensionHost) -> Commands:
     try:
-        Commands((*there, *host.commands), reset_triggers=reset_triggers)
+        return there.and_also(host.commands)
     except ConfigError as error:
         raise ExtensionBroken(str(error)) from error
 

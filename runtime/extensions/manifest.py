@@ -5,7 +5,8 @@ The file lies in the package that the entry point names. Its keys are those of O
 
     {"id": "honey", "description": "Weighs hives.", "kind": "memory", "configSchema": {"type": "object", …}}
 
-`id` is also the entry point's name. `kind` is left out, or `memory` for one that brings a memory engine.
+`id` is also the entry point's name. `kind` is left out, `memory` for one that brings a memory engine, or
+`channel` for one whose entry point names a channel: `channels.<id>` in the settings switches that on.
 `configSchema` is a JSON schema of `plugins.entries.<id>.config`; without one there are no settings.
 """
 
@@ -19,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 
 MANIFEST_FILE = "nacre.extension.json"
 
-ExtensionKind: TypeAlias = Literal["memory"]
+ExtensionKind: TypeAlias = Literal["memory", "channel"]
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _TAKEN = frozenset({"memory-core", "none"})
@@ -61,8 +62,10 @@ def parse_manifest(text: str) -> Manifest:
             f"{MANIFEST_FILE} has the id {name!r}. Use up to 64 of a-z, 0-9, '.', '_' and '-', a letter or "
             f"digit first, and none of {', '.join(sorted(_TAKEN))}."
         )
-    if kind not in (None, "memory"):
-        raise ManifestInvalid(f"{MANIFEST_FILE} has the kind {kind!r}. Leave it out, or write memory.")
+    if kind not in (None, "memory", "channel"):
+        raise ManifestInvalid(
+            f"{MANIFEST_FILE} has the kind {kind!r}. Leave it out, or write memory or channel."
+        )
     description, schema = given.get("description", ""), given.get("configSchema", _NO_SETTINGS)
     if not isinstance(description, str) or not isinstance(schema, dict | Mapping):
         raise ManifestInvalid(f"{MANIFEST_FILE} needs text as description and an object as configSchema.")

@@ -6,19 +6,24 @@
 
 The methods are plain functions without a fixture, so any runner can call them. `engine` gives a new one
 each time. An engine that captures also says what it should find again: `said` is told to it, `asked` is what
-it recalls that by, and `found` is a word that must stand in what it recalls.
+it recalls that by, and `found` is a word that must stand in what it recalls. `settings` is what it reads
+from `home.settings`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any
 
+from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.recall.memory_slot import RECALL_SECONDS
 from nacre.runtime.tools.function import FunctionTool, ToolChat
@@ -33,6 +38,7 @@ class MemoryContract:
     said = "Remember that my boat is called Halcyon."
     asked = "What is my boat called?"
     found = "Halcyon"
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     def engine(self) -> MemoryPlugin:
         """A new engine that nobody has started."""
@@ -77,6 +83,19 @@ class MemoryContract:
 
         self._tell(story)
 
+    def test_its_hooks_and_commands_can_be_taken(self) -> None:
+        """Once it has started: hook names that exist, commands with words of their own, always the same."""
+
+        async def story(home: MemoryHome) -> None:
+            async with self._started(home) as engine:
+                parts = engine_parts(engine, Commands())
+                again = engine_parts(engine, Commands())
+                _hold(list(parts.hooks) == list(again.hooks), "Its hooks changed between two calls.")
+                words, words_again = _words(parts), _words(again)
+                _hold(words == words_again, "Its commands changed between two calls.")
+
+        self._tell(story)
+
     def test_what_was_captured_is_recalled_after_a_restart(self) -> None:
         """It stands on disk, or wherever the engine keeps it, once `close` has returned."""
 
@@ -105,6 +124,7 @@ class MemoryContract:
                 state_dir=home.state_dir,
                 engine_id=home.engine_id,
                 now=home.now,
+                settings=home.settings,
             )
             other.workspace.mkdir()
             async with self._started(other) as engine:
@@ -140,7 +160,7 @@ class MemoryContract:
             await engine.close()
 
     def _tell(self, story: Callable[[MemoryHome], Awaitable[None]]) -> None:
-        with _home() as home:
+        with _home(self.settings) as home:
             asyncio.run(_bounded(story(home)))
 
 
@@ -161,7 +181,7 @@ async def _bounded(story: Awaitable[None]) -> None:
 
 
 @contextmanager
-def _home() -> Iterator[MemoryHome]:
+def _home(settings: Mapping[str, Any]) -> Iterator[MemoryHome]:
     with TemporaryDirectory() as folder:
         workspace = Path(folder) / "workspace"
         workspace.mkdir()
@@ -171,6 +191,7 @@ def _home() -> Iterator[MemoryHome]:
             state_dir=Path(folder),
             engine_id="tested",
             now=lambda: datetime(2026, 3, 14, 12, 0, tzinfo=UTC),
+            settings=settings,
         )
 
 
@@ -178,6 +199,12 @@ def _specs(engine: MemoryPlugin, home: MemoryHome) -> list[tuple[str, object]]:
     chat = chat_in(home)
     bound = [tool.bound(chat) if isinstance(tool, FunctionTool) else tool for tool in engine.tools(chat)]
     return [(tool.name, tool.spec()) for tool in bound]
+
+
+def _words(parts: EngineParts) -> list[str]:
+    """The commands that the owner may use in private, the engine's among them."""
+    policy = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
+    return [command.usage for command in parts.commands.offered(policy)]
 
 
 def _hold(is_held: bool, problem: str) -> None:

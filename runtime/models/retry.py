@@ -14,7 +14,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt
+from tenacity import AsyncRetrying, AttemptManager, RetryCallState, stop_after_attempt
 
 from nacre.runtime.contracts.errors import (
     BadModelReply,
@@ -70,38 +70,43 @@ async def stream_with_retries(
             so does everything that asking again does not mend.
     """
     is_begun = False
-    failure: ModelError | None = None
-
     asked = partial(_watched_answer, model, request, patience, on_silence)
-    # Counting attempts costs more than a turn may: it begins where there is one to count.
+    attempts: AsyncIterator[AttemptManager] | None = None
+    while True:
+        try:
+            async with aclosing(asked()) as items:
+                async for item in items:
+                    is_begun = True
+                    yield item
+            return
+        except ModelError as error:
+            failure = error
+        if attempts is None:  # counting costs more than a turn may, so it begins at the first failure
+            counted = _attempts(max_retries, sleep, chance).copy(
+                retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
+                before_sleep=lambda state: on_retry(
+                    state.attempt_number, state.upcoming_sleep, str(_failure(state))
+                ),
+            )
+            attempts = aiter(counted)
+            attempt = await anext(attempts)
+        attempt = await _attempt_after(failure, attempt, attempts)
+        if is_begun:
+            yield AnswerRestarted(problem=str(failure))
+            is_begun = False
+
+
+async def _attempt_after(
+    failure: ModelError, attempt: AttemptManager, attempts: AsyncIterator[AttemptManager]
+) -> AttemptManager:
+    """The next attempt, once it is time for it.
+
+    Raises:
+        ModelError: the failure, when it is not to be tried again.
+    """
+    attempt.retry_state.set_exception((type(failure), failure, failure.__traceback__))
     try:
-        async with aclosing(asked()) as items:
-            async for item in items:
-                is_begun = True
-                yield item
-        return
-    except ModelError as error:
-        failure = error
-    attempts = _attempts(max_retries, sleep, chance).copy(
-        retry=lambda state: _passes_in(state, retries_time_outs=retries_time_outs),
-        before_sleep=lambda state: on_retry(state.attempt_number, state.upcoming_sleep, str(_failure(state))),
-    )
-    try:
-        async for attempt in attempts:
-            with attempt:
-                if attempt.retry_state.attempt_number == 1:
-                    raise failure
-                if is_begun:
-                    yield AnswerRestarted(problem=str(failure))
-                    is_begun = False
-                try:
-                    async with aclosing(asked()) as items:
-                        async for item in items:
-                            is_begun = True
-                            yield item
-                except ModelError as error:
-                    failure = error
-                    raise
+        return await anext(attempts)
     except RateLimited as error:
         if _wish(error) <= MAX_DELAY_SECONDS:
             raise

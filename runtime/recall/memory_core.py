@@ -9,6 +9,7 @@ from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING
 
+from nacre.memory.contracts.embedder import WithFallback, lack_of
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock
@@ -40,11 +41,13 @@ class MemoryCore(MemoryPlugin):
         *,
         now: Clock,
         watch: bool,
+        lack: str,
     ) -> None:
         self._config = config
         self._open_index = open_index
         self._now = now
         self._watch = watch
+        self._lack = lack
         self.engine: MemoryEngine | None = None
         self.unindexed: UnindexedNotes | None = None
         self._languages: tuple[str, ...] = ()
@@ -52,9 +55,9 @@ class MemoryCore(MemoryPlugin):
 
     @property
     def problem(self) -> str:
-        """Why notes are not searched."""
+        """Why notes are not searched, or by words alone."""
         if self.unindexed is None:
-            return ""
+            return f"Notes are searched by words alone. {self._lack}" if self._lack else ""
         return f"Memory cannot be searched until the next start. {self.unindexed.problem}"
 
     async def start(self, home: MemoryHome) -> None:  # noqa: ARG002 - its index lies where the settings say
@@ -155,5 +158,10 @@ def memory_core(config: Config, now: Clock, *, watch: bool, lent: Lend) -> Memor
         return None
     embedder = embedder_of(config, now, lent=lent)
     return MemoryCore(
-        config, lambda: open_engine(config, now, embedder, owns_embedder=False), now=now, watch=watch
+        config,
+        lambda: open_engine(config, now, embedder, owns_embedder=False),
+        now=now,
+        watch=watch,
+        # where there is a fallback it steps in, and says so
+        lack="" if isinstance(embedder, WithFallback) else lack_of(embedder),
     )

@@ -3,8 +3,10 @@
 A subclass of `MemoryPlugin` says what it can do by overriding; whatever it leaves out does nothing. The
 runtime holds one and calls it through `MemorySlot` alone, which keeps these promises:
 
-- `start` comes before everything else, `close` last. An engine that fails to start is closed and left out:
-  the owner is told why, and the agent runs without it.
+- `start` comes before everything else, `close` last. `hooks` and `commands` are asked once, behind `start`,
+  and join those of the program and of the extensions. An engine that fails to start, or whose hooks or
+  commands cannot be taken, is closed and left out as a whole: the owner is told why, and the agent runs
+  without it. An engine that the settings do not choose is never started, and nothing of it exists.
 - `tools`, `instructions`, `recall` and `capture` are called for private chats of the owner and for no
   others, so what an engine knows cannot reach a group. An engine with `serves_other_chats` is asked for tools
   and instructions in other chats too, and gives them what lies in `chat.policy.notes_folder` alone.
@@ -13,17 +15,18 @@ runtime holds one and calls it through `MemorySlot` alone, which keeps these pro
 - What `recall` gives is shown to the model as data, for this turn alone, and is never written into the
   transcript. Notes stay what the flush writes into Markdown, whatever engine there is.
 
-`tests/runtime/recall/memory_contract.py` is a suite of tests that an engine's author can inherit.
+`nacre.runtime.extensions.memory_contract` is a suite of tests that an engine's author can inherit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import Tool
 
@@ -31,15 +34,34 @@ MemoryTool: TypeAlias = FunctionTool[..., Any] | Tool
 """A tool as `nacre.tool` makes it, or one that is already bound to its chat."""
 
 
+class EngineCommand(Protocol):
+    """A chat command as `nacre.command` makes it. There is no other way to make one."""
+
+    @property
+    def name(self) -> str:
+        """Its word, without the slash."""
+        ...
+
+    @property
+    def help(self) -> str:
+        """Its line in `/help`."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class MemoryHome:
-    """Whose memory an engine is, and where. `now` gives aware datetimes in the owner's zone."""
+    """Whose memory an engine is, and where. `now` gives aware datetimes in the owner's zone.
+
+    `settings` is `plugins.entries.<engine_id>.config`, which fits the manifest's schema when an extension
+    brings the engine.
+    """
 
     agent_id: str
     workspace: Path
     state_dir: Path
     engine_id: str
     now: Clock
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     def folder(self) -> Path:
         """The engine's own folder for this agent, made if there is none, open to the owner alone."""
@@ -64,6 +86,14 @@ class MemoryPlugin:
 
     async def close(self) -> None:
         """Ends what `start` began, also when `start` failed, and writes what is not written yet."""
+
+    def hooks(self) -> HookTable:
+        """What it does when something happens in the agent: handlers by name, as in `Agent.open(hooks=)`."""
+        return {}
+
+    def commands(self) -> Sequence[EngineCommand]:
+        """What people can ask it in a chat without a model: commands that `nacre.command` made."""
+        return ()
 
     def tools(self, chat: ToolChat) -> Sequence[MemoryTool]:  # noqa: ARG002 - for those who override it
         """What the model may call in this chat. Asked each turn, so tools are made once and kept."""

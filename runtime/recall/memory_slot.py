@@ -6,11 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from nacre.prompts import quoted, render
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import Tool
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +53,15 @@ class MemorySlot:
         """Sentences for the owner about how the engine started."""
         return tuple(self._notices)
 
-    async def start(self, home: MemoryHome) -> None:
-        """Starts the engine; one that cannot start is closed, told of, and left out."""
+    async def start(self, home: MemoryHome, brought: Callable[[MemoryPlugin], T]) -> T | None:
+        """What `brought` gives for the engine once it has started.
+
+        One that cannot start, or for which `brought` raises, is closed, told of, and left out: `None`.
+        """
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self._plugin.start(home)
+            brings = brought(self._plugin)
         except Exception as error:
             log.exception("the memory engine %s did not start", self._name)
             with self._kept_going("closing"):
@@ -64,10 +71,11 @@ class MemorySlot:
                 f"The memory engine {self._name!r} could not be started: {_words_of(error)}. "
                 "The agent runs without memory tools until the next start."
             )
-            return
+            return None
         with self._kept_going("telling its problem"):
             if self._plugin.problem:
                 self._notices.append(self._plugin.problem)
+        return brings
 
     async def close(self) -> None:
         """Waits for what is being captured, and closes the engine."""

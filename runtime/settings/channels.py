@@ -44,9 +44,16 @@ class CommandsSettings(SettingsSection):
     """Who the owner is on the channels of others, each as `channel:id`."""
 
 
-class ChannelSettings(SettingsSection):
-    """`channels.<name>`: what holds on one channel."""
+class AccountRules(SettingsSection):
+    """`channels.<name>.accounts.<account>`: what holds for one account of a channel.
 
+    The keys that the channel's own settings have, such as its server, stand beside these.
+    """
+
+    others_keys = True
+
+    enabled: bool = True
+    """`false` leaves it out of `nacre serve`."""
     dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = "pairing"
     """Who may write in private: `pairing` lets people ask for a code, `allowlist` takes those in `allowFrom`
     and who was let in, `open` everybody, `disabled` nobody but the owner."""
@@ -61,6 +68,13 @@ class ChannelSettings(SettingsSection):
     dm_history_limit: int | None = None
     """How many of the newest turns of a direct chat are sent; unset and 0 are all."""
     dms: Mapping[str, PeerSettings] = Field(default_factory=dict)
+
+
+class ChannelSettings(AccountRules):
+    """`channels.<name>`: what holds on one channel, for each of its accounts unless that says otherwise."""
+
+    accounts: Mapping[str, AccountRules] = Field(default_factory=dict)
+    """Several accounts of one channel, by name; none is one account, named `default`."""
 
 
 class QueueSettings(SettingsSection):
@@ -118,8 +132,18 @@ def history_turns(
     return next((limit for limit in limits if limit is not None), here.dm_history_limit)
 
 
-def channel_settings(channels: Mapping[str, ChannelSettings], name: str) -> ChannelSettings:
-    """What holds on a channel; its name is compared without case."""
+def channel_settings(channels: Mapping[str, ChannelSettings], name: str, account: str = "") -> AccountRules:
+    """What holds on a channel, for one of its accounts; a channel's name is compared without case."""
     wanted = name.strip().lower()
     found = (section for known, section in channels.items() if known.strip().lower() == wanted)
-    return next(found, None) or ChannelSettings.model_construct()
+    section = next(found, None) or ChannelSettings.model_construct()
+    own = section.accounts.get(account)
+    return section if own is None else laid_over(section, own)
+
+
+def laid_over(section: ChannelSettings, own: AccountRules) -> AccountRules:
+    """A channel's rules and own keys, with those of one account over them, key by key."""
+    shared = {name: getattr(section, name) for name in AccountRules.model_fields}
+    written = {name: getattr(own, name) for name in own.model_fields_set}
+    extra = {**(section.model_extra or {}), **(own.model_extra or {})}
+    return AccountRules.model_construct(None, **{**extra, **shared, **written})

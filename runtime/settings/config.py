@@ -256,8 +256,9 @@ def _not_its_workspace(
 
 def _file_notices(file: Path, settings: Settings) -> tuple[str, ...]:
     from nacre.runtime.settings.disk.settings_file import told_of_other_files
+    from nacre.runtime.settings.section import unread_keys
 
-    unread = ", ".join(settings.unread_keys())
+    unread = ", ".join(unread_keys(settings))
     marked = [entry.id for entry in settings.agents.entries if entry.default]
     notices = [f"{file} has settings that Nacre does not read: {unread}."] if unread else []
     notices += told_of_other_files(file)

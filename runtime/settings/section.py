@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TypeGuard
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, TypeGuard
 
 from pydantic import (
     AliasGenerator,
@@ -31,6 +32,17 @@ class SettingsSection(BaseModel):
         alias_generator=AliasGenerator(validation_alias=to_camel),
         defer_build=True,  # a validator is made when there is something to validate
     )
+    others_keys: ClassVar[bool] = False
+    """Whether keys that it does not know are read by somebody else, who tells of those that nobody knows."""
+
+
+def unread_keys(section: BaseModel, path: str = "") -> Iterator[str]:
+    """Dotted names of keys that stand in a section, or below it, and that nobody reads; in file order."""
+    if not (isinstance(section, SettingsSection) and section.others_keys):
+        for name in section.model_extra or {}:
+            yield f"{path}{name}"
+    for name, field in type(section).model_fields.items():
+        yield from _unread_below(getattr(section, name), f"{path}{field.alias or to_camel(name)}.")
 
 
 def count_or(default: int, *, least: int = 0, most: float = math.inf) -> BeforeValidator:
@@ -71,3 +83,14 @@ def bytes_or(default: int) -> BeforeValidator:
 
 def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _unread_below(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, BaseModel):
+        yield from unread_keys(value, path)
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _unread_below(item, f"{path}{name}.")
+    elif isinstance(value, tuple):
+        for place, item in enumerate(value):
+            yield from _unread_below(item, f"{path.removesuffix('.')}[{getattr(item, 'id', place)}].")

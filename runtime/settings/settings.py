@@ -7,11 +7,10 @@ that an owner can bring a settings file along. Inside `memorySearch` an unknown 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
-from pydantic import BaseModel, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
 from nacre.runtime.settings.channels import ChannelSettings, CommandsSettings, MessagesSettings
@@ -52,25 +51,3 @@ class Settings(SettingsSection):
     def tool_rules(self) -> Mapping[str, ToolRule]:
         """What holds for single tools: the agent's own rules, and those of all for the others."""
         return {**self.tools.rules, **self.agent.tools.rules}
-
-    def unread_keys(self) -> Iterator[str]:
-        """Dotted names of keys that stand in the file and that Nacre does not read, in file order."""
-        return _unread_keys(self)
-
-
-def _unread_keys(section: BaseModel, path: str = "") -> Iterator[str]:
-    for name in section.model_extra or {}:
-        yield f"{path}{name}"
-    for name, field in type(section).model_fields.items():
-        yield from _unread_below(getattr(section, name), f"{path}{field.alias or to_camel(name)}.")
-
-
-def _unread_below(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, BaseModel):
-        yield from _unread_keys(value, path)
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _unread_below(item, f"{path}{name}.")
-    elif isinstance(value, tuple):
-        for place, item in enumerate(value):
-            yield from _unread_below(item, f"{path.removesuffix('.')}[{getattr(item, 'id', place)}].")

@@ -44,10 +44,22 @@ def identifiers(texts: Iterable[str], *, most: int) -> list[str]:
             if not any(start <= match.start() < end for start, end in taken):
                 spans.append(match.span())
         for start, end in sorted(spans):
-            name = text[start:end].rstrip(".,;:!?")
-            if 1 < len(name) <= MAX_IDENTIFIER_CHARS:
+            if name := _name(text[start:end]):
                 found.setdefault(name)
     return list(found)[-most:]
+
+
+def has_identifier(text: str) -> bool:
+    """Whether there is such a name in a text."""
+    text = _ends(text)
+    found = (match for pattern in (_PATTERNS, _HASH) for match in pattern.finditer(text))
+    return _SIGNS.search(text) is not None and any(_name(match[0]) for match in found)
+
+
+def _name(found: str) -> str:
+    """What was found without the marks behind it; empty for what is no name."""
+    name = found.rstrip(".,;:!?")
+    return name if 1 < len(name) <= MAX_IDENTIFIER_CHARS else ""
 
 
 def _ends(text: str) -> str:

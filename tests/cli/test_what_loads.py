@@ -18,7 +18,7 @@ ALWAYS_TOO_MUCH = {
     "sqlite_vec",
     "tiktoken",
     "urllib.request",
-    "watchfiles",
+    "watchdog",
 }
 SCREENS = {"prompt_toolkit", "rich"}
 MODEL = {"numpy", "onnxruntime", "tokenizers"}

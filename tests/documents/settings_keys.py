@@ -15,7 +15,8 @@ def settings_keys(
 ) -> Iterator[tuple[str, str]]:
     """Dotted key and default as JSON; `<name>` stands for a key that the owner chooses, `[]` for an entry.
 
-    What an entry of a list has from a section that is listed itself is not said again.
+    What an entry of a list has from a section that is listed itself is not said again, and neither is what a
+    section has a whole table of below itself: an account of a channel.
     """
     for name, field in (_own_fields(model) if is_entry else model.model_fields).items():
         key = prefix + (field.alias or to_camel(name))
@@ -25,6 +26,8 @@ def settings_keys(
             yield key, "" if is_needed else json.dumps(_plain(field.get_default(call_default_factory=True)))
         elif get_origin(field.annotation) is tuple:
             yield from settings_keys(below, f"{key}[].", is_entry=True)
+        elif get_origin(field.annotation) is Mapping and below in model.__bases__:
+            yield key, "{}"
         elif get_origin(field.annotation) is Mapping:
             yield from settings_keys(below, f"{key}.<name>.")
         else:

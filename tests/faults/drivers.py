@@ -28,13 +28,13 @@ def driven(driver: Path, *arguments: str | Path, seconds: float = 170) -> list[A
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def forked(work: Callable[[Callable[[str], None]], Coroutine[Any, Any, None]]) -> tuple[list[str], int]:
+def forked(work: Callable[[Callable[[object], None]], Coroutine[Any, Any, None]]) -> tuple[list[Any], int]:
     """Runs `work` in a process of its own: what it told until its end, and its status of `os.waitpid`."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read_end)
-        asyncio.run(work(lambda text: _tell(write_end, text)))
+        asyncio.run(work(lambda value: _tell(write_end, value)))
         os._exit(0)
     os.close(write_end)
     with os.fdopen(read_end) as pipe:
@@ -43,8 +43,8 @@ def forked(work: Callable[[Callable[[str], None]], Coroutine[Any, Any, None]]) -
     return told, status
 
 
-def _tell(descriptor: int, text: str) -> None:
-    os.write(descriptor, json.dumps(text).encode() + b"\n")
+def _tell(descriptor: int, value: object) -> None:
+    os.write(descriptor, json.dumps(value).encode() + b"\n")
 
 
 class SteppedLoop(asyncio.SelectorEventLoop):

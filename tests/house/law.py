@@ -18,15 +18,18 @@ ROOTS: Floors = (
 
 CLI: Floors = (
     ("cli/sessions",),
-    ("cli/talk", "cli/memory", "cli/permissions"),
+    ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     ("cli",),
     ("cli/screen",),
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/queueing", "bridges/access"),
+    ("bridges/queueing", "bridges/access", "bridges/channels"),
+    ("bridges/channels/telegram",),
     ("bridges/delivery",),
     ("bridges/ledger",),
+    ("bridges/channels/irc", "bridges/channels/xmpp"),
+    ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (

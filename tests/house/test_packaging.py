@@ -17,8 +17,24 @@ from tests.house.rules.files import foreign_libraries
 from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
-EXTRAS = {"llama_cpp": "gguf", "opentelemetry": "otel", "sentence_transformers": "sentence-transformers"}
+EXTRAS = {
+    "ircstates": "irc",
+    "irctokens": "irc",
+    "llama_cpp": "gguf",
+    "markdown_it": "telegram",
+    "opentelemetry": "otel",
+    "sentence_transformers": "sentence-transformers",
+    "slixmpp": "xmpp",
+    "telegram": "telegram",
+}
 """Libraries that come only when asked for, and the extra that brings them."""
+PACKAGES = {
+    "llama_cpp": "llama_cpp_python",
+    "markdown_it": "markdown_it_py",
+    "opentelemetry": "opentelemetry_api",
+    "telegram": "python_telegram_bot",
+}
+"""Packages that are called differently from what is imported."""
 
 
 def _constraints() -> dict[str, str]:
@@ -110,14 +126,10 @@ def test_data_files_are_installed() -> None:
 
 def test_dependencies_are_what_is_imported() -> None:
     """pyproject.toml asks for each imported library and for nothing else; some only as an extra."""
-    groups = ("dependencies", *EXTRAS.values())
+    groups = ("dependencies", *sorted(set(EXTRAS.values())))
     asked = {need.name.replace("-", "_") for group in groups for need in _direct(group)}
 
-    imported = {
-        library.replace("llama_cpp", "llama_cpp_python").replace("opentelemetry", "opentelemetry_api")
-        for source in HOUSE
-        for library in foreign_libraries(source)
-    }
+    imported = {PACKAGES.get(library, library) for source in HOUSE for library in foreign_libraries(source)}
     # of this one only the SQLite extension that it brings is used
     found = {"sqlite_vec" for source in HOUSE if 'find_spec("sqlite_vec")' in source.text}
     assert asked == imported | found

@@ -1,9 +1,8 @@
 """Nearest chunks by vector: a coarse pass over sign codes, then exact cosines. Nothing else knows sqlite_vec.
 
-`VectorReader` lives on one reader thread. Its first question is answered where the vectors are stored,
-because most commands ask just one. From the second on it holds the codes in memory, and the vectors as well
-while there are few; it follows what others write by the rows' rising ids. When
-the extension cannot be loaded, numpy stands in for its function, with the same results, more slowly.
+`VectorReader` lives on one reader thread. Its first question is answered where the codes are stored, by
+sqlite-vec, because most commands ask just one. From the second on, and without that extension, it holds the
+codes in memory, and the vectors while there are few; it follows what others write by the rows' rising ids.
 """
 
 from __future__ import annotations
@@ -16,27 +15,30 @@ from dataclasses import replace
 from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from nacre.memory.contracts.records import VectorEngine
 from nacre.memory.contracts.store import Scope, Vector
 from nacre.memory.stores.sqlite.connection import Connection, SqliteError
 from nacre.memory.stores.sqlite.scope import Narrowed, narrowed
 from nacre.memory.vectors.vector_math import (
+    NUMBER_BYTES,
     VectorTable,
-    code_of,
-    cosine_distance,
+    cosines,
+    int8_distance,
     is_zero,
-    question_blob,
+    plain_cosine,
+    plain_question,
+    plain_question_code,
+    question,
     question_code,
-    to_blob,
 )
 
 if TYPE_CHECKING:
     from nacre.memory.vectors.vector_math import Mask, Places
 
 RESIDENT_BYTES = 64 << 20
-"""The memory that vectors may take beside their codes: 43,000 of 384 numbers each, or 10,000 of 1,536."""
+"""The memory that vectors may take beside their codes: 87,000 of 384 numbers each, or 21,000 of 1,536."""
 
 EXACT_UP_TO = 1_500
 """With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
@@ -48,7 +50,7 @@ _REMEMBERED_SCOPES = 16
 class VectorReader:
     """Nearest chunks, over one reader connection. Not to be shared between threads.
 
-    `prepare` gives the connection the function `vec_distance_cosine`; it is called before that is needed.
+    `prepare` gives the connection what compares codes, if it can; it is called before that is needed.
     """
 
     def __init__(
@@ -78,52 +80,49 @@ class VectorReader:
         """The same with what compares vectors of so many numbers from the second question on."""
         engine = self.engine(connection)
         fits = self._fits(_row_count(connection), dimensions)
-        later = "vectors in memory" if fits else f"sign codes in memory, exact cosines by {engine.name}"
+        later = "vectors in memory" if fits else "sign codes in memory, vectors on disk"
         return engine if engine.problem else replace(engine, later=later)
 
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
         self._questions += 1
         in_place = self._answers_in_place(connection)
-        blob = question_blob(vector) if in_place else to_blob(vector)
-        if is_zero(blob):
+        asked = plain_question(vector) if in_place else question(vector)
+        if is_zero(asked):
             return {}
         inside = narrowed(connection, scope)
         wanted = candidates_for(len(vector), limit)
         if in_place:
             if _row_count(connection) <= self._exact_up_to:
                 wanted = self._exact_up_to
-            rows = _stored_coarse(connection, question_code(blob), wanted, inside)
-            return _best_pieces(_scored_in_place(connection, blob, "id", rows), limit)
+            rows = _stored_coarse(connection, plain_question_code(asked), wanted, inside)
+            return _best_pieces(_scored_in_place(connection, asked, "id", rows), limit)
         self._follow(connection, len(vector))
         outside = self._outside(connection, inside) if inside else None
         if len(self._table) <= self._exact_up_to:
             wanted = self._exact_up_to
-        places = self._table.coarse(code_of(blob), wanted, outside=outside)
-        return _best_pieces(self._scored(connection, blob, places), limit)
+        places = self._table.coarse(question_code(asked), wanted, outside=outside)
+        return _best_pieces(self._scored(connection, asked, places), limit)
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
         """The exact cosine of each chunk's best piece."""
         in_place = self._answers_in_place(connection)
-        blob = question_blob(vector) if in_place else to_blob(vector)
-        if is_zero(blob):
+        asked = plain_question(vector) if in_place else question(vector)
+        if is_zero(asked):
             return {}
         if in_place:
-            return _best_pieces(_scored_in_place(connection, blob, "chunk_id", chunk_ids), None)
+            return _best_pieces(_scored_in_place(connection, asked, "chunk_id", chunk_ids), None)
         self._follow(connection, len(vector))
-        return _best_pieces(self._scored(connection, blob, self._table.places_of(chunk_ids)), None)
+        return _best_pieces(self._scored(connection, asked, self._table.places_of(chunk_ids)), None)
 
-    def _scored(self, connection: Connection, blob: bytes, places: Places) -> Iterable[tuple[int, float]]:
+    def _scored(self, connection: Connection, asked: bytes, places: Places) -> Iterable[tuple[int, float]]:
         """(chunk id, exact cosine) of the vectors at these places of the table, highest first."""
         if self._table.whole:
-            return self._still_there(connection, self._table.cosines(blob, places))
+            return self._still_there(connection, self._table.cosines(asked, places))
         keys = self._table.keys(places)
-        stored = _stored_cosines(connection, blob, [vector_id for _, _, vector_id in keys])
-        scored = [
-            (row_id, chunk_id, stored[vector_id])
-            for row_id, chunk_id, vector_id in keys
-            if vector_id in stored
-        ]
+        stored = _stored_vectors(connection, len(asked) // 4, [vector_id for _, _, vector_id in keys])
+        scores = dict(zip(stored, cosines(asked, [*stored.values()]), strict=True)) if stored else {}
+        scored = [(row_id, chunk_id, scores[key]) for row_id, chunk_id, key in keys if key in scores]
         return self._still_there(connection, sorted(scored, key=itemgetter(2), reverse=True))
 
     def _outside(self, connection: Connection, inside: Narrowed) -> Mask:
@@ -178,7 +177,7 @@ class VectorReader:
 
     def _fits(self, count: int, dimensions: int) -> bool:
         """Whether so many vectors are held in memory whole, beside their codes."""
-        return count * 4 * dimensions <= self._resident_bytes
+        return count * NUMBER_BYTES * dimensions <= self._resident_bytes
 
     def _load(self, connection: Connection, total: int) -> None:
         """Reads the rows that are not in the table yet; `total` is how many rows there are."""
@@ -222,7 +221,7 @@ def _stored_coarse(connection: Connection, code: bytes, count: int, inside: Narr
 
 
 def _scored_in_place(
-    connection: Connection, blob: bytes, column: str, ids: Sequence[int]
+    connection: Connection, asked: bytes, column: str, ids: Sequence[int]
 ) -> list[tuple[int, float]]:
     """(chunk id, cosine) of the rows with these ids in `column`, highest first."""
     rows = connection.execute(
@@ -231,17 +230,22 @@ def _scored_in_place(
         (json.dumps(list(ids)),),
     )
     keys = cast("list[tuple[int, int]]", rows.fetchall())
-    stored = _stored_cosines(connection, blob, [vector_id for _, vector_id in keys])
-    scored = [(chunk_id, stored[vector_id]) for chunk_id, vector_id in keys if vector_id in stored]
+    numbers = struct.unpack(f"<{len(asked) // 4}f", asked)
+    stored = _stored_vectors(connection, len(numbers), [vector_id for _, vector_id in keys])
+    scored = [
+        (chunk_id, plain_cosine(numbers, stored[vector_id]))
+        for chunk_id, vector_id in keys
+        if vector_id in stored
+    ]
     return sorted(scored, key=itemgetter(1), reverse=True)
 
 
-def _stored_cosines(connection: Connection, blob: bytes, vector_ids: Sequence[int]) -> dict[int, float]:
-    """The cosines of stored vectors, by their id; those of another length are left out."""
+def _stored_vectors(connection: Connection, dimensions: int, vector_ids: Sequence[int]) -> dict[int, bytes]:
+    """Stored vectors by their id; those of another length are left out."""
     rows = connection.execute(
-        "SELECT id, 1 - vec_distance_cosine(embedding, ?) FROM vectors"
+        "SELECT id, embedding FROM vectors"
         " WHERE length(embedding) = ? AND id IN (SELECT value FROM json_each(?))",
-        (blob, len(blob), json.dumps(vector_ids)),
+        (NUMBER_BYTES * dimensions, json.dumps(vector_ids)),
     )
     return dict(rows)
 
@@ -260,12 +264,13 @@ def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict
 def add_vector_functions(
     connection: Connection, *, enabled: bool = True, extension_path: str | None = None
 ) -> VectorEngine:
-    """Loads sqlite-vec, from `extension_path` if given, and tries it out; falls back to numpy."""
+    """Loads sqlite-vec, from `extension_path` if given, and tries it out; without it there is numpy."""
     problem = _load(connection, extension_path) if enabled else "store.vector.enabled is false"
     if not problem:
         version = str(connection.execute("SELECT vec_version()").get)
         return VectorEngine(name=f"sqlite-vec {version.removeprefix('v')}")
-    connection.create_scalar_function("vec_distance_cosine", _distance, 2, deterministic=True)
+    connection.create_scalar_function("vec_int8", lambda *stored: stored[0], 1, deterministic=True)
+    connection.create_scalar_function("vec_distance_cosine", int8_distance, 2, deterministic=True)
     return VectorEngine(name="numpy", problem=problem)
 
 
@@ -278,8 +283,8 @@ def _load(connection: Connection, extension_path: str | None) -> str:
         finally:
             connection.enable_load_extension(False)
         # An extension that loads without doing anything is a known failure: have it do something.
-        one, other = struct.pack("<2f", 1, 0), struct.pack("<2f", 0, 1)
-        if abs(connection.execute("SELECT vec_distance_cosine(?, ?)", (one, other)).get - 1.0) > 1e-6:
+        told = "SELECT vec_distance_hamming(vec_bit(?), vec_bit(?))"
+        if connection.execute(told, (b"\x0f", b"\x3c")).get != 4:
             return "sqlite-vec was loaded but compares vectors wrongly"
     except (SqliteError, ImportError, OSError) as error:
         return f"sqlite-vec could not be loaded ({type(error).__name__}: {error})"
@@ -293,8 +298,3 @@ def _packaged() -> str:
     if package is None or package.origin is None:
         raise ImportError("the package sqlite-vec is not installed")
     return str(Path(package.origin).with_name("vec0"))
-
-
-def _distance(*blobs: Any) -> float:
-    left, right = blobs
-    return cosine_distance(left, right)

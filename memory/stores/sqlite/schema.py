@@ -12,6 +12,7 @@ from contextlib import closing
 from nacre.memory.contracts.errors import IndexDamaged, IndexUnusable
 from nacre.memory.contracts.words import FIELDS
 from nacre.memory.stores.sqlite.connection import Connection, in_memory, transaction
+from nacre.memory.vectors.vector_math import fixed_point
 
 # Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
 TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
@@ -89,7 +90,30 @@ CREATE TABLE failures (
 # megabyte would cut each batch of a first index into several, to be merged right after.
 _VERSION_2 = "INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 16777216);"
 
-MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2)
+# `embedding` becomes 16-bit fixed point. A new table, because in the old one pages would stay half empty.
+_VERSION_3 = """
+CREATE TABLE vectors_3 (
+    id INTEGER PRIMARY KEY,
+    embedder_id INTEGER NOT NULL,
+    text_hash BLOB NOT NULL,
+    used_at INTEGER NOT NULL,
+    embedding BLOB, -- 16-bit fixed point
+    UNIQUE (embedder_id, text_hash)
+) STRICT;
+INSERT INTO vectors_3
+    SELECT id, embedder_id, text_hash, used_at, fixed_point(embedding) FROM vectors ORDER BY id;
+DROP TABLE vectors;
+ALTER TABLE vectors_3 RENAME TO vectors;
+"""
+
+# `sentences` holds the vectors of the text's sentences one behind the other, a signed byte for each number;
+# NULL says that they are not made, which is so for most embedders.
+_VERSION_4 = """
+ALTER TABLE vectors ADD COLUMN sentences BLOB;
+CREATE INDEX vectors_without_sentences ON vectors (id) WHERE sentences IS NULL AND embedding IS NOT NULL;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 """Migration n leads from version n to n + 1. Never change one that was released: add another.
 
 Each further one has to change a table or an index: a number ahead of our tables is a flipped bit."""
@@ -110,6 +134,7 @@ def migrate(connection: Connection, *, between: Callable[[int], None] | None = N
         IndexUnusable: the file was written by a newer Nacre, or is another program's database.
     """
     steps = 0
+    connection.create_scalar_function("fixed_point", fixed_point, 1, deterministic=True)
     while version_of(connection) < SCHEMA_VERSION:
         with transaction(connection):
             version = version_of(connection)

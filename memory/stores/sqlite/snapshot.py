@@ -25,6 +25,7 @@ from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection, ConnectionThread, one_moment, open_connection
 from nacre.memory.stores.sqlite.nearest import VectorReader
 from nacre.memory.stores.sqlite.words import WordReader
+from nacre.memory.vectors.vector_math import NUMBER_BYTES, plain_question, plain_question_int8
 
 T = TypeVar("T")
 
@@ -37,6 +38,19 @@ _FILE_COLUMNS = f"SELECT {', '.join(STATE_COLUMNS)} FROM files"
 
 _AMONG_CHUNKS = "chunks.id IN (SELECT value FROM json_each(?))"
 """Takes the ids as a JSON list: one statement for any number of them."""
+
+
+MOST_SENTENCES = 32
+"""How many sentences of a text are looked at: one of a hundred tokens has four or five."""
+
+_SENTENCE_COSINES = """
+SELECT chunk_id,
+    max(1 - vec_distance_cosine(vec_int8(substr(sentences, start.value + 1, :size)), vec_int8(:question)))
+FROM chunk_vectors JOIN vectors ON vectors.id = vector_id JOIN json_each(:starts) AS start
+WHERE chunk_id IN (SELECT value FROM json_each(:ids))
+    AND start.value < length(sentences) AND length(sentences) % :size = 0
+GROUP BY chunk_id
+"""
 
 
 class SnapshotThread:
@@ -104,6 +118,16 @@ class SqliteSnapshot:
         )
         return [(row[0], _chunk_from_row(row)) for row in rows]
 
+    def without_sentences(self, *, above_id: int, limit: int) -> Sequence[tuple[int, bytes, Chunk]]:
+        rows = self._connection.execute(
+            "SELECT vectors.id, text_hash, min(chunk_id) FROM vectors INDEXED BY vectors_without_sentences"
+            " JOIN chunk_vectors ON vector_id = vectors.id WHERE sentences IS NULL AND embedding IS NOT NULL"
+            " AND vectors.id > ? GROUP BY vectors.id ORDER BY vectors.id LIMIT ?",
+            (above_id, limit),
+        ).fetchall()
+        chunks = self.chunks([chunk_id for _, _, chunk_id in rows])
+        return [(row_id, key, chunks[chunk_id]) for row_id, key, chunk_id in rows if chunk_id in chunks]
+
     def refused(self, *, limit: int) -> Sequence[str]:
         rows = self._connection.execute(
             "SELECT DISTINCT path, start_line, end_line FROM chunk_vectors"
@@ -143,8 +167,8 @@ class SqliteSnapshot:
 
     def dimensions(self) -> int | None:
         length: int | None = self._connection.execute(
-            "SELECT length(embedding) / 4 FROM chunk_vectors JOIN vectors ON vectors.id = vector_id"
-            " WHERE embedding IS NOT NULL LIMIT 1"
+            f"SELECT length(embedding) / {NUMBER_BYTES} FROM chunk_vectors"
+            " JOIN vectors ON vectors.id = vector_id WHERE embedding IS NOT NULL LIMIT 1"
         ).get
         return length
 
@@ -154,11 +178,29 @@ class SqliteSnapshot:
     def is_known(self, atom: Atom) -> bool:
         return self._words.is_known(self._connection, atom)
 
+    def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
+        return self._words.counts_of(self._connection, atoms)
+
     def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
         return self._vectors.nearest(self._connection, vector, limit, scope)
 
     def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
         return self._vectors.cosines(self._connection, vector, chunk_ids)
+
+    def sentence_cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
+        self._vectors.engine(self._connection)
+        question = plain_question_int8(plain_question(vector))
+        starts = range(0, MOST_SENTENCES * len(question), len(question) or 1)
+        rows = self._connection.execute(
+            _SENTENCE_COSINES,
+            {
+                "size": len(question),
+                "question": question,
+                "starts": json.dumps([*starts]),
+                "ids": json.dumps([*chunk_ids]),
+            },
+        )
+        return dict(rows) if any(question) else {}
 
     def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
         # These columns come before the text in a row, so no long row is read through.

@@ -73,6 +73,7 @@ class SqliteStore:
         try:
             if await store._writer.run(version_of) != SCHEMA_VERSION:
                 await store.write_with(migrate)
+                await store.write_with(give_back_space)
         except BaseException:
             await store.close()
             raise

@@ -45,7 +45,14 @@ class WordReader:
         if version != self._data_version:
             self._count = connection.execute("SELECT count(*) FROM chunks").get
             self._data_version = version
+            if self._count <= self._most_rows:
+                self._rows.clear()
         return self._count
+
+    def counts_of(self, connection: Connection, atoms: Sequence[Atom]) -> list[int]:
+        """About how many rows each atom is in."""
+        self.count(connection)
+        return [self._rows_of(connection, expression(atom)) for atom in atoms]
 
     def lexical(
         self, connection: Connection, query: MatchQuery, limit: int, scope: Scope
@@ -85,7 +92,7 @@ class WordReader:
         return any_of(choosing), any_of(weighed)
 
     def _rows_of(self, connection: Connection, atom: str) -> int:
-        """About how many rows have an atom: remembered until the index has changed by a tenth."""
+        """About how many rows have an atom: remembered until a large index has changed by a tenth."""
         if abs(self._count - self._counted_at) * 10 > self._counted_at:
             self._rows.clear()
             self._counted_at = self._count

@@ -18,7 +18,7 @@ from nacre.memory.contracts.words import FIELDS, WordFields
 from nacre.memory.stores.sqlite.connection import Connection
 from nacre.memory.stores.sqlite.snapshot import STATE_COLUMNS, stored_meta
 from nacre.memory.vectors.identity import embedder_key, stored_identity
-from nacre.memory.vectors.vector_math import code_of, is_zero, to_blob
+from nacre.memory.vectors.vector_math import NUMBER_BYTES, code_of, is_zero, to_blob, to_int8
 
 MERGE_PAGES = 1_000
 """Pages that one step of a merge writes: some milliseconds of the write lock."""
@@ -207,6 +207,13 @@ class SqliteWriter:
             rows,
         )
 
+    def put_sentences(self, embedder: str, vectors: Mapping[bytes, Sequence[Vector]]) -> None:
+        embedder_id = _embedder_id(self._connection, embedder)
+        self._connection.executemany(
+            "UPDATE vectors SET sentences = ? WHERE embedder_id = ? AND text_hash = ?",
+            ((b"".join(map(to_int8, each)), embedder_id, key) for key, each in vectors.items()),
+        )
+
     def detach_vectors(self) -> None:
         self._connection.execute("DELETE FROM chunk_vectors")
 
@@ -268,7 +275,8 @@ def _check_lengths(connection: Connection, embedder_id: int, found: set[int]) ->
     wanted = stored if stored is not None else min(found, default=0)
     if other := found - {wanted}:
         raise VectorsDiffer(
-            f"The embedder gave vectors of {min(other) // 4} numbers, those before had {wanted // 4}: its "
+            f"The embedder gave vectors of {min(other) // NUMBER_BYTES} numbers, those before had "
+            f"{wanted // NUMBER_BYTES}: its "
             "model is not the same any more, and no answer is used. Choose another name or "
             "memorySearch.outputDimensionality, or delete the index, to have all vectors made again."
         )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import TypeAlias
 
 from nacre.memory.text.days.day_words import (
@@ -36,7 +36,11 @@ from nacre.memory.text.days.unspaced import named_day, named_period, unspaced_re
 _Read: TypeAlias = Callable[["re.Match[str]", date], "DayRange | None"]
 
 _TOKEN = re.compile(r"[^\W\d_]+")
-_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
+
+
+@cache
+def _unspaced() -> re.Pattern[str]:
+    return re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +69,7 @@ def named_days(text: str, today: date) -> tuple[DayRange, ...]:
     """
     rest, found = text.lower().replace("\u2019", "'"), []
     tokens, has_digit = set(_TOKEN.findall(rest)), any(char.isdigit() for char in rest)
-    patterns = list(unspaced_readers()) if _UNSPACED.search(rest) else []
+    patterns = [] if rest.isascii() or not _unspaced().search(rest) else list(unspaced_readers())
     if has_digit or not _TELLING.isdisjoint(tokens):
         found_here = (reader for reader in _readers() if reader.may_find(tokens, has_digit=has_digit))
         patterns += [(reader.compiled, reader.read) for reader in found_here]
@@ -157,7 +161,7 @@ def _month_forms(language: Language) -> frozenset[str]:
 
 
 def _spaced(words: Collection[str]) -> list[str]:
-    return [word for word in words if not _UNSPACED.match(word)]
+    return [word for word in words if not _unspaced().match(word)]
 
 
 _WEEKDAY_FORMS = frozenset(form for word in _telling(WEEKDAYS) for form in (word, f"{word}s"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 
 from nacre.memory.text.forms.words import CHINESE, CHINESE_PARTICLES, JAPANESE_OR_CHINESE
@@ -21,17 +22,25 @@ _RANGES = (
 RUN = re.compile(f"[{_RANGES}]+")
 """Characters of such scripts that stand together."""
 
-_SEAM = re.compile(f"(?<=[{_RANGES}])(?=[^\\W{_RANGES}]|[#@$])|(?<=[^\\W{_RANGES}])(?=[{_RANGES}])")
 _KANA = re.compile("[\u3040-\u30ff]")
-_CHINESE_WORD = re.compile("|".join(sorted(CHINESE, key=lambda word: (-len(word), word))))
 _WORD_CHARS = 3
+
+
+@cache  # made when there is such a text: an English search would wait for it
+def _seam() -> re.Pattern[str]:
+    return re.compile(f"(?<=[{_RANGES}])(?=[^\\W{_RANGES}]|[#@$])|(?<=[^\\W{_RANGES}])(?=[{_RANGES}])")
+
+
+@cache
+def _chinese_word() -> re.Pattern[str]:
+    return re.compile("|".join(sorted(CHINESE, key=lambda word: (-len(word), word))))
 
 
 def seamed(text: str) -> str:
     """The text with a blank wherever such a script touches another one: 用Python写 has three words."""
     if text.isascii() or not RUN.search(text):
         return text
-    return _SEAM.sub(" ", text)
+    return _seam().sub(" ", text)
 
 
 def index_grams(text: str) -> Iterator[str]:
@@ -47,7 +56,7 @@ def query_grams(text: str) -> list[str]:
     japanese = _KANA.search(text) is not None
     told: list[str] = []
     for run in runs:
-        for word in [run] if japanese else _CHINESE_WORD.split(run):
+        for word in [run] if japanese else _chinese_word().split(run):
             told += _told(word, alone=len(run) <= _WORD_CHARS)
     return told or [gram for run in runs for gram in _all(run)]
 

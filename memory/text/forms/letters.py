@@ -22,6 +22,7 @@ _FOLDS = str.maketrans(
     | {"ς": "σ", "ё": "е", "Ё": "Е"}
     | {digit: str(value % 10) for value, digit in enumerate(DIGITS)}
 )
+_FOLDED = re.compile(f"[{''.join(map(chr, _FOLDS))}]")
 _SPELLED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})
 # No umlaut: Steuer, neue, Quelle, Aue.
 _SPELLED_UMLAUT = re.compile("ae|oe|(?<![aeoq])ue")
@@ -33,7 +34,8 @@ def normalise(text: str) -> str:
     be taken off replaced."""
     if text.isascii():
         return text
-    return unicodedata.normalize("NFKC", text).translate(_FOLDS)
+    text = unicodedata.normalize("NFKC", text)
+    return text.translate(_FOLDS) if _FOLDED.search(text) else text
 
 
 def spelled_out(word: str) -> Iterator[str]:

@@ -19,7 +19,6 @@ from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
-from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import TurnBroken
@@ -92,8 +91,7 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
-    given, extension_notices = extended(given, settings)
-    commands = Commands(given.commands, reset_triggers=settings.session.reset_triggers)
+    given, commands, extension_notices = extended(given, settings)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
     count_tokens = world.count_tokens(given.model.name if given.model else config.model_name)
@@ -107,7 +105,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         sleep=asyncio.sleep,
         count_tokens=count_tokens,
     )
-    memory = await open_memory_slot(config, given, world)
+    memory, of_engine = await open_memory_slot(config, given, world, commands)
     store = open_store(config, now=now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
     lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
@@ -128,7 +126,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         new_id=world.new_id,
         count_tokens=count_tokens,
     )
-    hook_notices = register_hooks(given, turn, config)
+    hook_notices = register_hooks(given, of_engine.hooks, turn, config)
     return AgentParts(
         turn=turn,
         chosen=chosen,
@@ -144,7 +142,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
             *_window_notices(chosen.default.first.budget),
         ),
         upkeep=Upkeep(store, settings.session, now=now),
-        commands=commands,
+        commands=of_engine.commands,
         limits=given.limits,
         running=running,
         closing=world.closing,

@@ -7,6 +7,7 @@ from typing import Any
 
 from nacre.runtime.agent.opening.given_tools import BUILT_IN_TOOLS
 from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.loading import load_extensions
 from nacre.runtime.hooks.hooks import Handler, HookTable
@@ -32,26 +33,27 @@ class Given:
     memory_id: str = ""
 
 
-def extended(given: Given, settings: Settings) -> tuple[Given, tuple[str, ...]]:
-    """`given` with what the extensions bring behind it, and sentences for the owner.
+def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[str, ...]]:
+    """`given` with what the extensions bring behind it, all chat commands, and sentences for the owner.
 
     A memory engine that the author handed in stays in the place of an extension's.
+
+    Raises:
+        ConfigError: a command of the author has a name that is malformed or taken.
     """
     loaded = load_extensions(
         settings.plugins,
         tool_names=(*BUILT_IN_TOOLS, *(tool.name for tool in given.tools)),
         part_names=[part.name for part in given.prompt_parts],
-        commands=given.commands,
-        reset_triggers=settings.session.reset_triggers,
+        commands=Commands(given.commands, reset_triggers=settings.session.reset_triggers),
     )
     for host in loaded.hosts:
         given = replace(
             given,
             tools=(*given.tools, *host.tools),
-            commands=(*given.commands, *host.commands),
             prompt_parts=(*given.prompt_parts, *host.prompt_parts),
             extension_hooks=(*given.extension_hooks, *host.hooks),
         )
         if given.memory is None and host.engine is not None:
             given = replace(given, memory=host.engine, memory_id=host.extension_id)
-    return given, loaded.notices
+    return given, loaded.commands, loaded.notices

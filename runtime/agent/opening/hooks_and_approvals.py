@@ -9,7 +9,7 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.endings.session_memory import SessionMemory
-from nacre.runtime.hooks.hooks import register_all
+from nacre.runtime.hooks.hooks import HookTable, register_all
 from nacre.runtime.hooks.trust import TrustedHooks
 from nacre.runtime.hooks.workspace_hooks import register_workspace_hooks
 from nacre.runtime.lanes.routing import workspace_access
@@ -32,8 +32,8 @@ def open_approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
     )
 
 
-def register_hooks(given: Given, turn: TurnParts, config: Config) -> tuple[str, ...]:
-    """Registers the built-in handlers, the author's, the extensions' and the workspace's trusted ones.
+def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: Config) -> tuple[str, ...]:
+    """Registers the built-in handlers, the author's, the extensions', the memory engine's, the trusted ones.
 
     Gives a sentence for the owner about each file of the workspace's `hooks/` that was left out.
 
@@ -56,6 +56,7 @@ def register_hooks(given: Given, turn: TurnParts, config: Config) -> tuple[str, 
         raise ConfigError(f"{error} It stands in Agent.open(hooks=...).") from error
     for name, of_extension in given.extension_hooks:
         turn.hooks.add(name, of_extension)
+    register_all(turn.hooks, of_engine)
     trusted = TrustedHooks(config.folders.trusted_hooks)
     return register_workspace_hooks(config.workspace, trusted, turn.hooks)
 

@@ -6,6 +6,8 @@ import logging
 
 from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.agent.opening.shared import World
+from nacre.runtime.commands.registry import Commands
+from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
 from nacre.runtime.recall.memory_core import memory_core
 from nacre.runtime.recall.memory_plugin import MemoryHome
 from nacre.runtime.recall.memory_slot import MemorySlot
@@ -15,9 +17,15 @@ from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 log = logging.getLogger(__name__)
 
 
-async def open_memory_slot(config: Config, given: Given, world: World) -> MemorySlot:
-    """The slot with the engine that the author handed in, or that the settings name, started."""
+async def open_memory_slot(
+    config: Config, given: Given, world: World, commands: Commands
+) -> tuple[MemorySlot, EngineParts]:
+    """The slot with the engine that the author handed in, or that the settings name, started; what it brings.
+
+    `commands` are those of the agent without the engine's.
+    """
     slot = _slot(config, given, world)
+    entry = config.settings.plugins.entries.get(slot.name)
     world.closing.push_async_callback(slot.close)
     home = MemoryHome(
         agent_id=config.agent_id,
@@ -25,9 +33,10 @@ async def open_memory_slot(config: Config, given: Given, world: World) -> Memory
         state_dir=config.state_dir,
         engine_id=slot.name,
         now=world.now,
+        settings=entry.config if entry is not None else {},
     )
-    await slot.start(home)
-    return slot
+    brought = await slot.start(home, lambda engine: engine_parts(engine, commands))
+    return slot, brought or EngineParts(commands=commands)
 
 
 def _slot(config: Config, given: Given, world: World) -> MemorySlot:

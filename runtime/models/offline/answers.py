@@ -78,16 +78,22 @@ SEARCH_FAILED = "The search in the notes failed: {problem}"
 SEARCH_DISABLED = "The search in the notes is not available: {problem}"
 SEARCH_DEGRADED = "The search ran with less than usual: {problem}"
 
-_QUOTING = (WROTE_DOWN, ALREADY_WRITTEN, FOUND, FOUND_NEAR, ASKED, SAID)
+
+def _beginnings(*sentences: str) -> tuple[str, ...]:
+    """What tells these sentences in an answer: they up to what they are filled with."""
+    return tuple(sentence.partition("{")[0][:40] for sentence in sentences)
+
+
+_QUOTING = _beginnings(WROTE_DOWN, ALREADY_WRITTEN, FOUND, FOUND_NEAR, ASKED, SAID)
 _NOTHING = (NOTHING_FOUND, NOTHING_FOUND_HERE, NOTHING_SAID_HERE, NOT_UNDERSTOOD)
-_LEAVING_OPEN = (*_NOTHING, FOUND_NEAR, ASKED, SEARCH_FAILED, SEARCH_DISABLED)
+_LEAVING_OPEN = _beginnings(*_NOTHING, FOUND_NEAR, ASKED, SEARCH_FAILED, SEARCH_DISABLED)
 
 
 def is_quoting(text: str) -> bool:
     """Whether an answer in a transcript is this responder's repeating what was said or written before."""
-    return any(own.partition("{")[0][:40] in text for own in _QUOTING)
+    return any(own in text for own in _QUOTING)
 
 
 def leaves_open(text: str) -> bool:
     """Whether an answer in a transcript is this responder's and left the question open."""
-    return any(own.partition("{")[0][:40] in text for own in _LEAVING_OPEN)
+    return any(own in text for own in _LEAVING_OPEN)

@@ -9,8 +9,8 @@ from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.lexical import match_query
-from nacre.runtime.models.offline.phrases import PHRASES
-from nacre.runtime.models.offline.sentences import folded, own_words, plain, sentences
+from nacre.runtime.models.offline.phrases import DECIDING, PHRASES, occurs
+from nacre.runtime.models.offline.sentences import ONE_WRITING, folded, own_words, plain, sentences
 
 SENTENCE_CHARS = 600  # what is longer is no sentence; its beginning says what kind it is
 MOST_WORDS_WITHOUT_MARK = 14  # a longer sentence without a question mark is a statement
@@ -28,6 +28,7 @@ _SMALL_TALK = {
 _POLITE = re.compile(rf"^(?:{PHRASES['polite'].pattern}){{1,4}}")
 # What has been passed is not tried again at shorter lengths: else a row of blanks takes its square of time.
 _QUESTION_MARK = re.compile(r"(?<![?])[?]++[\s\"'”»)\]」』*_]*+$")
+_STATED = re.compile(r"[,;:]|[.!]$")
 _GAP = r"[\s:,;、。.!\-–—]*+"
 _TO_KEEP = re.compile(
     rf"{_GAP}(?P<that>(?:that|dass|(?:de )?que|che|att|dat|что)\b|qu'"
@@ -51,7 +52,7 @@ class Intent:
 def read_intent(message: str) -> Intent:
     """What the message wants; an empty `Intent` when no pattern fits."""
     own = own_words(message).strip()
-    said = sentences(own)
+    said = [*sentences(own)]
     questions = [sentence for sentence in said if is_question(sentence)]
     if small_talk := _small_talk(own, questions):
         return Intent(small_talk=small_talk)
@@ -68,25 +69,41 @@ def read_intent(message: str) -> Intent:
 def kind_of(sentence: str) -> str:
     """The first of `KINDS` whose patterns fit the sentence, empty when none does."""
     start = plain(sentence[:SENTENCE_CHARS])
-    return next((kind for kind in KINDS if PHRASES[kind].search(start)), "")
+    return next((kind for kind in KINDS if occurs(kind, start)), "")
 
 
 def is_decision(sentence: str) -> bool:
     """Whether that is its kind: decisions count first of all."""
-    return bool(PHRASES["decision"].search(plain(sentence[:SENTENCE_CHARS])))
+    return occurs("decision", plain(sentence[:SENTENCE_CHARS]))
+
+
+def may_decide(text: str) -> bool:
+    """Whether there can be a decision in a text: what most texts have none of is not looked for."""
+    lowered = (text if text.isascii() else text.translate(ONE_WRITING)).lower()
+    return any(word in lowered for word in DECIDING)
 
 
 def is_question(sentence: str) -> bool:
     """Whether a sentence asks something, with or without a question mark."""
-    if len(sentence) > SENTENCE_CHARS or not folded(sentence) or _start_to_keep(sentence) is not None:
+    if len(sentence) > SENTENCE_CHARS or not _sounds_like_a_question(plain(sentence)):
         return False
-    text = plain(sentence)
-    begun = len(text) - len(_POLITE.sub("", text))
-    asks = any(PHRASES["look_up"].match(text, start) for start in (0, begun))
-    if asks or _QUESTION_MARK.search(text) or PHRASES["marked"].search(text):
+    return bool(folded(sentence)) and _start_to_keep(sentence) is None
+
+
+def _sounds_like_a_question(text: str) -> bool:
+    begun = _begun(text)
+    if PHRASES["look_up"].match(text) or (begun and PHRASES["look_up"].match(text, begun)):
         return True
-    is_statement = len(text.split()) > MOST_WORDS_WITHOUT_MARK or re.search("[,;:]|[.!]$", text)
+    if _QUESTION_MARK.search(text) or occurs("marked", text):
+        return True
+    is_statement = _STATED.search(text) or len(text.split()) > MOST_WORDS_WITHOUT_MARK
     return bool(not is_statement and PHRASES["question"].match(text, begun))
+
+
+def _begun(text: str) -> int:
+    """Where a request begins behind words of politeness."""
+    polite = _POLITE.match(text)
+    return polite.end() if polite else 0
 
 
 def has_question_mark(sentence: str) -> bool:
@@ -118,7 +135,7 @@ def _small_talk(own: str, questions: list[str]) -> str:
 def _is_kept_unasked(sentence: str) -> bool:
     """Whether a statement is a lasting fact about its speaker, and no supposition."""
     start = plain(sentence[:SENTENCE_CHARS])
-    return not PHRASES["supposed"].match(start) and any(PHRASES[kind].search(start) for kind in _KEPT_UNASKED)
+    return not PHRASES["supposed"].match(start) and any(occurs(kind, start) for kind in _KEPT_UNASKED)
 
 
 def _asked_to_keep(message: str, said: list[str]) -> str | None:
@@ -146,9 +163,9 @@ def _asked_to_keep(message: str, said: list[str]) -> str | None:
 def _start_to_keep(sentence: str) -> int | None:
     """Where the text begins that a sentence asks to keep; `None` for others: "Can you remember …?" asks."""
     text = plain(sentence)
-    begun = len(text) - len(_POLITE.sub("", text))
+    begun = _begun(text)
     lead, whole = PHRASES["keep"].match(text, begun), PHRASES["keep_whole"].match(text, begun)
-    if not (lead or whole) or PHRASES["marked"].search(text):
+    if not (lead or whole) or occurs("marked", text):
         return None
     if whole:
         return begun

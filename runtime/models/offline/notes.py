@@ -13,11 +13,12 @@ from nacre.runtime.models.offline.intent import (
     is_decision,
     is_question,
     kind_of,
+    may_decide,
     without_request,
 )
 from nacre.runtime.models.offline.reading import Said
 from nacre.runtime.models.offline.sentences import clipped, folded, plain
-from nacre.sessions.compaction.identifiers import identifiers
+from nacre.sessions.compaction.identifiers import has_identifier
 
 MAX_NOTE_CHARS = 400
 MOST_PARTS_TO_AN_ANSWER = 40
@@ -62,10 +63,14 @@ def notes_of(said: Sequence[Said], known: Known) -> Iterator[Item]:
     kept: set[str] = set()
     for order in range(len(said) - 1, -1, -1):
         part = said[order]
-        if part.speaker == "user" or (part.speaker == "assistant" and not is_quoting(part.text)):
+        if part.speaker == "user" or (part.speaker == "assistant" and _may_hold_notes(part.text)):
             for sentence in part.sentences:
                 if (note := _note(sentence, said, order, known, kept)) is not None:
                     yield note
+
+
+def _may_hold_notes(answer: str) -> bool:
+    return may_decide(answer) and not is_quoting(answer)
 
 
 def is_answered(said: Sequence[Said], *, after: int) -> bool:
@@ -125,5 +130,5 @@ def _kind_of_users(sentence: str, said: Sequence[Said], order: int, is_told: boo
     kind = "" if asks else kind_of(sentence)
     if asks or (kind == "request" and not is_told):
         return ANSWERED if is_answered(said, after=order) else "open"
-    is_fact = is_told or identifiers([sentence[:SENTENCE_CHARS]], most=1)
+    is_fact = is_told or has_identifier(sentence[:SENTENCE_CHARS])
     return kind if kind not in ("", "request") else "fact" if is_fact else ""

@@ -9,7 +9,7 @@ string, and every open run has an upper bound.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 
 from nacre.memory.text.days.day_words import MONTHS, WEEKDAYS
@@ -95,10 +95,18 @@ asking     weißt|erinnerst|sag|zeig|such|suche|dime|dis|cherche|busca|dimmi|с�
 """
 
 
+_DECIDING = (
+    "deci|déci|entscheid|settled|picked|agreed|chose|entschieden|beschlossen|vereinbart|festgelegt|wir nehmen|wir v|wir e"
+    "|e'll |i'll |e will |i will |going to |let's |lets |convenu|choisi|acorda|elegimos|escolhemos|combinamos"
+    "|scelto|concordato|решил|договорились|выбрали|决定|选择|约定|商定|定下|로 |ことに|決め|採用"
+)
+DECIDING = tuple(_DECIDING.translate(ONE_WRITING).split("|"))
+"""One of these stands in every decision, so that most texts need not be looked at closely."""
+
 _SEARCHED = frozenset(("marked", "decision", "preference", "rule", "open", "request", "fact", "date"))
 
 
-def _phrases() -> dict[str, re.Pattern[str]]:
+def _rows() -> dict[str, list[str]]:
     patterns: dict[str, list[str]] = {}
     for row in _TABLE.strip().translate(ONE_WRITING).splitlines():
         if not row.startswith("#"):
@@ -106,26 +114,29 @@ def _phrases() -> dict[str, re.Pattern[str]]:
             patterns.setdefault(kind, []).append(pattern)
     for word, names in (("MONTH", MONTHS), ("WEEKDAY", WEEKDAYS)):
         patterns["date"] = [row.replace(word, f"(?:{'|'.join(names)})") for row in patterns["date"]]
-    return {
-        kind: re.compile(_tried_together(rows) if kind in _SEARCHED else "|".join(rows))
-        for kind, rows in patterns.items()
-    }
+    return patterns
 
 
-def _tried_together(rows: Sequence[str]) -> str:
-    """The rows as one pattern that a search passes quickly: what begins alike stands behind one check.
+def _tried_together(alternatives: Iterable[str]) -> re.Pattern[str]:
+    """All of them as one pattern that a search passes quickly: what begins alike stands behind one check.
 
     Only for kinds that are asked whether they occur: which alternative of several matches may be another.
     """
     groups: dict[str, list[str]] = {r"\b(?=\w)": [], "^": [], r"(?=[^\x00-\x7f])": [], "": []}
-    for alternative in (part for row in rows for part in _alternatives(row)):
+    for alternative in alternatives:
         if alternative.startswith(r"\b"):
             groups[r"\b(?=\w)"].append(alternative[2:])
         elif alternative.startswith("^"):
             groups["^"].append(alternative[1:])
         else:
             groups["" if alternative[0].isascii() else r"(?=[^\x00-\x7f])"].append(alternative)
-    return "|".join(f"{check}(?:{'|'.join(group)})" for check, group in groups.items() if group)
+    checked = [f"{check}(?:{'|'.join(group)})" for check, group in groups.items() if group]
+    return re.compile("|".join(checked or ["(?!)"]))  # nothing at all where there is none
+
+
+def _can_be_ascii(alternative: str) -> bool:
+    """Whether it may match a text of ASCII alone: not when it is all signs of other scripts."""
+    return alternative.isascii() or re.search("[a-z]", re.sub(r"\\.", "", alternative)) is not None
 
 
 def _alternatives(pattern: str) -> list[str]:
@@ -143,5 +154,16 @@ def _alternatives(pattern: str) -> list[str]:
     return [pattern[start + 1 : end] for start, end in pairwise([*cuts, len(pattern)])]
 
 
-PHRASES = _phrases()
-"""The pattern of each kind over all languages, for `plain` text."""
+_ROWS = _rows()
+_PARTS = {kind: [part for row in _ROWS[kind] for part in _alternatives(row)] for kind in _SEARCHED}
+_IN_ASCII = {kind: _tried_together(filter(_can_be_ascii, parts)) for kind, parts in _PARTS.items()}
+STATEMENTS = {kind: _tried_together(parts) for kind, parts in _PARTS.items()}
+"""The patterns of the kinds of statements, and of the marks of a question (`marked`)."""
+
+PHRASES = {kind: re.compile("|".join(rows)) for kind, rows in _ROWS.items() if kind not in _SEARCHED}
+"""The patterns of all other kinds, over all languages, for `plain` text."""
+
+
+def occurs(kind: str, text: str) -> bool:
+    """Whether one of `STATEMENTS` stands in a `plain` text."""
+    return (_IN_ASCII if text.isascii() else STATEMENTS)[kind].search(text) is not None

@@ -6,15 +6,16 @@ Summaries, recalled logs and tool results are data: nothing in them counts as so
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal, TypeAlias
 
 from nacre.memory.text.evidence import fold
 from nacre.prompts import render
 from nacre.runtime.contracts.model import ModelRequest
+from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.models.offline.intent import is_question
 from nacre.runtime.models.offline.sentences import RECALLED, own_words, plain, sentences
 from nacre.sessions.contracts.messages import (
@@ -33,7 +34,7 @@ Speaker: TypeAlias = Literal["user", "assistant", "calls", "other"]
 DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _TODAY = re.compile(r"\btoday\b[^\n]{0,80}?(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)", re.IGNORECASE)
 _SUMMARY_START = re.compile(r"\s*(?:[^\n<]{0,300}\n{1,3})?<summary\b", re.IGNORECASE)
-_COMMAND = re.compile(r"\s*/[a-zA-Z]|.*NO_REPLY", re.DOTALL)
+_COMMAND = re.compile(r"\s*/[a-zA-Z]")
 _LABEL = re.compile(r"^\[(User|Assistant(?: thinking| tool calls)?|Tool result)\]: ", re.MULTILINE)
 _SPEAKERS: Mapping[str, Speaker] = {"User": "user", "Assistant": "assistant", "Assistant tool calls": "calls"}
 
@@ -48,7 +49,12 @@ class Said:
     @cached_property
     def sentences(self) -> list[str]:
         """What its writer said in own words, nothing of a chat command or a prompt of the runtime."""
-        return [] if _COMMAND.match(self.text) else sentences(own_words(self.text))
+        return [*self._each_sentence()]
+
+    @property
+    def first_sentence(self) -> str:
+        """The first of them, without looking for the others; empty when there is none."""
+        return next(self._each_sentence(), "")
 
     @cached_property
     def questions(self) -> Collection[str]:
@@ -59,6 +65,11 @@ class Said:
     def folded_text(self) -> str:
         """All of it as a `Finder` compares words."""
         return fold(plain(self.text))
+
+    def _each_sentence(self) -> Iterator[str]:
+        if _COMMAND.match(self.text) or SILENT_TOKEN in self.text:
+            return iter(())
+        return sentences(own_words(self.text))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +124,13 @@ def conversation(messages: Sequence[Message]) -> list[Said]:
 
 def is_background(text: str) -> bool:
     """Whether a text is a summary that stands for earlier messages, or daily logs that the runtime loaded."""
-    loaded = ("BEGIN NOTES FROM ", render("recall/notes", files="").strip())
-    return bool(_SUMMARY_START.match(text)) or text.lstrip().startswith(loaded)
+    return bool(_SUMMARY_START.match(text)) or text.lstrip().startswith(_loaded())
+
+
+@cache
+def _loaded() -> tuple[str, str]:
+    """How notes begin that the runtime put into a request."""
+    return "BEGIN NOTES FROM ", render("recall/notes", files="").strip()
 
 
 def todays_log(request: ModelRequest, *, clock_date: date) -> str:

@@ -129,7 +129,7 @@ def _statements(part: Said) -> list[str]:
     if part.speaker == "user":
         return [sentence for sentence in part.sentences if sentence not in part.questions]
     # What is quoted there comes from notes, which the search has looked through.
-    told = sentences(part.text) if part.speaker == "other" else ()
+    told = [*sentences(part.text)] if part.speaker == "other" else []
     return [sentence for sentence in told if not sentence.startswith(_FRAMES) and sentence != "(none)"]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from itertools import pairwise
+from collections.abc import Iterator
 
 ONE_WRITING = str.maketrans(
     "’‘\uff01\uff1f\uff0c\uff1a؟\u037e記請麻煩幫來錄備註時後為會這個嗎誰麼裡幾點訴尋們決選擇約終歡討厭愛習慣"
@@ -24,6 +24,8 @@ RECALLED = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 """What the runtime put into a text: notes, and summaries."""
+_MARKS = "<>`~"
+"""What is not the writer's own begins with one of them, or with words of the runtime."""
 _FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?(?:^\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _QUOTE_LINE = re.compile(r"^\s{0,3}>[^\n]*$", re.MULTILINE)
 _END = re.compile(
@@ -54,13 +56,21 @@ def own_words(text: str) -> str:
     """A text without what its writer did not say: recalled notes, summaries, quotations, code blocks."""
     if len(text) > TYPED_CHARS:  # nobody typed its middle
         text = f"{text[: TYPED_CHARS * 3 // 4]}\n{text[-TYPED_CHARS // 4 :]}"
+    if not any(mark in text for mark in _MARKS) and "begin notes from " not in text.lower():
+        return text
     return _QUOTE_LINE.sub("", _FENCE.sub("\n", RECALLED.sub("\n", text)))
 
 
-def sentences(text: str) -> list[str]:
+def sentences(text: str) -> Iterator[str]:
     """The sentences of a text in order, trimmed, without list markers; line ends always end one."""
-    ends = [0, *(end.end() for end in _END.finditer(text) if not _goes_on(text, end.start())), len(text)]
-    return [sentence for start, end in pairwise(ends) if (sentence := unmarked(text[start:end]))]
+    start = 0
+    for end in _END.finditer(text):
+        if not _goes_on(text, end.start()):
+            if sentence := unmarked(text[start : end.end()]):
+                yield sentence
+            start = end.end()
+    if sentence := unmarked(text[start:]):
+        yield sentence
 
 
 def _goes_on(text: str, at: int) -> bool:

@@ -175,8 +175,10 @@ def _gist(part: Said) -> str:
     """The first sentence of an answer, or the first quotation when this responder wrote it."""
     if part.speaker != "assistant":
         return ""
-    said = _QUOTED_LINE.findall(part.text) if is_quoting(part.text) else part.sentences
-    return clipped(next(iter(said), ""), MAX_STEP_CHARS)
+    if not is_quoting(part.text):
+        return clipped(part.first_sentence, MAX_STEP_CHARS)
+    quoted = _QUOTED_LINE.search(part.text)
+    return clipped(quoted[1], MAX_STEP_CHARS) if quoted else ""
 
 
 def _earlier(summary: str) -> dict[Section, list[Item]]:

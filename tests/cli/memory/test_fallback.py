@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,38 @@ def test_nothing_is_made_twice_and_the_first_provider_comes_back(home: Path, ser
     assert (found["mode"], found["provider"], found["fallback"]) == ("hybrid", "openai", None)
     assert (status["vector"]["entries"], status["pendingVectors"], status["fallback"]) == (2, 0, None)
     assert status["identityProblem"] is None
+
+
+@pytest.mark.parametrize(
+    ("library", "memory_search", "said"),
+    [
+        (
+            "llama_cpp",
+            {"provider": "gguf"},
+            'needs llama-cpp-python, which is not installed. Install it with: pip install "nacre[gguf]"',
+        ),
+        (
+            "sentence_transformers",
+            {"provider": "sentence-transformers", "model": "all-MiniLM-L6-v2"},
+            "needs sentence-transformers, which is not installed. Install it with",
+        ),
+    ],
+)
+def test_a_missing_library_is_told_before_the_first_index(
+    tmp_path: Path, library: str, memory_search: dict[str, str], said: str
+) -> None:
+    """By `memory status` of a fresh install, and by the first message that is sent."""
+    if find_spec(library):
+        pytest.skip(f"{library} is installed here")
+    write_settings(tmp_path, memory_search, {})
+    text = run_nacre(tmp_path, "memory", "status").stdout
+    sent = run_nacre(tmp_path, "send", "hello")
+
+    assert "Embeddings:        unavailable: The embedding model" in text
+    assert said in text
+    assert "Search:            lexical" in text
+    assert "Notes are searched by words alone. The embedding model" in sent.stderr
+    assert said in sent.stderr
 
 
 def test_a_missing_key_is_told_before_the_first_index(tmp_path: Path) -> None:

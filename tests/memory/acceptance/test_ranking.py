@@ -8,7 +8,7 @@ import pytest
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace
 from nacre.memory.contracts.settings import HybridSettings
-from nacre.memory.search.fusion import Asked, Candidates
+from nacre.memory.search.mixing import Asked, Candidates
 from nacre.memory.search.ranking import diverse, mmr_order, placed, rank
 
 TODAY = date(2026, 2, 10)
@@ -55,7 +55,7 @@ def _ranked(
         },
     )
     hybrid = HybridSettings.model_validate({"fusion": "seed"} | settings)
-    asked = Asked(term_count=1, chunk_count=len(notes))
+    asked = Asked(term_counts=[1], chunk_count=len(notes))
     ranked = placed(rank(found, asked, hybrid, count=len(notes), min_score=0.35, now=NOW), chunks)
     if hybrid.mmr.enabled:
         ranked = diverse(ranked, chunks, hybrid.mmr.lambda_, max_results)

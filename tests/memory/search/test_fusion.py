@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from nacre.memory.contracts.records import ChunkPlace
-from nacre.memory.search.fusion import EXACT_FLOOR, Asked, Candidates, fuse, seed_scores, seed_text_score
+from nacre.memory.search.fusion import EXACT_FLOOR, fuse, seed_scores, seed_text_score
+from nacre.memory.search.mixing import Asked, Candidates
 from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
@@ -39,7 +40,7 @@ def found(notes: Sequence[Note], question: str) -> Candidates:
         words={note.number: note.words or 0.0 for note in by_words},
         nearest=nearest,
         cosines=nearest,
-        evidence={note.number: finder.look(note.text) for note in by_words} if finder else {},
+        evidence={note.number: finder.look(note.text) for note in notes} if finder else {},
         places={
             note.number: ChunkPlace(
                 source="memory",
@@ -54,8 +55,8 @@ def found(notes: Sequence[Note], question: str) -> Candidates:
 
 def asked(question: str, **changes: object) -> Asked:
     query = match_query(question)
-    terms = len(Finder(query).terms) if query else None
-    return replace(Asked(term_count=terms, chunk_count=1000), **changes)  # type: ignore[arg-type]
+    counts = [3] * len(Finder(query).terms) if query else None
+    return replace(Asked(term_counts=counts, chunk_count=1000), **changes)  # type: ignore[arg-type]
 
 
 def fused(notes: Sequence[Note], question: str, **changes: object) -> dict[int, float]:

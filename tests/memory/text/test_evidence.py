@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.memory.text.evidence import Finder, TextEvidence, best_line_share, rarity
+from nacre.memory.text.evidence import Finder, TextEvidence, best_line_share, counted, rarity
 from nacre.memory.text.lexical import match_query
 
 
@@ -63,13 +63,31 @@ def test_exact_means_word_for_word(query: str, text: str, exact: bool) -> None:
     assert look(query, text).exact is exact
 
 
+@pytest.mark.parametrize(
+    ("query", "text", "pairs"),
+    [
+        ("green kayak shed", "a green kayak in sheds", 2),
+        ("green kayak shed", "the kayak is green", 0),
+        ("green kayak", "green\nkayak", 0),
+        ("green kayak", "green is the colour of a kayak", 0),
+        ("painted the kayak", "painting kayaks", 1),
+        ("painted the kayak", "who painted our kayak?", 1),
+        ("green kayak", "green", 0),
+    ],
+)
+def test_neighbouring_words_are_found_in_order(query: str, text: str, pairs: int) -> None:
+    """Side by side means on one line, with one word between them at most."""
+    assert look(query, text).pairs == pairs
+
+
 def test_what_few_texts_have_weighs_more() -> None:
     """A word in one text of three outweighs a word in all of them."""
     found = match_query("green kayak")
     assert found is not None
     finder = Finder(found)
     texts = ("green kayak", "green tea", "green door")
-    weights = rarity([finder.look(text) for text in texts], len(finder.terms))
+    counts = counted([finder.look(text) for text in texts], len(finder.terms))
+    weights = rarity(counts, len(texts))
     assert sum(weights) == pytest.approx(1)
     assert weights[finder.terms.index("kayak")] > 1.5 * weights[finder.terms.index("green")]
 

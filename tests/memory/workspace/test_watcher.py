@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from watchfiles import awatch
+from watchdog.observers import Observer
+from watchdog.observers.polling import PollingObserver
 
 from nacre.memory.contracts.notes import WantedNotes
 from nacre.memory.contracts.records import SearchHit
@@ -46,6 +48,13 @@ async def _eventually(asks: asyncio.Queue[str], wanted: str) -> None:
     async with asyncio.timeout(20):
         while await asks.get() != wanted:
             pass
+
+
+async def _quiet(asks: asyncio.Queue[str]) -> None:
+    """Until nothing was told for a while."""
+    with suppress(TimeoutError):
+        while True:
+            await asyncio.wait_for(asks.get(), 4 * DEBOUNCE_MS / 1000)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +121,24 @@ async def test_a_burst_of_changes_settles_once(tmp_path: Path) -> None:
     assert watcher.problem == ""
 
 
+async def test_a_folder_that_was_put_in_the_place_of_another_is_followed(tmp_path: Path) -> None:
+    """A folder of notes that is moved away and made anew is watched, although it has the same name."""
+    root = workspace(tmp_path, {"memory/a.md": "a"})
+    told: asyncio.Queue[str] = asyncio.Queue()
+    workspace_of = FolderWorkspace(root, lock_dir=tmp_path / "locks")
+    watcher = workspace_of.watch((WantedNotes(name="memory"),), lambda: told.put_nowait("changed"))
+    touching = asyncio.create_task(_touch(root / "memory" / "b.md"))
+    await _eventually(told, "changed")
+    touching.cancel()
+    (root / "memory").rename(root / "old")
+    (root / "memory").mkdir()
+    await _quiet(told)
+    touching = asyncio.create_task(_touch(root / "memory" / "c.md"))
+    await _eventually(told, "changed")
+    touching.cancel()
+    await watcher.close()
+
+
 @pytest.mark.slow
 async def test_changes_on_a_network_drive_are_looked_for(tmp_path: Path) -> None:
     """Where the system is not told of changes, they are noticed all the same, and status says how."""
@@ -148,8 +175,7 @@ async def test_changes_are_looked_for_when_the_system_cannot_watch(tmp_path: Pat
         told.put_nowait("changed")
 
     settling = Settling(debounce_ms=DEBOUNCE_MS, changed=changed, settled=lambda: told.put_nowait("settled"))
-    async for _ in awatch(root, yield_on_timeout=True, rust_timeout=1):
-        break  # what watching imports is imported now, while files can be opened
+    assert Observer is not PollingObserver  # what watching imports is imported while files can be opened
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
         watcher = FolderWatch(

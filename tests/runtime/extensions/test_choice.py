@@ -25,6 +25,7 @@ ON, OFF = {"enabled": True}, {"enabled": False}
         ({"deny": ["bees"], "allow": ["bees"]}, None, False, "plugins.deny names it"),
         ({"enabled": False, "entries": {"bees": ON}}, None, False, "plugins.enabled is false"),
         ({"entries": {"bees": ON}}, "memory", False, "plugins.slots.memory is memory-core"),
+        ({"entries": {"bees": ON}}, "channel", False, "channels.bees switches it on"),
         ({"slots": {"memory": " bees "}}, "memory", True, "plugins.slots.memory names it"),
         ({"slots": {"memory": "bees"}, "entries": {"bees": OFF}}, "memory", False, "enabled is false"),
     ],
@@ -61,7 +62,7 @@ def test_what_the_settings_ask_for(settings: dict[str, Any], ids: tuple[str, ...
         ("[]", "holds list, where an object belongs"),
         ('{"id": "Bees"}', "has the id 'Bees'"),
         ('{"id": "memory-core"}', "has the id 'memory-core'"),
-        ('{"id": "bees", "kind": "channel"}', "has the kind 'channel'"),
+        ('{"id": "bees", "kind": "bridge"}', "has the kind 'bridge'"),
         ('{"id": "bees", "configSchema": 7}', "an object as configSchema"),
     ],
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cli.program import run_nacre
 from tests.runtime.agents import write_settings
 from tests.runtime.extensions.packages import install, listed, told
@@ -40,16 +38,6 @@ def status(context):
 
 def register(host):
     host.command(status)
-"""
-ENGINE = """
-import nacre
-
-class Engine(nacre.MemoryPlugin):
-    async def recall(self, chat, asked):
-        return "The boat is Halcyon."
-
-def register(host):
-    host.memory_engine(Engine())
 """
 
 
@@ -195,32 +183,3 @@ def test_settings_that_do_not_fit_are_told_without_their_values(tmp_path: Path) 
     assert came["tools"] == []
     assert any(notice.startswith("The extension 'bees' is left out. ") for notice in came["notices"])
     assert "topsecret" not in str(came["notices"])
-
-
-@pytest.mark.parametrize(
-    ("manifest", "problem"),
-    [
-        ({"kind": "memory"}, ""),
-        (
-            {},
-            "The extension 'engine' is left out. It could not be loaded: ValueError: its manifest",
-        ),
-        (None, "The extension 'engine' is left out. Its package 'nacre_engine' has no nacre.extension.json."),
-        ("gone", "plugins.slots.memory is 'engine', but no extension of this id is installed."),
-    ],
-)
-def test_an_engine_of_an_extension_has_the_slot(tmp_path: Path, manifest: Any, problem: str) -> None:
-    """It recalls; one that is broken or not there is told, and the agent talks without memory tools."""
-    home, site = tmp_path / "home", tmp_path / "site"
-    home.mkdir()
-    site.mkdir()
-    if manifest != "gone":
-        install(site, "engine", ENGINE, manifest=manifest, entry="register")
-    switched_on(home, slots={"memory": "engine"})
-
-    came = told(home, site, "which boat?")
-
-    assert came["memory_tools"] == []
-    assert came["replies"] == ["Yes."]
-    assert ("> The boat is Halcyon." in came["changing"]) is (problem == "")
-    assert bool([notice for notice in came["notices"] if notice.startswith(problem)]) or not problem

@@ -55,7 +55,8 @@ def test_a_third_party_package_is_built_installed_and_brings_one_of_each(tmp_pat
     write_settings(tmp_path / ".nacre", {"plugins": plugins})
 
     found = listed(tmp_path, site)
-    came = told(tmp_path, site, "when is the tide?", "what of the tide again?", "/harbour", "/status")
+    said = ("when is the tide?", "what of the tide again?", "/harbour", "/tides", "/status")
+    came = told(tmp_path, site, *said)
     again = run_nacre(tmp_path, "send", "-m", "/status", PYTHONPATH=str(site))
 
     assert (off["state"], off["reason"]) == ("off", "plugins.slots.memory is memory-core")
@@ -66,7 +67,8 @@ def test_a_third_party_package_is_built_installed_and_brings_one_of_each(tmp_pat
     assert "## Harbour\n\nThe owner's harbour is Lisbon." in came["stable"]
     assert "## Tide log\n\nCall `tide_log`" in came["stable"]
     assert "> when is the tide?" in came["changing"]
-    assert came["changing"].endswith("> The harbour master of Lisbon is awake.")
-    assert came["replies"][-2] == "The harbour is Lisbon."
+    assert "> The harbour master of Lisbon is awake." in came["changing"]
+    assert came["changing"].endswith("> The moon over Lisbon is full.")
+    assert came["replies"][-3:-1] == ["The harbour is Lisbon.", "Lisbon: 2"]
     assert "2 lines in the tide log" in came["replies"][-1]
     assert "2 lines in the tide log" in again.stdout

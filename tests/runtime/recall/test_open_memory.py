@@ -153,12 +153,13 @@ async def test_a_fallback_makes_the_vectors_when_the_provider_fails(tmp_path: Pa
 async def test_a_missing_key_is_told_by_status_before_the_first_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`/status` says what is missing, and that words are searched."""
+    """`/status` and what an agent says when it opens: what is missing, and that words are searched."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     async with agent_with(tmp_path, ScriptedModel(), {"provider": "openai"}) as (agent, _):
-        shown = await agent.respond(said("/status"))
+        shown, notices = await agent.respond(said("/status")), agent.notices
 
     assert shown is not None
+    assert any(each.startswith("Notes are searched by words alone. There is no key") for each in notices)
     assert "lexical search · There is no key for 'openai'" in shown.text
 
 

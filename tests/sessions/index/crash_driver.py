@@ -1,4 +1,4 @@
-"""Run by `test_index_crash.py`: forks a child for every write of a few changes of an index, kills it there.
+"""Run by `test_crash.py`: forks a child for every write of a few changes of an index, kills it there.
 
 The parent then reads the folder as the next program would, and says what is wrong with it. One JSON line
 an attempt on stdout.
@@ -21,12 +21,12 @@ from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.upkeep.catalogue import stored_sessions
 from nacre.sessions.upkeep.stored_session import find_session
 from nacre.sessions.upkeep.upkeep import delete_session
-from tests.faults.crash_driver import count_writes
+from tests.faults.crash_driver import at_each_write, count_writes
+from tests.faults.drivers import forked
 from tests.sessions.talk import ticking_clock
 
 MAIN = "agent:main:main"
 PEER = "agent:main:telegram:dm:9"
-MOST_WRITES = 200
 
 
 def transcript(folder: Path, session_id: str, key: str) -> None:
@@ -47,8 +47,9 @@ def prepared(folder: Path) -> SessionIndex:
     return index
 
 
-async def change(index: SessionIndex) -> None:
-    """A fresh session, going back to the oldest, a deletion, and the index written anew."""
+async def change(index: SessionIndex, folder: Path, kill_before: int) -> None:
+    """A fresh session, going back to the oldest, a deletion, and the index written anew, up to the kill."""
+    count_writes(kill_before, folder)
     main = await index.update(MAIN, lambda old: next_session(_there(old), session_id="third", at_ms=2))
     await index.update(MAIN, lambda old: resumed_session(_there(old), _old(), at_ms=3))
     sessions = await stored_sessions(index)
@@ -90,22 +91,12 @@ async def problem(folder: Path) -> str:
     return f"left behind: {left}" if left else ""
 
 
-def main(root: Path) -> None:
-    """Every write, one after the other, until a child ends by itself."""
-    for kill_before in range(1, MOST_WRITES):
-        folder = root / f"sessions-{kill_before}"
-        index = prepared(folder)
-        child = os.fork()
-        if child == 0:
-            count_writes(kill_before, folder)
-            asyncio.run(change(index))
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        told = {"killed": os.WIFSIGNALED(status), "status": status, "problem": asyncio.run(problem(folder))}
-        sys.stdout.write(json.dumps(told) + "\n")
-        if not told["killed"]:
-            return
+def attempt(folder: Path, kill_before: int) -> dict[str, object]:
+    """One child, killed before one write, and what became of its index."""
+    index = prepared(folder)
+    _, status = forked(lambda _tell: change(index, folder, kill_before))
+    return {"killed": os.WIFSIGNALED(status), "status": status, "problem": asyncio.run(problem(folder))}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    at_each_write(Path(sys.argv[1]), attempt)

@@ -1,4 +1,4 @@
-"""Run by `test_transcript_crash.py`: forks a child for every write to a few transcripts, kills it there.
+"""Run by `test_crash.py`: forks a child for every write to a few transcripts, kills it there.
 
 The transcripts are of an older format, without a header, torn, and sound; the child opens them, appends
 to each, and goes back, names a place and forks in the sound one. The parent then opens all of them as the
@@ -8,18 +8,18 @@ next program would, and says what is wrong. One JSON line an attempt on stdout.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nacre.sessions.entries.entries import Label
-from tests.faults.crash_driver import count_writes
+from tests.faults.crash_driver import at_each_write, count_writes
+from tests.faults.drivers import forked
 from tests.sessions.talk import FIXTURES, opened, said, user
 
-MOST_WRITES = 400
 SOUND = "v3-pi.jsonl"
 
 
@@ -38,19 +38,20 @@ def prepared(folder: Path) -> dict[str, bytes]:
     return texts
 
 
-async def change(folder: Path, names: list[str], tell: int) -> None:
-    """The steps that are killed; `tell` is the pipe for what must be on disk from then on."""
+async def change(folder: Path, names: list[str], kill_before: int, tell: Callable[[list[str]], None]) -> None:
+    """The steps that are killed; `tell` takes what must be on disk from then on."""
+    count_writes(kill_before, folder)
     for name in names:
         journal = await opened(folder / name, ids=name)
         await journal.append(user(f"to {name}"))
-        os.write(tell, json.dumps([name, f"to {name}"]).encode() + b"\n")
+        tell([name, f"to {name}"])
     journal = await opened(folder / SOUND, ids="more")
     first = journal.branch()[0].id
     await journal.append(Label(target_id=first, label="begin"))
     await journal.fork("fork.jsonl", session_id="fork", leaf_id=journal.tree.leaf_id)
     await journal.rewind(first, summary="What was left.")
     await journal.append(user("elsewhere"))
-    os.write(tell, json.dumps([SOUND, "elsewhere"]).encode() + b"\n")
+    tell([SOUND, "elsewhere"])
 
 
 async def problem(folder: Path, before: dict[str, bytes], told: list[list[str]]) -> str:
@@ -73,31 +74,13 @@ async def problem(folder: Path, before: dict[str, bytes], told: list[list[str]])
     return ""
 
 
-def main(root: Path) -> None:
-    """Every write, one after the other, until a child ends by itself."""
-    for kill_before in range(1, MOST_WRITES):
-        folder = root / f"sessions-{kill_before}"
-        before = prepared(folder)
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(read_end)
-            count_writes(kill_before, folder)
-            asyncio.run(change(folder, list(before), write_end))
-            os._exit(0)
-        os.close(write_end)
-        with os.fdopen(read_end) as pipe:
-            told = [json.loads(line) for line in pipe]
-        _, status = os.waitpid(child, 0)
-        outcome = {
-            "killed": os.WIFSIGNALED(status),
-            "status": status,
-            "problem": asyncio.run(problem(folder, before, told)),
-        }
-        sys.stdout.write(json.dumps(outcome) + "\n")
-        if not outcome["killed"]:
-            return
+def attempt(folder: Path, kill_before: int) -> dict[str, object]:
+    """One child, killed before one write, and what became of its transcripts."""
+    before = prepared(folder)
+    told, status = forked(lambda tell: change(folder, list(before), kill_before, tell))
+    found = asyncio.run(problem(folder, before, told))
+    return {"killed": os.WIFSIGNALED(status), "status": status, "problem": found}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    at_each_write(Path(sys.argv[1]), attempt)

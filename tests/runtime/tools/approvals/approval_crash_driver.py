@@ -18,6 +18,7 @@ from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import ScriptedModel, ScriptedStep, calls, says
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, message_text
 from tests.faults.crash_driver import at_each_write, count_writes
+from tests.faults.drivers import forked
 from tests.runtime.agents import said, user_texts
 from tests.runtime.hooks.turns import hooked
 from tests.runtime.tools.approvals.approving import approvals_on_disk, paid, paying, waiting_for
@@ -92,11 +93,7 @@ def attempt(state_dir: Path, kill_before: int) -> dict[str, object]:
     """One child, killed before one write, and what became of its calls."""
     # The second call is approved once its turn has gone on, which is soon.
     waiting_for(state_dir, 0.6)
-    child = os.fork()
-    if child == 0:
-        asyncio.run(talk(state_dir, kill_before))
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
+    _, status = forked(lambda _tell: talk(state_dir, kill_before))
     problem = asyncio.run(gone_on(state_dir))
     files = list((state_dir / "agents/main/sessions").glob("*.jsonl"))
     texts = [text for file in files for text in user_texts(file)]

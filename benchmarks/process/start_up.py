@@ -1,6 +1,6 @@
 """What a cold process costs: the commands side by side, each in a process of its own, beside a bare Python.
 
-    python -m benchmarks.start_up [--chunks 10000] [--rounds 15] [--folder DIR]
+    python -m benchmarks.process.start_up [--chunks 10000] [--rounds 15] [--folder DIR]
 
 The commands take turns, so that a busy moment meets all of them; the table shows medians, the best run, and
 the ratio to a bare Python in the same rounds. The notes' vectors are made up and stored under the name of the
@@ -114,7 +114,8 @@ def measure(folder: Path, chunks: int, rounds: int) -> None:
     asyncio.run(prepare(workspace, hybrid, StandIn()))
     asyncio.run(prepare(workspace, words, None))
     environment = {**os.environ, "HOME": str(folder), "NACRE_WORKSPACE": str(workspace)}
-    for name in ("NACRE_MODEL", "NO_COLOR"):
+    # The first round also compiles the modules, which stay compiled as where Nacre is installed.
+    for name in ("NACRE_MODEL", "NO_COLOR", "PYTHONDONTWRITEBYTECODE"):
         environment.pop(name, None)
     rows = contenders(hybrid, words)
     took: dict[str, list[float]] = {row.label: [] for row in rows}

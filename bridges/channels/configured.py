@@ -1,0 +1,120 @@
+"""From `channels` in the settings to accounts, and from an account to its bridge."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nacre.bridges.channels.registry import channel_named
+from nacre.bridges.contracts.bridge import Bridge
+from nacre.bridges.contracts.channel import AccountHome, AccountSettings, Channel
+from nacre.bridges.contracts.errors import ChannelUnusable
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.settings.channels import AccountRules, ChannelSettings, laid_over
+from nacre.runtime.settings.section import unread_keys
+from nacre.runtime.settings.settings import Settings
+
+DEFAULT_ACCOUNT = "default"
+_NO_CHANNELS = ("defaults", "modelByChannel")
+"""Keys of OpenClaw below `channels` that name none."""
+_ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""It names a folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """One account that the settings name. Two are equal when nothing about their bridge differs."""
+
+    channel: Channel[Any]
+    name: str
+    settings: AccountSettings
+    package: str
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """Channel and account, as `Inbound` has them."""
+        return self.channel.name, self.name
+
+    def bridge(self, state_dir: Path, now: Clock) -> Bridge:
+        """The bridge, not started.
+
+        Raises:
+            ChannelUnusable: its library is missing, or it refuses its settings.
+        """
+        place = _place(self.channel.name, self.name)
+        home = AccountHome(
+            account=self.name, folder=state_dir / "bridges" / self.channel.name / self.name, now=now
+        )
+        try:
+            bridge = self.channel.make(home, self.settings)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] == "nacre":
+                raise
+            raise ChannelUnusable(
+                f"The channel {self.channel.name!r} needs the library {error.name}, which is not installed. "
+                f"Install it: pip install '{self.package}'"
+            ) from error
+        except ValueError as error:
+            raise ChannelUnusable(f"{place}: {error}") from error
+        if (bridge.channel, bridge.account) != self.id:
+            raise ChannelUnusable(
+                f"{place} made a bridge that calls itself {bridge.channel}/{bridge.account}."
+            )
+        return bridge
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configured:
+    """What the settings name: accounts, and sentences about what cannot be used and what nobody reads."""
+
+    accounts: tuple[Account, ...] = ()
+    problems: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def configured_accounts(settings: Settings, *, state_dir: Path, home: Path) -> Configured:
+    """The accounts of all channels that are switched on, in the order of the settings."""
+    accounts: list[Account] = []
+    problems: list[str] = []
+    notices: list[str] = []
+    folders = {"home": home, "state": state_dir}
+    for written, section in settings.channels.items():
+        name = written.strip().lower()
+        if not section.enabled or written in _NO_CHANNELS:
+            continue
+        try:
+            channel, package = channel_named(name, settings.plugins)
+        except ChannelUnusable as error:
+            problems.append(str(error))
+            continue
+        for account, rules in _accounts(section):
+            place = _place(name, account)
+            if not _ACCOUNT.fullmatch(account):
+                problems.append(f"{place}: an account is named with letters, digits, '.', '_' and '-'.")
+                continue
+            try:
+                read = channel.read(rules.model_extra or {}, folders)
+            except ChannelUnusable as error:
+                problems.append(f"The settings of {place} do not fit: {error}.")
+                continue
+            accounts.append(Account(channel=channel, name=account, settings=read, package=package))
+            if unread := ", ".join(unread_keys(read)):
+                notices.append(f"The channel {name!r} does not read these settings of {place}: {unread}.")
+    return Configured(accounts=tuple(accounts), problems=tuple(problems), notices=tuple(notices))
+
+
+def _accounts(section: ChannelSettings) -> Iterator[tuple[str, AccountRules]]:
+    if not section.accounts:
+        yield DEFAULT_ACCOUNT, section
+    for name, own in section.accounts.items():
+        rules = laid_over(section, own)
+        if rules.enabled:
+            yield name, rules
+
+
+def _place(channel: str, account: str) -> str:
+    """Where an account stands in the settings, for sentences."""
+    return f"channels.{channel}" if account == DEFAULT_ACCOUNT else f"channels.{channel}.accounts.{account}"

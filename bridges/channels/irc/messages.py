@@ -1,0 +1,108 @@
+"""What an IRC line says, and an answer as IRC lines. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from ircstates import Server
+from irctokens import Line
+
+from nacre.bridges.channels.text.mentions import addressed
+
+LINE_BYTES = 320
+"""A line has 512 bytes. Of these the server spends up to 190 on the sender's mask, the target and marks."""
+_FORMATS = re.compile("\x03(?:\\d{1,2}(?:,\\d{1,2})?)?|\x04[0-9A-Fa-f]{0,6}|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
+_CONTROLS = re.compile("[\0\r]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """A message: where, by whom as the server vouches for them, with which nick, and what."""
+
+    kind: Literal["direct", "group"]
+    chat_id: str
+    sender_id: str
+    nick: str
+    text: str
+    is_mentioned: bool
+    message_id: str
+
+
+def heard(line: Line, server: Server, *, knows_accounts: bool) -> Heard | str:
+    """What a PRIVMSG says, or why it is not answered."""
+    if line.source is None or len(line.params) != 2:
+        return "it has no sender or no text"
+    if not (line.hostmask.nickname and line.hostmask.username and line.hostmask.hostname):
+        return "it comes from a server"
+    if server.is_me(line.hostmask.nickname):
+        return "it is the assistant's own"
+    tags = line.tags or {}
+    if "bot" in tags:
+        return "a bot said it"
+    target, text = line.params
+    text = _spoken(text)
+    if not text.strip():
+        return "it says nothing"
+    is_private = server.is_me(target)
+    if not (is_private or server.is_channel(target)):
+        return f"it went to {target!r}, which is neither the assistant nor a channel"
+    bare, is_mentioned = _addressed(text, server)
+    sender_id = vouched(line, server, knows_accounts=knows_accounts)
+    return Heard(
+        kind="direct" if is_private else "group",
+        chat_id=sender_id if is_private else server.casefold(target),
+        sender_id=sender_id,
+        nick=line.hostmask.nickname,
+        text=bare,
+        is_mentioned=is_mentioned,
+        message_id=tags.get("msgid", ""),
+    )
+
+
+def vouched(line: Line, server: Server, *, knows_accounts: bool) -> str:
+    """Who sent a line: the account where the server tells accounts, else `nick!user@host`.
+
+    Nobody can look like an account: its name has no `!`.
+    """
+    account = (line.tags or {}).get("account", "") if knows_accounts else ""
+    if account and account != "*" and "!" not in account:
+        return str(server.casefold(account))
+    return mask(server, line.hostmask.nickname, line.hostmask.username or "", line.hostmask.hostname or "")
+
+
+def mask(server: Server, nick: str, user: str, host: str) -> str:
+    """`nick!user@host`, with the letters that the server takes for the same made the same."""
+    return f"{server.casefold(nick)}!{user}@{host.lower()}"
+
+
+def _addressed(text: str, server: Server) -> tuple[str, bool]:
+    """As `addressed`, with the letters that the server takes for the same; folding keeps the length."""
+    bare, is_mentioned = addressed(server.casefold(text), server.nickname_lower)
+    return text[len(text) - len(bare) :], is_mentioned
+
+
+def message_lines(text: str, most_bytes: int = LINE_BYTES) -> tuple[str, ...]:
+    """A text as the lines of IRC messages: no line is empty, and none is longer than `most_bytes`."""
+    lines = (line.rstrip() for line in _CONTROLS.sub("", text).split("\n"))
+    return tuple(piece for line in lines if line for piece in _pieces(line, most_bytes))
+
+
+def _pieces(line: str, most_bytes: int) -> list[str]:
+    raw, pieces = line.encode("utf-8", "replace"), []
+    while len(raw) > most_bytes:
+        end = most_bytes
+        while raw[end] & 0xC0 == 0x80:  # inside a character
+            end -= 1
+        pieces.append(raw[:end].decode())
+        raw = raw[end:]
+    return [*pieces, raw.decode()]
+
+
+def _spoken(text: str) -> str:
+    """The words without colours; `/me waves` is `*waves*`, other requests between programs are nothing."""
+    if text.startswith("\x01"):
+        words = text.strip("\x01")
+        text = f"*{words.removeprefix('ACTION ')}*" if words.startswith("ACTION ") else ""
+    return _FORMATS.sub("", text)

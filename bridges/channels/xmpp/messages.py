@@ -1,0 +1,109 @@
+"""What a message stanza says, and by whom as the servers vouch for it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from slixmpp import Message
+
+from nacre.bridges.channels.text.mentions import addressed
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SID, _MUC_USER = "{urn:xmpp:sid:0}", "{http://jabber.org/protocol/muc#user}"
+_MUC_HIDDEN = "{http://jabber.org/protocol/muc#user}x"
+_CORRECTION = "{urn:xmpp:message-correct:0}replace"
+_WRAPPED = ("{urn:xmpp:mam:2}result", "{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Me:
+    """The assistant: its bare address, its name in rooms, and the rooms that it is in.
+
+    `people` are the addresses of a room's people by their names there, where the room shows them.
+    """
+
+    jid: str
+    nick: str
+    rooms: frozenset[str] = frozenset()
+    people: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """A message. `archive` holds it, empty for the account's own, under `archive_id`."""
+
+    kind: Literal["direct", "group"]
+    chat_id: str
+    sender_id: str
+    text: str
+    is_mentioned: bool
+    message_id: str
+    archive: str
+    archive_id: str
+
+
+def heard(stanza: Message, me: Me, *, archive_id: str = "") -> Heard | str:
+    """What a message says, or why it is not answered. `archive_id`: it comes from the archive, under this id.
+
+    Raises:
+        ValueError: an address in it is none.
+    """
+    sender, kind = stanza["from"], stanza["type"]
+    room = sender.bare if sender.bare in me.rooms else ""
+    text = _NOT_XML.sub("", stanza["body"] or "")
+    if any(stanza.xml.find(name) is not None for name in _WRAPPED):
+        return "it holds a message of somebody else"
+    if kind not in ("chat", "normal", "groupchat"):
+        return f"it is of the type {kind!r}"
+    if sender.bare in ("", me.jid) or (room and sender.resource == me.nick):
+        return "it is the assistant's own"
+    if stanza.xml.find(_CORRECTION) is not None:
+        return "it corrects a message that was heard already"
+    if not text.strip():
+        return "it says nothing"
+    if kind == "groupchat":
+        if not (room and sender.resource):
+            return "it comes from a room that the assistant is not in"
+        if not archive_id and stanza.xml.find("{urn:xmpp:delay}delay") is not None:
+            return "it is the room's history, which the archive tells"
+        sender_id = me.people.get((room, sender.resource)) or sender.full
+        text, is_mentioned = addressed(text, me.nick)
+    elif room or stanza.xml.find(_MUC_HIDDEN) is not None:
+        return "it is whispered in a room, where nobody knows for sure who speaks"
+    else:
+        sender_id, is_mentioned = sender.bare, False
+    archive_id = archive_id or stanza_id(stanza, room or me.jid)
+    return Heard(
+        kind="group" if room else "direct",
+        chat_id=room or sender.bare,
+        sender_id=sender_id,
+        text=text,
+        is_mentioned=is_mentioned,
+        message_id=archive_id or f"{sender.full} {stanza['id']}",
+        archive=room,
+        archive_id=archive_id,
+    )
+
+
+def stanza_id(stanza: Message, by: str) -> str:
+    """The id that an archive gave to a message; empty if it did not."""
+    found = (item for item in stanza.xml.findall(f"{_SID}stanza-id") if item.get("by") == by)
+    return next((item.get("id") or "" for item in found), "")
+
+
+def vouched_address(jid: str, room: str, own_domain: str) -> str:
+    """Whose address a room shows: nobody's, unless the room is on the assistant's own server.
+
+    A room of a stranger could show any address, the owner's too.
+    """
+    service = room.rpartition("@")[2]
+    is_trusted = service == own_domain or service.endswith(f".{own_domain}")
+    return jid.partition("/")[0] if is_trusted else ""
+
+
+def sendable(text: str) -> str:
+    """A text without the characters that XML cannot hold; one of them would end the connection."""
+    return _NOT_XML.sub("", text.encode("utf-8", "replace").decode())

@@ -1,0 +1,38 @@
+"""Where an index is kept: what opens a store, and what is done about a damaged one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from nacre.memory.contracts.store import Store
+
+
+class IndexPlace(Protocol):
+    """Where an index is kept. What is damaged there is set aside, since the notes are the truth."""
+
+    @property
+    def name(self) -> str:
+        """The place as its owner knows it, without a password."""
+
+    @property
+    def analysis(self) -> str:
+        """How words are cut, folded and stemmed there; when it changes, they are made again."""
+
+    async def open(self) -> Store:
+        """The index, or a fresh one in the place of a damaged one.
+
+        Raises:
+            IndexUnusable: the index cannot be opened for another reason than damage.
+            IndexBusy: another process kept the index locked.
+        """
+
+    async def replace_damaged(self) -> Store:
+        """A fresh index in the place of a damaged one, or the sound one that another process put there.
+
+        Raises:
+            IndexUnusable, IndexBusy: as `open`.
+        """
+
+    def quarantined(self) -> Sequence[str]:
+        """The names of damaged predecessors, oldest first."""

@@ -1,0 +1,167 @@
+"""The order: two lists, words and vectors, become one value for each chunk, higher is better.
+
+Shares of the best value on either side, mixed by how much of the query the words explain: what wins on the
+evaluation sets (docs/recall.md). What the values mean as a score is `fusion.py`'s matter. Pure arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from nacre.memory.contracts.records import ChunkPlace
+from nacre.memory.contracts.store import Scores
+from nacre.memory.text.days.ranges import DayRange, closeness
+from nacre.memory.text.evidence import TextEvidence, best_line_share, counted, rarity, share
+from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE, CosineScale
+
+_LINE_WEIGHT = 0.4
+_LINE_POOL = 20
+"""How many of the best texts by words say which words are rare among them."""
+_BEST_LINE = 0.3
+_IN_ORDER = 0.1
+_DATE_WEIGHT = 0.25
+_ANSWERS_ALONE = 1 / 1.2
+"""What a person said is asked for more often than what the assistant answered."""
+_MOST_BY_VECTORS = (0.6, 0.3)
+_MOST_WITH_SENTENCES = (0.9, 0.5)
+_SPREAD_RANK = 10
+_LOOKED_AT = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """What both lists found: `words`, BM25, and `nearest`, cosines, by chunk id and each best first.
+
+    `cosines` has every candidate's that is known: with `has_sentences` the means of `with_sentences`.
+    `evidence` is what each one's text has of the query, empty when words were not asked for. `places` says
+    where candidates stand; it may be empty when neither days nor decay ask for it. `asking` are those that
+    have words of the query in questions alone, `answering` those of a conversation in which the person says
+    nothing.
+    """
+
+    words: Scores
+    nearest: Scores
+    cosines: Scores
+    evidence: Mapping[int, TextEvidence]
+    has_sentences: bool = False
+    places: Mapping[int, ChunkPlace] = field(default_factory=dict)
+    asking: frozenset[int] = frozenset()
+    answering: frozenset[int] = frozenset()
+
+    @property
+    def ids(self) -> Iterable[int]:
+        """Every candidate once."""
+        return {**self.words, **self.nearest}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the candidates are weighed against.
+
+    `term_counts` says in how many chunks each term of the evidence stands, `None` when words were not asked
+    for. `chunk_count` is the size of the index; `legible` the share of the query that the embedder can read;
+    weights sum to 1, and the seeds' 0.7 and 0.3 stand for the measured mix.
+    """
+
+    term_counts: Sequence[int] | None
+    days: tuple[DayRange, ...] = ()
+    chunk_count: int
+    legible: float = 1.0
+    scale: CosineScale = DEFAULT_SCALE
+    vector_weight: float = 0.7
+    text_weight: float = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """The candidates in their order, and what the mix learned about them.
+
+    `values` is what they are ordered by. `covered` is the share of the query's rarity that the best text by
+    words has, `matched` how many of its terms; `top` the best BM25, `nearest` the best relatedness, `None`
+    without vectors; `best_fit` how well the best chunk fits a day that the query names.
+    """
+
+    values: Mapping[int, float]
+    covered: float
+    matched: int
+    top: float
+    nearest: float | None
+    best_fit: float
+
+
+def mix(found: Candidates, asked: Asked) -> Mixed:
+    """The value of each candidate by chunk id, whatever the number of results asked for."""
+    top = max(found.words.values(), default=0.0)
+    first = [chunk_id for chunk_id in islice(found.words, _LINE_POOL) if chunk_id in found.evidence]
+    by_words = [found.evidence[chunk_id] for chunk_id in first]
+    counts = asked.term_counts or ()
+    among_best = rarity(counted(by_words, len(counts)), len(by_words))
+    everywhere = rarity(counts, asked.chunk_count)
+    covered = max((share(item.terms, among_best) for item in by_words[:_LOOKED_AT]), default=0.0)
+    related = {chunk_id: asked.scale.relatedness(cosine) for chunk_id, cosine in found.cosines.items()}
+    most = _MOST_WITH_SENTENCES if found.has_sentences else _MOST_BY_VECTORS
+    vectors = vector_share(covered, sorted(related.values(), reverse=True), asked, words=top > 0, most=most)
+    nearest = max(related.values(), default=0.0)
+    fits = _fits(found.places, asked.days)
+    lines = {at: best_line_share(item, among_best) for at, item in zip(first, by_words, strict=True)}
+    values: dict[int, float] = {}
+    for chunk_id in found.ids:
+        bm25, item = found.words.get(chunk_id, 0.0), found.evidence.get(chunk_id)
+        words = (bm25 / top + _LINE_WEIGHT * lines.get(chunk_id, 0.0)) / (1 + _LINE_WEIGHT) if bm25 else 0.0
+        meaning = related.get(chunk_id, 0.0) / nearest if nearest else 0.0
+        values[chunk_id] = (1 - vectors) * words + vectors * meaning + _DATE_WEIGHT * fits.get(chunk_id, 0.0)
+        if item:
+            values[chunk_id] += _BEST_LINE * best_line_share(item, everywhere)
+            values[chunk_id] += _IN_ORDER * item.pairs / max(1, len(counts) - 1)
+    for chunk_id in found.answering:
+        values[chunk_id] *= _ANSWERS_ALONE
+    return Mixed(
+        values=values,
+        covered=covered,
+        matched=max((len(item.terms) for item in by_words[:_LOOKED_AT]), default=0),
+        top=top,
+        nearest=nearest if related else None,
+        best_fit=max(fits.values(), default=0.0),
+    )
+
+
+def with_sentences(nearest: Scores, cosines: Scores, sentences: Scores, limit: int) -> tuple[Scores, Scores]:
+    """The best `limit` of `nearest`, and all `cosines`: means of the best piece's and best sentence's.
+
+    A chunk whose sentences have no vectors keeps the cosine of its piece.
+    """
+    both = {at: (cosine + sentences.get(at, cosine)) / 2 for at, cosine in cosines.items()}
+    order = sorted(nearest, key=both.__getitem__, reverse=True)[:limit]
+    return {at: both[at] for at in order}, both
+
+
+def vector_share(
+    covered: float,
+    related: Sequence[float],
+    asked: Asked,
+    *,
+    words: bool,
+    most: tuple[float, float] = _MOST_BY_VECTORS,
+) -> float:
+    """How much of the mix vectors get, 0…1; `most` says how much at most, and what of that words take.
+
+    More when the words explain little of the query, less when the cosines hardly differ, or when the model
+    cannot read the query's script. `related` is in falling order.
+    """
+    if not related or asked.vector_weight <= 0:
+        return 0.0
+    if not words or asked.text_weight <= 0:
+        return 1.0
+    spread = related[0] - related[min(_SPREAD_RANK, len(related) - 1)]
+    measured = (most[0] - most[1] * covered) * min(1.0, spread / 0.12) * (0.25 + 0.75 * asked.legible)
+    odds = measured / (1 - measured) * (asked.vector_weight / asked.text_weight) / (0.7 / 0.3)
+    return odds / (1 + odds)
+
+
+def _fits(places: Mapping[int, ChunkPlace], days: tuple[DayRange, ...]) -> dict[int, float]:
+    """How well the chunks' days fit the days that the query names; empty when it names none."""
+    if not days:
+        return {}
+    return {chunk_id: closeness(place.date, days) for chunk_id, place in places.items()}

@@ -1,0 +1,9 @@
+"""What these tests need: the library of each channel, and its server, which `make channels` brings."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+LIBRARIES = {"irc": "ircstates", "xmpp": "slixmpp", "matrix": "nio", "email": "imap_tools"}
+
+collect_ignore_glob = [f"{name}/*" for name, library in LIBRARIES.items() if find_spec(library) is None]

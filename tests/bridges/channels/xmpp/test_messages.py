@@ -1,0 +1,115 @@
+"""What stanzas say, without a server: people, rooms, ids, and what is no message."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+from slixmpp import Message
+
+from nacre.bridges.channels.xmpp.messages import Heard, Me, heard, sendable, vouched_address
+from tests.bridges.channels.malformed import MALFORMED, SAMPLE, malformed
+
+ROOM = "room@conference.localhost"
+ME = Me(
+    jid="nacre@localhost",
+    nick="Nacre",
+    rooms=frozenset({ROOM}),
+    people={(ROOM, "ann"): "ann@localhost"},
+)
+PRIVATE = (
+    b"<message xmlns='jabber:client' type='chat' from='ann@localhost/x' to='nacre@localhost' id='m1'>"
+    b"<body>hello</body><stanza-id xmlns='urn:xmpp:sid:0' by='nacre@localhost' id='a1'/></message>"
+)
+GROUP = (
+    b"<message xmlns='jabber:client' type='groupchat' from='room@conference.localhost/ann' id='m2'>"
+    b"<body>Nacre: hi</body><stanza-id xmlns='urn:xmpp:sid:0' by='room@conference.localhost' id='a2'/>"
+    b"</message>"
+)
+
+
+def _heard(raw: bytes) -> Heard | str:
+    return heard(Message(xml=ElementTree.fromstring(raw)), ME)
+
+
+def test_a_private_message_and_one_in_a_room() -> None:
+    """The bare address is the person; the archive's id names the message."""
+    private, group = _heard(PRIVATE), _heard(GROUP)
+
+    assert isinstance(private, Heard)
+    assert (private.kind, private.chat_id, private.sender_id, private.message_id, private.text) == (
+        "direct",
+        "ann@localhost",
+        "ann@localhost",
+        "a1",
+        "hello",
+    )
+    assert isinstance(group, Heard)
+    assert (group.kind, group.chat_id, group.sender_id, group.is_mentioned) == (
+        "group",
+        ROOM,
+        "ann@localhost",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (b"ann@localhost/x", ROOM.encode() + b"/ann", "whispered"),
+        (b"</message>", b"<x xmlns='http://jabber.org/protocol/muc#user'/></message>", "whispered"),
+        (b"ann@localhost/x", b"nacre@localhost/phone", "own"),
+        (b"type='chat'", b"type='headline'", "type"),
+        (b"</message>", b"<result xmlns='urn:xmpp:mam:2'/></message>", "somebody else"),
+        (b"</message>", b"<sent xmlns='urn:xmpp:carbons:2'/></message>", "somebody else"),
+        (b"</message>", b"<replace xmlns='urn:xmpp:message-correct:0' id='m0'/></message>", "corrects"),
+        (b"hello", b" ", "nothing"),
+    ],
+)
+def test_what_is_not_answered(old: bytes, new: bytes, why: str) -> None:
+    """Whispers, copies, what the assistant said itself, and what says nothing."""
+    found = _heard(PRIVATE.replace(old, new))
+
+    assert isinstance(found, str)
+    assert why in found
+
+
+def test_an_id_that_somebody_else_gave_does_not_count() -> None:
+    """Only the archive's own id names a message."""
+    found = _heard(PRIVATE.replace(b"by='nacre@localhost'", b"by='mallory@example.org'"))
+
+    assert isinstance(found, Heard)
+    assert (found.archive_id, found.message_id) == ("", "ann@localhost/x m1")
+
+
+def test_a_strangers_room_vouches_for_nobody() -> None:
+    """It could show the owner's address beside any name."""
+    assert vouched_address("ann@localhost/x", ROOM, "localhost") == "ann@localhost"
+    assert vouched_address("ann@localhost/x", "room@conference.evil.org", "localhost") == ""
+    assert vouched_address("ann@localhost/x", "room@evillocalhost", "localhost") == ""
+
+
+def test_a_text_is_cleaned_of_what_xml_cannot_hold() -> None:
+    """Letters and line ends stay."""
+    assert sendable("a\0b\x1b\ud800\n🐝") == "ab?\n🐝"
+
+
+@pytest.mark.parametrize(
+    "count", [SAMPLE, pytest.param(MALFORMED, marks=[pytest.mark.slow, pytest.mark.channels])]
+)
+def test_nonsense_gets_a_reason(count: int) -> None:
+    """What is no XML ends a stream by the rules of XMPP; what is XML is read, or refused with a reason."""
+    read = refused = 0
+    for raw in malformed([PRIVATE, GROUP], count):
+        try:
+            stanza = Message(xml=ElementTree.fromstring(raw))
+        except ElementTree.ParseError:
+            continue
+        try:
+            found = heard(stanza, ME)
+        except ValueError:
+            found = "an address in it is none"
+        read += isinstance(found, Heard)
+        refused += isinstance(found, str) and bool(found)
+    assert read > count / 100
+    assert refused > count / 100

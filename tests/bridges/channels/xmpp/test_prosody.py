@@ -1,0 +1,122 @@
+"""XMPP against a real prosody: the stories of every channel, the contract, and what only XMPP has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from nacre.bridges.contracts.bridge import Bridge, Place
+from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
+from nacre.bridges.contracts.errors import CannotConnect
+from tests.bridges.channels.servers import self_signed
+from tests.bridges.channels.stories import ChannelStories
+from tests.bridges.channels.world import World, until
+from tests.bridges.channels.xmpp.prosody import ROOM, ProsodyWorld, bridge, prosody, prosody_world
+
+pytestmark = pytest.mark.channels
+
+
+class TestStories(ChannelStories):
+    """The stories of every channel."""
+
+    def world(self, folder: Path) -> AbstractAsyncContextManager[World]:
+        """prosody with Ann."""
+        return prosody_world(folder)
+
+
+class XmppFarSide:
+    """Ann's private chat as the contract's tests see it."""
+
+    place = Place(channel="xmpp", account="default", chat_id="ann@localhost")
+
+    def __init__(self, world: ProsodyWorld) -> None:
+        self.world = world
+
+    def bridge(self) -> Bridge:
+        """A new bridge."""
+        return self.world.bridge()
+
+    async def say(self, text: str) -> None:
+        """Ann says it."""
+        await self.world.say(text)
+
+    async def shown(self, least: int) -> Sequence[str]:
+        """What Ann sees, corrected."""
+        await until(lambda: len(self.world.shown()) >= least)
+        await self.world.person.stream.plugin["xep_0199"].send_ping("localhost")
+        return self.world.shown()
+
+    async def cut(self) -> None:
+        """The server ends and starts anew."""
+        await self.world.server_stops()
+        await self.world.server_starts()
+
+
+@asynccontextmanager
+async def _far_side() -> AsyncIterator[FarSide]:
+    with TemporaryDirectory() as folder:
+        async with prosody_world(Path(folder)) as world:
+            yield XmppFarSide(world)
+
+
+class TestContract(BridgeContract):
+    """What every bridge must hold."""
+
+    def far_side(self) -> AbstractAsyncContextManager[FarSide]:
+        """The private chat."""
+        return _far_side()
+
+
+async def test_a_room_is_a_group_and_a_whisper_in_it_is_not_answered(tmp_path: Path) -> None:
+    """People in a room of the own server are known by their addresses, and nobody is private there."""
+    async with prosody_world(tmp_path) as world:
+        door = HeldDoor()
+        async with started(world.bridge(), door):
+            world.person.say(f"{ROOM}/Nacre", "chat", "psst")
+            world.person.say(ROOM, "groupchat", "nacre: hello")
+            world.person.say(ROOM, "groupchat", "hello all")
+            await door.holds(2)
+        said = [(inbound.text, inbound.is_mentioned) for inbound in door.inbound]
+        assert said == [("hello", True), ("hello all", False)]
+        assert {inbound.chat_kind for inbound in door.inbound} == {"group"}
+        assert {inbound.sender_id for inbound in door.inbound} == {"ann@localhost"}
+        assert {inbound.chat_id for inbound in door.inbound} == {ROOM}
+
+
+async def test_what_was_said_in_a_room_meanwhile_is_taken_once(tmp_path: Path) -> None:
+    """From the room's archive, behind the cursor."""
+    async with prosody_world(tmp_path) as world:
+        door = HeldDoor()
+        async with started(world.bridge(), door):
+            await world.say("one", group=True)
+            await door.holds(1)
+        await world.say("two", group=True)
+        later = HeldDoor(door.cursor)
+        async with started(world.bridge(), later):
+            await world.say("three", group=True)
+            await later.holds(2)
+        assert [inbound.text for inbound in later.inbound] == ["two", "three"]
+
+
+async def test_a_wrong_password_is_told_in_a_sentence(tmp_path: Path) -> None:
+    """Which setting holds it too."""
+    async with prosody(tmp_path) as server:
+        spec = {**ProsodyWorld(server).spec, "password": "wrong"}
+        with pytest.raises(CannotConnect, match=r"refuses the password of nacre@localhost \(channels"):
+            await bridge(spec).start(HeldDoor())
+
+
+async def test_a_certificate_is_checked(tmp_path: Path) -> None:
+    """One of an unknown authority is refused with a sentence, and accepted when its file is named."""
+    key, certificate = await self_signed(tmp_path)
+    more = f'ssl = {{ key = "{key}"; certificate = "{certificate}" }}'
+    async with prosody(tmp_path, more=more, tls=True) as server:
+        spec = {**ProsodyWorld(server).spec, "tls": True, "rooms": []}
+        with pytest.raises(CannotConnect, match="is not accepted: self-signed"):
+            await bridge(spec).start(HeldDoor())
+        async with started(bridge({**spec, "tlsCaFile": str(certificate)}), HeldDoor()):
+            pass

@@ -1,0 +1,72 @@
+"""`nacre serve` as a process: it answers the chats that the settings name, and ends when it is asked to."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.bridges.channels.line_extension import install_line
+from tests.bridges.line_channel import LineServer
+from tests.cli.program import WAIT_SECONDS, environment, run_nacre
+from tests.runtime.agents import write_settings
+
+
+@contextmanager
+def serving(home: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A running `nacre serve`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nacre", "serve", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=home,
+        env=environment(home, **variables),
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=WAIT_SECONDS)
+
+
+def line_settings(home: Path, port: int, **more: Any) -> dict[str, Any]:
+    """Settings with the line channel, written into the home's state folder; everybody may speak."""
+    settings = {
+        "channels": {"line": {"port": port, "dmPolicy": "open"}},
+        "messages": {"queue": {"debounceMs": 1}},
+        **more,
+    }
+    write_settings(home / ".nacre", settings)
+    return settings
+
+
+def test_it_answers_the_chats_of_the_settings_and_ends_on_a_signal(tmp_path: Path) -> None:
+    """One account of one channel, made of the settings alone; SIGTERM ends it with code 0."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as server:
+        line_settings(tmp_path, server.port)
+        with serving(tmp_path, PYTHONPATH=path) as process:
+            server.say("Who are you?")
+            server.wait_for(lambda here: here.shown())
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_SECONDS) == 0
+
+
+def test_a_channel_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:
+    """A wrong value, a missing channel: exit code 2 and a sentence each, and no value of a setting."""
+    path = install_line(tmp_path / "site")
+    write_settings(tmp_path / ".nacre", {"channels": {"line": {"port": "hunter2"}, "pigeon": {}}})
+
+    run = run_nacre(tmp_path, "serve", PYTHONPATH=path)
+
+    assert run.returncode == 2
+    assert "The settings of channels.line do not fit: port: Input should be a valid integer" in run.stderr
+    assert "There is no channel 'pigeon'" in run.stderr
+    assert "hunter2" not in run.stderr
