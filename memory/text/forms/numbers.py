@@ -23,6 +23,8 @@ _AMOUNT = re.compile(
     r"(?<![\d.,'’])[1-9]\d{0,2}(?:(?:([.,'’ ])\d{3}(?:\1\d{3})*)|(?:,\d{2})+,\d{3})"
     r"(?:[.,]\d{1,2})?(?![\d'’]|[.,]\d)"
 )
+_PARTED = re.compile(r"\d[ \-\u2010-\u2013.,'’()/]{1,3}\d|\+\d")
+"""What every one of the others has: most lines do not, and this is seen in a fraction of the time."""
 _CENTS = re.compile(r"[.,]\d{1,2}$")
 _SIGNS = re.compile(r"[^0-9A-Za-z]")
 _TRUNK_ZERO = "(0)"
@@ -34,8 +36,14 @@ def written_together(text: str) -> Iterator[tuple[str, str]]:
     Of an amount the whole units alone: 1,249.00 and 1.249,50 are 1249. A number with a country's code comes
     with what is dialled inside of the country, too.
     """
-    if not _digits(text):
+    if not _PARTED.search(text):
         return
+    for line in text.split("\n"):
+        if _PARTED.search(line):
+            yield from _in_line(line)
+
+
+def _in_line(text: str) -> Iterator[tuple[str, str]]:
     for found in _AMOUNT.finditer(text):
         yield found[0], _SIGNS.sub("", _CENTS.sub("", found[0]))
     accounts = [found[0] for found in _ACCOUNT.finditer(text) if _digits(found[0]) >= _ACCOUNT_DIGITS]
