@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from itertools import accumulate
 from pathlib import Path
 
-from nacre.memory.text.words import ENGLISH
+from nacre.memory.text.forms.words import ENGLISH
 
 VOCABULARY_WORDS = 50_000
 WORDS_PER_CHUNK = 220

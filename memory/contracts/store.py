@@ -138,6 +138,9 @@ class Snapshot(Protocol):
         rarest choose the chunks, and weigh the others in those alone.
         """
 
+    def is_known(self, atom: Atom) -> bool:
+        """Whether an atom stands in any chunk; quick enough for each word of a question."""
+
     def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
         """In about how many chunks each atom stands; quick enough for every search."""
 

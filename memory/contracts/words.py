@@ -45,7 +45,8 @@ class MatchQuery:
 
     `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the
     characters that stand alone; `phrases` what the asker put in quotes; `identifiers` what looks like a name
-    of code, a hash or an issue number, as typed, `numbers` those of five digits and more.
+    of code, a hash, an issue number or a joined long number; `numbers` are those of five digits and more, as
+    typed. `inflected` says that the words are of a language that changes their ends.
     """
 
     atoms: tuple[Atom, ...] = ()
@@ -53,3 +54,4 @@ class MatchQuery:
     phrases: tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    inflected: bool = False

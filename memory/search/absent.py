@@ -34,7 +34,7 @@ class Absent:
 
 def absent_names(snapshot: Snapshot, query: MatchQuery, scope: Scope) -> Absent:
     """Looks up each identifier, long number and quoted phrase of the question."""
-    names = (*query.identifiers, *query.numbers, *query.phrases)
+    names = tuple(dict.fromkeys((*query.identifiers, *query.numbers, *query.phrases)))
     absent = tuple(name for name in names if not _stands(snapshot, whole_atoms(name), scope))
     if not absent:
         return Absent()

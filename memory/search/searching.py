@@ -23,6 +23,7 @@ from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, 
 from nacre.memory.search.same_words import only_answers, only_asks, told_once
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.evidence import Finder, counted, rarity
+from nacre.memory.text.forms.unknown_words import with_unknown_words
 from nacre.memory.text.lexical import match_query
 from nacre.memory.text.snippet import cut_snippet
 from nacre.memory.vectors.cosine_scale import stored_scale
@@ -142,6 +143,8 @@ def _found(snapshot: Snapshot, question: Question, text: str, vector: Vector | N
     hybrid, embedder = question.settings.hybrid, question.embedder
     days = named_days(text, question.now.date())
     query = match_query(text, days)
+    if query is not None:
+        query = with_unknown_words(query, snapshot.is_known)
     meta = snapshot.meta()
     has_chunks = snapshot.chunk_count() > 0
     degraded = _degraded(embedder, meta, vector, snapshot.dimensions(), has_chunks=has_chunks)

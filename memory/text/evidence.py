@@ -13,8 +13,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nacre.memory.contracts.words import MatchQuery
-from nacre.memory.text.character_grams import seamed
-from nacre.memory.text.lexical import HEX, inflected_stem, normalise, term_atom
+from nacre.memory.text.forms.character_grams import seamed
+from nacre.memory.text.forms.emoji import emoji_in, emoji_words
+from nacre.memory.text.forms.endings import beginning
+from nacre.memory.text.forms.letters import DIGITS, normalise
+from nacre.memory.text.forms.numbers import written_together
+from nacre.memory.text.lexical import HEX, term_atom
 
 _SUFFIXES = (
     *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),
@@ -24,7 +28,9 @@ _MIN_STEM = 3
 _HASH_CHARS = 7
 _FARTHEST_NEXT = 16
 _COMBINING = re.compile("[\u0300-\u036f]+")
-_FOLDABLE = re.compile("[\u00aa-\u024f\u0300-\u036f\u0370-\u052f\u1e00-\u1fff\ufb00-\ufb06\uff00-\uffef]")
+_FOLDABLE = re.compile(
+    f"[{DIGITS}\u00aa-\u024f\u0300-\u036f\u0370-\u052f\u1e00-\u1fff\ufb00-\ufb06\uff00-\uffef]"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,9 +54,10 @@ class Finder:
     """
 
     def __init__(self, query: MatchQuery) -> None:
-        written = {stem(fold(term)): term for term in reversed(query.terms)}
-        self.terms = tuple(dict.fromkeys(filter(None, (stem(fold(term)) for term in query.terms))))
-        self.atoms = tuple(term_atom(written[term]) for term in self.terms)
+        written = {stem(fold(term), inflected=query.inflected): term for term in reversed(query.terms)}
+        self.terms = tuple(term for term in reversed(written) if term)
+        self.atoms = tuple(term_atom(written[term], inflected=query.inflected) for term in self.terms)
+        self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
             _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
             for name in filter(None, map(fold, (*query.identifiers, *query.phrases)))
@@ -61,7 +68,10 @@ class Finder:
         """The evidence in `text`."""
         found = self._looked_at.get(text)
         if found is None:
-            found = self._looked_at[text] = self._look(seamed(fold(text)))
+            folded = seamed(fold(text))
+            if self._has_numbers or emoji_in(text):
+                folded = _as_asked(folded)
+            found = self._looked_at[text] = self._look(folded)
         return found
 
     def _look(self, folded: str) -> TextEvidence:
@@ -144,10 +154,20 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", _COMBINING.sub("", decomposed))
 
 
-def stem(word: str) -> str:
-    """A word without its commonest English ending, or cut as the index cuts it; short words as they are."""
-    if not word.isascii():
-        return inflected_stem(word)
+def _as_asked(text: str) -> str:
+    """Each line with what of it is also indexed otherwise: numbers in groups, and what emoji show."""
+    return "\n".join(" ".join((line, *_other_forms(line))) for line in text.split("\n"))
+
+
+def _other_forms(line: str) -> Iterator[str]:
+    yield from (number for _, number in written_together(line))
+    yield from (word for emoji in emoji_in(line) for word in emoji_words(emoji))
+
+
+def stem(word: str, *, inflected: bool = False) -> str:
+    """A word without its commonest English ending; of a language that inflects, cut as it is asked for."""
+    if inflected or not word.isascii():
+        return beginning(word) or word
     if len(word) <= _MIN_STEM:
         return word
     for suffix in _SUFFIXES:

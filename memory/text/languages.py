@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
-from nacre.memory.text.words import NAMED_STOP_WORDS
+from nacre.memory.text.forms.words import NAMED_STOP_WORDS
 
 LEAST_SHARE = 0.05
 """A language that fewer of the texts are in is not named: a quote makes no language of the notes."""

@@ -12,14 +12,19 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
-from nacre.memory.text.character_grams import RUN, index_grams, query_grams, seamed
 from nacre.memory.text.days.day_words import DAY_WORDS
-from nacre.memory.text.words import stop_words_for
+from nacre.memory.text.forms.character_grams import RUN, index_grams, query_grams, seamed
+from nacre.memory.text.forms.emoji import emoji_in, emoji_words
+from nacre.memory.text.forms.endings import beginning, is_inflected
+from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
+from nacre.memory.text.forms.numbers import LEAST_DIGITS, written_together
+from nacre.memory.text.forms.words import stop_words_for
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.records import Chunk
@@ -27,12 +32,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LEXICAL_VERSION = "3"
+LEXICAL_VERSION = "4"
 """Part of the index's identity: raise it when `lexical_fields` gives other texts for the same chunk."""
 
 WHOLE = "\ue000"
 MAX_TERMS = 96
-_STEM_LETTERS = 5
 
 # Letters and digits, with the vowel signs and accents that Python's \w leaves out.
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])"
@@ -43,6 +47,8 @@ _JOINT = re.compile(r"(?<=\w)(?:[-_./:\\@]|->)(?=\w)")
 _ISSUE = re.compile(r"#(?<![\w&]#)(\d+)\b")
 HEX = re.compile(r"(?=[0-9a-f]*\d)(?=[0-9]*[a-f])[0-9a-f]{6,40}", re.IGNORECASE)
 _TOKEN = re.compile(r"\w+")
+_PLAIN = re.compile(r"(?<![\w'’])[A-Za-z0-9]{2,}(?![\w'’])")
+_MOST_JOINED = 24
 _INNER_CASE = re.compile(r"\b[A-Za-z]*[a-z0-9][A-Z][A-Za-z0-9]*\b|\b[A-Za-z]{2,}[0-9]+[A-Za-z0-9]*\b")
 _ASCII_WORDS = (string.ascii_letters + string.digits).encode()
 # Which words are compound shows in a text's shape: one sign for each kind of character.
@@ -51,30 +57,13 @@ _KINDS = bytes.maketrans(_ASCII_WORDS, b"a" * 52 + b"1" * 10)
 _COMPOUND = re.compile("[a-z0-9][A-Z]|[A-Za-z]{2}[0-9]|[A-Za-z]-[A-Za-z]{2}")
 _CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HYPHENED = re.compile(r"\b([A-Za-z]{1,12})-([A-Za-z]{2,12})\b(?!-)")
-_LONG_INFLECTED = re.compile(r"[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u10a0-\u10ff]{6,}")
 _LONG_NUMBER = re.compile(r"(?<![\w./:-])\d{5,}(?![\w./:-]*\w)")
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|`([^`]+)`')
-_GREEK = [*map(chr, range(0x370, 0x400)), *map(chr, range(0x1F00, 0x2000))]
-_FOLDS = str.maketrans(
-    {"ß": "ss", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "æ": "ae", "œ": "oe", "ı": "i"}
-    # A store may take accents off Latin letters alone; capitals in Greek are written without them.
-    | {letter: unicodedata.normalize("NFD", letter)[0] for letter in _GREEK}
-    | {"ς": "σ", "ё": "е", "Ё": "Е"}
-)
-_FOLDED = re.compile(f"[{''.join(map(chr, _FOLDS))}]")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
     *("august", "september", "october", "november", "december"),
 )
-
-
-def normalise(text: str) -> str:
-    """Compatibility forms (full-width letters, ligatures) folded, letters without an accent form replaced."""
-    if text.isascii():
-        return text
-    text = unicodedata.normalize("NFKC", text)
-    return text.translate(_FOLDS) if _FOLDED.search(text) else text
 
 
 def lexical_fields(chunk: Chunk) -> WordFields:
@@ -93,7 +82,7 @@ def _title_pieces(chunk: Chunk) -> Iterator[str]:
 
 
 def _index_parts(text: str) -> Iterator[str]:
-    """Extra tokens: whole issue numbers, inner words of identifiers, joined hyphens, n-grams, cut stems."""
+    """Extra tokens: issue numbers, inner words of identifiers, joined hyphens and numbers, n-grams, emoji."""
     if "#" in text:
         for number in _ISSUE.findall(text):
             yield WHOLE + number
@@ -104,11 +93,13 @@ def _index_parts(text: str) -> Iterator[str]:
         if "-" in piece:
             for left, right in _HYPHENED.findall(piece):
                 yield left + right
+    yield from dict.fromkeys(number for _, number in written_together(text))
     if text.isascii():
         return
     yield from index_grams(text)
-    for word in _LONG_INFLECTED.findall(text.lower()):
-        yield WHOLE + inflected_stem(word)
+    for emoji in emoji_in(text):
+        yield emoji_token(emoji)
+        yield from emoji_words(emoji)
 
 
 def _compound_pieces(text: str) -> Iterator[str]:
@@ -122,9 +113,9 @@ def _compound_pieces(text: str) -> Iterator[str]:
         yield from filter(_COMPOUND.search, text.split())
 
 
-def inflected_stem(word: str) -> str:
-    """The beginning of a long word in a script whose languages inflect its end; other words as they are."""
-    return word[:_STEM_LETTERS] if _LONG_INFLECTED.fullmatch(word) else word
+def emoji_token(emoji: str) -> str:
+    """The word that stands for an emoji."""
+    return f"{WHOLE}{ord(emoji):x}"
 
 
 def _case_parts(word: str) -> Iterator[str]:
@@ -140,38 +131,82 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     whatever was typed.
     """
     text = "".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C")
+    typed = {normalise(word): word for word in map(str.lower, _WORD.findall(text))}
     text = seamed(normalise(text))
     quoted = ("".join(groups).strip() for groups in _QUOTED.findall(text))
     phrases = _unique(phrase for phrase in quoted if len(_WORD.findall(phrase)) > 1)
     names = _unique(word for word in _CODE_WORD.findall(text) if _is_compound(word))
     words = _plain_words(text)
     grams = _unique(query_grams(text))
-    stems = [WHOLE + inflected_stem(word) for word in _LONG_INFLECTED.findall(text.lower())]
+    numbers = list(written_together(text))
+    emoji = _unique(emoji_in(text))
+    inflected = is_inflected(_lower_words(text))
     atoms = _unique(
         [
             *(Atom(day, "title") for day in _day_phrases(days)),
             *map(_words, phrases),
+            *(Atom(number) for _, number in numbers),
             *(atom for name in names for atom in _name_atoms(name)),
             *map(_words, words),
-            *(Atom(part, "parts") for part in (*grams, *stems)),
+            *(Atom(emoji_token(one), "parts") for one in emoji),
+            *(Atom(word) for one in emoji for word in emoji_words(one)),
+            *(Atom(gram, "parts") for gram in grams),
+            *(Atom(other) for word in words for other in spelled_out(typed.get(word, word))),
+            *(_other_forms(words) if inflected else ()),
+            *_joined_neighbours(text, words),
         ]
     )
     if not atoms:
         return None
     return MatchQuery(
         atoms=atoms[:MAX_TERMS],
-        terms=_unique([*(word for word in words if word not in DAY_WORDS), *_telling(grams)]),
+        terms=_unique(
+            [*(typed.get(term, term) for term in _terms(words, numbers)), *emoji, *_telling(grams)]
+        ),
         phrases=phrases,
-        identifiers=_unique(name for name in names if _is_identifier(name)),
+        identifiers=_identifiers(names, numbers),
         numbers=_unique(_LONG_NUMBER.findall(text)),
+        inflected=inflected,
     )
 
 
-def term_atom(term: str) -> Atom:
+def _terms(words: Sequence[str], numbers: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """The words that tell what is asked; a number in groups is one, however else it may be written."""
+    groups = {group for written, _ in numbers for group in _TOKEN.findall(written.lower())}
+    yield from (word for word in words if word not in DAY_WORDS and word not in groups)
+    yield from dict(reversed(numbers)).values()
+
+
+def _identifiers(names: Sequence[str], numbers: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    whole = (name for name in names if not any(name in written for written, _ in numbers))
+    long = (number for _, number in numbers if len(number) >= LEAST_DIGITS)
+    return _unique([*filter(_is_identifier, whole), *long])
+
+
+def _other_forms(words: Sequence[str]) -> Iterator[Atom]:
+    for word in words:
+        if stem := beginning(word):
+            yield Atom(stem, prefix=True)
+        yield from map(Atom, without_spelling(word))
+
+
+def _joined_neighbours(text: str, words: Collection[str]) -> Iterator[Atom]:
+    """Two words of a question as one: who asks for a book shelf may have written bookshelf."""
+    for left, right in pairwise(map(str.lower, _PLAIN.findall(text))):
+        both_tell = left in words and right in words and not (left.isdigit() and right.isdigit())
+        if both_tell and len(left) + len(right) <= _MOST_JOINED:
+            yield Atom(f"{left}{right}")
+
+
+def term_atom(term: str, *, inflected: bool) -> Atom:
     """What finds one of `MatchQuery.terms` in the index."""
     if RUN.fullmatch(term):
         return Atom(term, "parts")
-    return Atom(WHOLE + inflected_stem(term), "parts") if _LONG_INFLECTED.fullmatch(term) else Atom(term)
+    if emoji_in(term):
+        return Atom(emoji_token(term), "parts")
+    term = normalise(term)
+    stem = beginning(term) if inflected else ""
+    return Atom(stem, prefix=True) if stem else Atom(term)
 
 
 def _telling(grams: Sequence[str]) -> Iterator[str]:
@@ -191,11 +226,15 @@ def _day_phrases(days: Sequence[DayRange]) -> Iterator[str]:
 
 def _plain_words(text: str) -> tuple[str, ...]:
     """Words outside the n-gram scripts, lower-case; stop words only when there is nothing else."""
-    found = [word.lower() for word in _WORD.findall(RUN.sub(" ", text))]
-    found = [re.sub(r"['’]s$", "", word) for word in found]
-    pieces = [piece for word in found for piece in re.split(r"['’]", word) if piece]
+    pieces = _lower_words(text)
     stop_words = stop_words_for(pieces)
     return _unique(piece for piece in pieces if piece not in stop_words) or _unique(pieces)
+
+
+def _lower_words(text: str) -> list[str]:
+    found = [word.lower() for word in _WORD.findall(RUN.sub(" ", text))]
+    found = [re.sub(r"['’]s$", "", word) for word in found]
+    return [piece for word in found for piece in re.split(r"['’]", word) if piece]
 
 
 def _is_compound(word: str) -> bool:

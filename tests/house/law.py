@@ -74,7 +74,7 @@ MEMORY: Floors = (
     ("memory/stores/sqlite", "memory/files"),
     ("memory/batch_jobs", "memory/vectors", "memory/embedders", "memory/workspace"),
     ("memory/text",),
-    ("memory/text/days",),
+    ("memory/text/days", "memory/text/forms"),
     ("memory/contracts",),
 )
 SESSIONS: Floors = (

@@ -38,7 +38,7 @@ OPENERS = {
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/workspace/watcher.py": "what the system has mounted where",
     "memory/text/days/day_words.py": "the packaged words for days",
-    "memory/text/words.py": "the packaged lists of words",
+    "memory/text/forms/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace/workspace.py": "the packaged templates",
     "memory/workspace/files.py": "workspace files: bounded reads, appends, replacements",

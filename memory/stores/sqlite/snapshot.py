@@ -179,6 +179,9 @@ class SqliteSnapshot:
     def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
         return self._words.lexical(self._connection, query, limit, scope)
 
+    def is_known(self, atom: Atom) -> bool:
+        return self._words.is_known(self._connection, atom)
+
     def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
         return self._words.counts_of(self._connection, atoms)
 

@@ -86,6 +86,13 @@ class WordReader:
             best = _best(connection, any_of(map(expression, query.atoms)), condition, arguments, limit)
         return best
 
+    def is_known(self, connection: Connection, atom: Atom) -> bool:
+        """Whether an atom stands in any chunk."""
+        row = connection.execute(
+            "SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ? LIMIT 1", (expression(atom),)
+        ).fetchone()
+        return row is not None
+
     def _split(self, connection: Connection, query: MatchQuery) -> tuple[str, str, str]:
         """The expressions of the words that choose, of those that are only weighed, and of those that choose
         together; any may be empty."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 
 from nacre.memory.text.evidence import fold
-from nacre.memory.text.words import stop_words_for
+from nacre.memory.text.forms.words import stop_words_for
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.offline.answers import is_quoting
 from nacre.runtime.models.offline.intent import finder_for, read_intent

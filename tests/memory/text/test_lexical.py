@@ -10,8 +10,8 @@ from hypothesis import example, given, settings, strategies as st
 
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.words import Atom
-from nacre.memory.text.character_grams import seamed
 from nacre.memory.text.chunker import content_hash
+from nacre.memory.text.forms.character_grams import seamed
 from nacre.memory.text.lexical import WHOLE, lexical_fields, match_query
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 
-from nacre.memory.text.words import CHINESE, CHINESE_PARTICLES, JAPANESE_OR_CHINESE
+from nacre.memory.text.forms.words import CHINESE, CHINESE_PARTICLES, JAPANESE_OR_CHINESE
 
 _RANGES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"

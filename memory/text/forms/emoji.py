@@ -1,0 +1,28 @@
+"""Emoji as words: a store takes them for marks between words. Pure."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+_EMOJI = re.compile(
+    "[\u2600-\u27bf\u2b00-\u2bff\U0001f1e6-\U0001f1ff\U0001f300-\U0001f3fa\U0001f400-\U0001faff]"
+)
+_SAYS_NOTHING = frozenset(
+    (
+        *("and", "the", "with", "sign", "symbol", "mark", "black", "white", "heavy", "face", "open"),
+        *("person", "regional", "indicator", "letter", "emoji", "component", "left", "right", "down"),
+    )
+)
+
+
+def emoji_in(text: str) -> list[str]:
+    """The emoji of a text in their order, without the marks that only change how one looks."""
+    return [] if text.isascii() else _EMOJI.findall(text)
+
+
+def emoji_words(emoji: str) -> Iterator[str]:
+    """What an emoji shows, in small English words, by its name in Unicode: a parrot, a party."""
+    name = unicodedata.name(emoji, "").lower()
+    yield from (word for word in re.findall("[a-z]{3,}", name) if word not in _SAYS_NOTHING)
