@@ -124,11 +124,10 @@ class MemoryEngine:
         """The places in memory that fit `query` best.
 
         `also` has the same question in other words, or in the languages of the notes, 4 of them at most: each
-        is searched, and a place has the best score that one of them gives it.
-        At most `MAX_RESULTS` are given. `after` and `before` are inclusive days, or words for them; chunks
-        without a date are left out when one is given. `as_of` asks as on that day, without later notes. A
-        source that the settings do not allow is not searched. With `below`, a folder of the workspace, only
-        notes that lie there are searched.
+        is searched, and a place has the best score that one of them gives it. At most `MAX_RESULTS` come.
+        `after` and `before` are inclusive days, or words for them, and leave out chunks without a date;
+        `as_of` asks as on that day, without later notes. A source that the settings do not allow is not
+        searched. With `below`, a folder of the workspace, only notes that lie there are searched.
 
         Raises:
             IndexUnusable, IndexClosed: the index cannot be read, and could not be healed.

@@ -19,7 +19,7 @@ QUESTION_SHARE = 0.85
 """What is left of the score of a chunk that asks what the query asks: an answer has fewer of its words."""
 FEW_CHUNKS = 30
 """Below this many chunks bm25 takes every word for a frequent one, so matched words are counted as well."""
-LEAST_SHOWN = 0.003
+LEAST_SHOWN = 0.001
 """A hit behind a best one that is good enough is shown from here on."""
 _STEEPNESS = 10
 _WORDS_NEEDED = 2.15
