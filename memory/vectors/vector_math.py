@@ -1,4 +1,4 @@
-"""The only file of the index that imports numpy: vectors as bytes, their sign codes, and the coarse pass.
+"""One of two files of the index that import numpy: vectors as bytes, their sign codes, and the coarse pass.
 
 A vector is stored as 16-bit whole numbers in proportion, the largest of them `LARGEST`: only its direction
 counts. That is half as large as float32, and cosines are off by a millionth or two.
@@ -73,29 +73,6 @@ def _whole_numbers(values: Any) -> bytes:
 
     largest = float(np.abs(values).max(initial=0.0)) or 1.0
     return bytes(np.rint(values * (LARGEST / largest)).astype("<i2").tobytes())
-
-
-def to_int8(vector: Sequence[float]) -> bytes:
-    """A vector's direction in signed bytes, 127 its greatest number: a cosine changes by thousandths."""
-    import numpy as np
-
-    values = _normal(vector)
-    return bytes(np.rint(values * (127 / max(float(np.abs(values).max(initial=0.0)), 1e-9))).astype("i1"))
-
-
-def plain_question_int8(asked: bytes) -> bytes:
-    """A question from `plain_question` as `to_int8` would have it, without waiting for numpy's import."""
-    values = struct.unpack(f"<{len(asked) // 4}f", asked)
-    scale = 127 / max(max(map(abs, values), default=0.0), 1e-9)
-    return struct.pack(f"{len(values)}b", *(round(number * scale) for number in values))
-
-
-def int8_distance(*vectors: Any) -> float:
-    """1 − cosine of two vectors from `to_int8`."""
-    import numpy as np
-
-    left, right = (np.frombuffer(vector, dtype="i1").astype("<f4") for vector in vectors)
-    return 1.0 - float(np.dot(left, right) / max(np.linalg.norm(left) * np.linalg.norm(right), 1e-9))
 
 
 def plain_question(vector: Sequence[float]) -> bytes:

@@ -24,7 +24,8 @@ CLI: Floors = (
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/queueing", "bridges/access", "bridges/channels"),
+    ("bridges/answering",),
+    ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
     ("bridges/channels/telegram",),
     ("bridges/delivery",),
     ("bridges/ledger",),

@@ -129,11 +129,7 @@ def test_dependencies_are_what_is_imported() -> None:
     groups = ("dependencies", *sorted(set(EXTRAS.values())))
     asked = {need.name.replace("-", "_") for group in groups for need in _direct(group)}
 
-    imported = {
-        PACKAGES.get(library, library)
-        for source in HOUSE
-        for library in foreign_libraries(source)
-    }
+    imported = {PACKAGES.get(library, library) for source in HOUSE for library in foreign_libraries(source)}
     # of this one only the SQLite extension that it brings is used
     found = {"sqlite_vec" for source in HOUSE if 'find_spec("sqlite_vec")' in source.text}
     assert asked == imported | found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -106,6 +107,8 @@ class XmppClient:
             self._ready.set_result(None)
 
     def _unreachable(self, error: Any) -> None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
+            return  # a port for STARTTLS, which is tried next, answers a direct TLS like this
         if isinstance(error, OSError):
             self._fail(connect_problem(self._address, error))
         else:
@@ -117,6 +120,8 @@ class XmppClient:
         )
 
     def _over(self, why: Any) -> None:
+        if isinstance(why, OSError):
+            self._unreachable(why)
         self._fail(f"{self._address.host} hung up before the login was done: {why}")
         if not self.ended.done():
             self.ended.set_result(f"{self._address.host} hung up{f': {why}' if why else ''}")

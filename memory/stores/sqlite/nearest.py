@@ -24,7 +24,6 @@ from nacre.memory.vectors.vector_math import (
     NUMBER_BYTES,
     VectorTable,
     cosines,
-    int8_distance,
     is_zero,
     plain_floats,
     plain_question,
@@ -85,7 +84,7 @@ class VectorReader:
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
         self._questions += 1
-        in_place = self._answers_in_place(connection)
+        in_place = self.answers_in_place(connection)
         asked = plain_question(vector) if in_place else question(vector)
         if is_zero(asked):
             return {}
@@ -105,7 +104,7 @@ class VectorReader:
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
         """The exact cosine of each chunk's best piece."""
-        in_place = self._answers_in_place(connection)
+        in_place = self.answers_in_place(connection)
         asked = plain_question(vector) if in_place else question(vector)
         if is_zero(asked):
             return {}
@@ -133,7 +132,7 @@ class VectorReader:
                 self._masks.popitem(last=False)
         return self._masks[inside]
 
-    def _answers_in_place(self, connection: Connection) -> bool:
+    def answers_in_place(self, connection: Connection) -> bool:
         """Whether reading everything into memory would take longer than it can save."""
         self.engine(connection)
         # numpy, when it stands in for sqlite-vec, compares no codes
@@ -266,8 +265,6 @@ def add_vector_functions(
     if not problem:
         version = str(connection.execute("SELECT vec_version()").get)
         return VectorEngine(name=f"sqlite-vec {version.removeprefix('v')}")
-    connection.create_scalar_function("vec_int8", lambda *stored: stored[0], 1, deterministic=True)
-    connection.create_scalar_function("vec_distance_cosine", int8_distance, 2, deterministic=True)
     return VectorEngine(name="numpy", problem=problem)
 
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-LIBRARIES = {"irc": "ircstates", "xmpp": "slixmpp", "matrix": "nio", "email": "imap_tools"}
+LIBRARIES = {"irc": "ircstates", "xmpp": "slixmpp"}
 
 collect_ignore_glob = [f"{name}/*" for name, library in LIBRARIES.items() if find_spec(library) is None]

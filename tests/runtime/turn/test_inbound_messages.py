@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nacre.runtime.contracts.inbound import Attachment
-from nacre.runtime.turn.inbound_message import MAX_IMAGE_BYTES, inbound_message
+from nacre.runtime.turn.loop.inbound_message import MAX_IMAGE_BYTES, inbound_message
 from nacre.sessions.contracts.messages import Image, Text, message_text
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from nacre.bridges.channels.irc.bridge import IrcBridge
 from nacre.bridges.channels.irc.settings import IrcSettings
 from nacre.bridges.contracts.bridge import Bridge
-from tests.bridges.channels.servers import ServerProcess, free_port, program
-from tests.bridges.channels.world import until
+from tests.bridges.channels.contract.servers import ServerProcess, free_port, program
+from tests.bridges.channels.contract.world import until
 
 ROOM = "#room"
 CONFIG = """

@@ -16,9 +16,9 @@ from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.bridge_contract import HeldDoor, started
 from nacre.bridges.contracts.errors import CannotConnect
 from nacre.runtime.contracts.inbound import Inbound
+from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed
 from tests.bridges.channels.irc.loopback import loopback
 from tests.bridges.channels.irc.test_messages import GOOD
-from tests.bridges.channels.malformed import MALFORMED, SAMPLE, malformed
 
 BY_ACCOUNT = b"@account=Ann;msgid=m1 :ann2!~a@host PRIVMSG Nacre :by account\r\n"
 

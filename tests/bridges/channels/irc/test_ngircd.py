@@ -13,10 +13,10 @@ from nacre.bridges.channels.irc.messages import message_lines
 from nacre.bridges.contracts.bridge import Bridge, Part, Place
 from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
 from nacre.bridges.contracts.errors import CannotConnect, NotDelivered
+from tests.bridges.channels.contract.servers import free_port, self_signed
+from tests.bridges.channels.contract.stories import ChannelStories
+from tests.bridges.channels.contract.world import World, until
 from tests.bridges.channels.irc.ngircd import ROOM, NgircdWorld, Person, bridge, ngircd, ngircd_world
-from tests.bridges.channels.servers import free_port, self_signed
-from tests.bridges.channels.stories import ChannelStories
-from tests.bridges.channels.world import World, until
 
 pytestmark = pytest.mark.channels
 

@@ -14,7 +14,7 @@ from slixmpp import JID, ClientXMPP, Message
 from nacre.bridges.channels.xmpp.bridge import XmppBridge
 from nacre.bridges.channels.xmpp.settings import XmppSettings
 from nacre.bridges.contracts.bridge import Bridge
-from tests.bridges.channels.servers import ServerProcess, free_port, program
+from tests.bridges.channels.contract.servers import ServerProcess, free_port, program
 
 ROOM = "room@conference.localhost"
 CONFIG = """

@@ -8,7 +8,7 @@ import pytest
 from slixmpp import Message
 
 from nacre.bridges.channels.xmpp.messages import Heard, Me, heard, sendable, vouched_address
-from tests.bridges.channels.malformed import MALFORMED, SAMPLE, malformed
+from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, malformed
 
 ROOM = "room@conference.localhost"
 ME = Me(

@@ -12,9 +12,9 @@ import pytest
 from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
 from nacre.bridges.contracts.errors import CannotConnect
-from tests.bridges.channels.servers import self_signed
-from tests.bridges.channels.stories import ChannelStories
-from tests.bridges.channels.world import World, until
+from tests.bridges.channels.contract.servers import self_signed
+from tests.bridges.channels.contract.stories import ChannelStories
+from tests.bridges.channels.contract.world import World, until
 from tests.bridges.channels.xmpp.prosody import ROOM, ProsodyWorld, bridge, prosody, prosody_world
 
 pytestmark = pytest.mark.channels

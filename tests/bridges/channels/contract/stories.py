@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from nacre.bridges.delivery.outgoing import REPEAT_MARK
-from tests.bridges.channels.world import GROUP, World, until
+from tests.bridges.channels.contract.world import GROUP, World, until
 from tests.bridges.chats import Answering, gateway
 from tests.bridges.kill_driver import TAIL
 from tests.runtime.agents import user_texts
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SECRET = "The harbour code is 7313"
 MOST_STEPS = 80
 
@@ -111,6 +111,7 @@ class ChannelStories:
             assert list(world.shown(group=True)) == ["re: root"]
 
     @pytest.mark.slow
+    @pytest.mark.timeout(2_400)
     async def test_a_kill_at_any_step_loses_and_doubles_nothing(self, tmp_path: Path) -> None:
         """Each step between a message and its delivery is killed once, and a second process goes on.
 

@@ -6,7 +6,7 @@ And what a transcript says of a message that comes a second time, because a prog
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from nacre.runtime.contracts.inbound import Attachment
@@ -30,11 +30,11 @@ class Heard:
     said: tuple[str, ...]
 
 
-def heard(branch: Sequence[Entry], inbound_id: str) -> Heard | None:
+def heard(branch: Sequence[Entry], inbound_id: str, joined_by: Collection[str] = ()) -> Heard | None:
     """Where a message stands that was handed in before; `None` when it is to be written down.
 
     That is so when it does not stand there, and when it has no answer and can get none in its place: its
-    answer was broken off, or somebody else has spoken since.
+    answer was broken off, or somebody else has spoken since. Messages of `joined_by` were said into its turn.
     """
     answer: AssistantMessage | None = None
     said: list[str] = []
@@ -44,6 +44,8 @@ def heard(branch: Sequence[Entry], inbound_id: str) -> Heard | None:
             case UserMessage() as message if message.inbound_id == inbound_id:
                 is_lost = answer is None and is_past
                 return None if is_lost else Heard(answer=answer, said=tuple(reversed(said)))
+            case UserMessage() as message if message.inbound_id in joined_by:
+                pass
             case UserMessage():
                 answer, is_past = None, True
                 said.clear()
@@ -55,6 +57,12 @@ def heard(branch: Sequence[Entry], inbound_id: str) -> Heard | None:
                 answer = message
                 said.clear()
     return None
+
+
+def joined(branch: Sequence[Entry], ids: Collection[str]) -> tuple[str, ...]:
+    """Those of these messages that stand in a transcript."""
+    there = (entry.body.inbound_id for entry in branch if isinstance(entry.body, UserMessage))
+    return tuple(found for found in there if found and found in ids)
 
 
 def inbound_message(
