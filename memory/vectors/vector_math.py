@@ -13,7 +13,6 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from operator import mul
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -83,13 +82,12 @@ def plain_question(vector: Sequence[float]) -> bytes:
     return struct.pack(f"<{len(values)}f", *(number / norm for number in values) if norm > 0 else values)
 
 
-def plain_cosine(asked: Sequence[float], blob: bytes) -> float:
-    """The cosine of a question's numbers and a stored vector, without waiting for numpy's import."""
+def plain_floats(blob: bytes) -> bytes:
+    """A stored vector as float32 of some length, without waiting for numpy's import."""
     numbers = array("h", blob)
     if sys.byteorder == "big":
         numbers.byteswap()
-    product: float = sum(map(mul, numbers, asked))
-    return product / (math.hypot(*numbers) or 1.0)
+    return array("f", numbers).tobytes()
 
 
 def cosines(asked: bytes, blobs: Sequence[bytes]) -> list[float]:

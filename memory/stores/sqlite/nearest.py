@@ -8,7 +8,6 @@ codes in memory, and the vectors while there are few; it follows what others wri
 from __future__ import annotations
 
 import json
-import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from nacre.memory.vectors.vector_math import (
     VectorTable,
     cosines,
     is_zero,
-    plain_cosine,
+    plain_floats,
     plain_question,
     plain_question_code,
     question,
@@ -229,13 +228,11 @@ def _scored_in_place(
         (json.dumps(list(ids)),),
     )
     keys = cast("list[tuple[int, int]]", rows.fetchall())
-    numbers = struct.unpack(f"<{len(asked) // 4}f", asked)
-    stored = _stored_vectors(connection, len(numbers), [vector_id for _, vector_id in keys])
-    scored = [
-        (chunk_id, plain_cosine(numbers, stored[vector_id]))
-        for chunk_id, vector_id in keys
-        if vector_id in stored
-    ]
+    stored = _stored_vectors(connection, len(asked) // 4, [vector_id for _, vector_id in keys])
+    floats = ((plain_floats(blob), asked) for blob in stored.values())
+    cosines = connection.executemany("SELECT 1 - vec_distance_cosine(?, ?)", floats)
+    scores = dict(zip(stored, (cosine for (cosine,) in cosines), strict=True))
+    scored = [(chunk_id, scores[key]) for chunk_id, key in keys if key in scores]
     return sorted(scored, key=itemgetter(1), reverse=True)
 
 

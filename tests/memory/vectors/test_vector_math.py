@@ -17,7 +17,7 @@ from nacre.memory.vectors.vector_math import (
     code_of,
     cosines,
     is_zero,
-    plain_cosine,
+    plain_floats,
     plain_question,
     plain_question_code,
     question,
@@ -66,8 +66,10 @@ def test_cosines_of_stored_vectors_are_exact_enough(dimensions: int) -> None:
     exact = (vectors @ vectors[0]).tolist()
 
     assert cosines(asked, blobs) == pytest.approx(exact, abs=4e-5)
-    plain = [plain_cosine(vectors[0].tolist(), blob) for blob in blobs]
-    assert plain == pytest.approx(exact, abs=4e-5)
+    plain = [np.frombuffer(plain_floats(blob), "<f4") for blob in blobs]
+    assert [float(numbers @ vectors[0] / np.linalg.norm(numbers)) for numbers in plain] == pytest.approx(
+        exact, abs=4e-5
+    )
 
 
 @pytest.mark.parametrize("dimensions", [256, 384, 1536])
