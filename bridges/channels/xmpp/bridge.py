@@ -61,8 +61,13 @@ class XmppBridge(Bridge):
         if self._stopping.is_set():
             return
         client = XmppClient(self._settings)
-        said: asyncio.Queue[Message | None] = asyncio.Queue()
-        client.stream.add_event_handler("message", said.put_nowait)
+        said: asyncio.Queue[tuple[Message, Me] | None] = asyncio.Queue()
+
+        def hear(stanza: Message) -> None:
+            # Who has a name in a room is asked now: a moment later it may be somebody else's.
+            said.put_nowait((stanza, self._in_rooms(stanza, client)))
+
+        client.stream.add_event_handler("message", hear)
         client.stream.add_event_handler("groupchat_message", self._reflected)
         client.stream.add_event_handler("message_error", self._failed)
         client.ended.add_done_callback(lambda _: said.put_nowait(None))
@@ -74,8 +79,8 @@ class XmppBridge(Bridge):
             self._client = client
             door.connected()
             await self._catch_up(client, door)
-            while not self._stopping.is_set() and (stanza := await said.get()) is not None:
-                await self._take(stanza, client, door)
+            while not self._stopping.is_set() and (news := await said.get()) is not None:
+                await self._take(*news, door)
         except ConnectionError:
             if not self._stopping.is_set():
                 raise
@@ -170,6 +175,7 @@ class XmppBridge(Bridge):
         )
 
     async def _join(self, client: XmppClient) -> None:
+        self.capabilities = type(self).capabilities
         rooms = client.stream.plugin["xep_0045"]
         joined = set()
         for room in self._settings.rooms:
@@ -189,16 +195,16 @@ class XmppBridge(Bridge):
                 self._cursor.pop(archive, None)
 
     async def _catch_up(self, client: XmppClient, door: Door) -> None:
-        """Takes what the archives hold behind the cursor."""
+        """Takes what the archives hold behind the cursor; who had a name in a room then, nobody knows now."""
         for archive in ("", *sorted(self._me.rooms)):
             after = self._cursor.get(archive, "")
             async for result in behind(client, archive, after=after, now=self._now()):
                 found = result["mam_result"]
-                await self._take(found["forwarded"]["stanza"], client, door, archive_id=found["id"])
+                await self._take(found["forwarded"]["stanza"], self._me, door, archive_id=found["id"])
 
-    async def _take(self, stanza: Message, client: XmppClient, door: Door, *, archive_id: str = "") -> None:
+    async def _take(self, stanza: Message, me: Me, door: Door, *, archive_id: str = "") -> None:
         try:
-            message = heard(stanza, self._in_rooms(stanza, client), archive_id=archive_id)
+            message = heard(stanza, me, archive_id=archive_id)
         except ValueError as error:
             message = f"an address in it is none: {error}"
         if isinstance(message, str):
