@@ -182,19 +182,23 @@ def chosen_embedder(name: str) -> Embedder | None:
     return embedder_for(settings, {}, now_seconds=time.time, home=Path.home(), models_folder=folder)
 
 
+async def opened_engine(
+    workspace: Workspace, way: str, index: Path, embedder: Embedder | None, clock: Clock
+) -> MemoryEngine:
+    """The engine over one workspace, which asks `clock` for the day."""
+    notes, settings = FolderWorkspace(workspace.folder, lock_dir=index.parent / "locks"), _settings(way)
+    return await MemoryEngine.open(
+        workspace=notes, index_path=index, settings=settings, embedder=embedder, now=clock
+    )
+
+
 async def run_engine(
     workspace: Workspace, way: str, index: Path, min_score: float | None, embedder_name: str
 ) -> Result:
     """Searches through the engine; indexes first, which is quick when `index` has the vectors already."""
     clock = Clock()
     embedder = None if way == "lexical" else chosen_embedder(embedder_name)
-    engine = await MemoryEngine.open(
-        workspace=FolderWorkspace(workspace.folder, lock_dir=index.parent / "locks"),
-        index_path=index,
-        settings=_settings(way),
-        embedder=embedder,
-        now=clock,
-    )
+    engine = await opened_engine(workspace, way, index, embedder, clock)
     result = Result(rows=[], answered=[], milliseconds=[])
     try:
         await engine.sync(reason="recall benchmark")

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Self
 
-from nacre.bridges.channels.configured import Configured, configured_accounts
+from nacre.bridges.access.bindings import BoundAgents
+from nacre.bridges.channels.configured import Account, Configured, configured_accounts
+from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
-from nacre.bridges.supervisor import BridgeStatus
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.clock import Clock, owner_zone, system_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.ids import NewId, random_id
-from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.config import Config, load_config
+from nacre.runtime.settings.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LIVE_KEYS = ("channels", "bindings", "commands", "messages")
+"""Top-level keys of which a change counts at once; the others count from the next start on."""
 
 
 class Server:
     """Use it as `async with await Server.open(...)`."""
 
-    def __init__(self, gateway: Gateway, notices: tuple[str, ...], closing: AsyncExitStack) -> None:
+    def __init__(
+        self,
+        config: Config,
+        environment: Mapping[str, str],
+        *,
+        agents: BoundAgents,
+        gateway: Gateway,
+        accounts: tuple[Account, ...],
+        notices: tuple[str, ...],
+        now: Clock,
+        closing: AsyncExitStack,
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._agents = agents
         self._gateway = gateway
+        self._accounts = accounts
+        self._now = now
         self._closing = closing
         self.notices = notices
         """Sentences for the owner from opening."""
@@ -35,7 +59,7 @@ class Server:
         clock: Clock | None = None,
         new_id: NewId = random_id,
     ) -> Self:
-        """Opens the agents and the ledger, and starts the bridges.
+        """Opens every agent and the ledger, and starts the bridges.
 
         Raises:
             ConfigError: a channel that the settings name cannot be used, or anything else in them.
@@ -48,28 +72,89 @@ class Server:
             bridges = [account.bridge(config.state_dir, now) for account in found.accounts]
         except ChannelUnusable as error:
             raise ConfigError(str(error)) from error
-        async with AsyncExitStack() as closing:
-            runtime = await closing.enter_async_context(
-                await Runtime.open(
-                    state_dir=config.state_dir, environment=environment, clock=clock, new_id=new_id
-                )
+        closing = AsyncExitStack()
+        try:
+            opening = Runtime.open(
+                state_dir=config.state_dir,
+                environment=environment,
+                clock=clock,
+                new_id=new_id,
+                all_agents=True,
             )
-            agent = await runtime.agent(config.agent_id)
-            gateway = await closing.enter_async_context(
-                await Gateway.open(agent, bridges, state_dir=config.state_dir, now=now, new_id=new_id)
-            )
-            notices = (*agent.notices, *found.notices, *([gateway.notice] if gateway.notice else []))
-            return cls(gateway, notices, closing.pop_all())
-        raise AssertionError("nothing above swallows an exception")
+            runtime = await closing.enter_async_context(await opening)
+            first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
+            opened = [await runtime.agent(agent.id) for agent in first]
+            agents = BoundAgents(opened, config.settings)
+            gateway = await Gateway.open(agents, bridges, state_dir=config.state_dir, now=now, new_id=new_id)
+        except BaseException:
+            await closing.aclose()
+            raise
+        told = [notice for agent in opened for notice in agent.notices]
+        told += [*found.notices, *agents.unknown(config.settings), gateway.notice]
+        return cls(
+            config,
+            environment,
+            agents=agents,
+            gateway=gateway,
+            accounts=found.accounts,
+            notices=tuple(dict.fromkeys(notice for notice in told if notice)),
+            now=now,
+            closing=closing,
+        )
 
     @property
     def statuses(self) -> tuple[BridgeStatus, ...]:
         """How each bridge is."""
         return self._gateway.statuses
 
-    async def close(self) -> None:
-        """Stops everything. What is not done stays in the ledger, for the next start."""
-        await self._closing.aclose()
+    @property
+    def agent_ids(self) -> tuple[str, ...]:
+        """The agents that answer, the default one first."""
+        return tuple(agent.id for agent in self._agents)
+
+    async def reload(self) -> tuple[str, ...]:
+        """Reads the settings anew and does what can be done at once; sentences about what was and was not.
+
+        Settings that cannot be used change nothing. Bridges whose account did not change go on.
+        """
+        try:
+            config = load_config(
+                self._environment, state_dir=self._config.state_dir, agent_id=self._config.agent_id
+            )
+            found = checked_channels(config)
+            here = {account.id: account for account in self._accounts}
+            wanted = {account.id: account for account in found.accounts}
+            changed = [name for name in wanted if wanted[name] != here.get(name)]
+            made = [wanted[name].bridge(config.state_dir, self._now) for name in changed]
+        except (ConfigError, ChannelUnusable) as error:
+            return (f"The changed settings cannot be used, and the old ones hold: {error}",)
+        gone = [name for name in here if name not in wanted or name in changed]
+        for name in gone:
+            await self._gateway.remove(name)
+        before, self._agents.settings = self._agents.settings, _live(self._agents.settings, config.settings)
+        for bridge in made:
+            await self._gateway.add(bridge)
+        self._config, self._accounts = config, found.accounts
+        started = [f"{bridge.channel}/{bridge.account}" for bridge in made]
+        stopped = ["/".join(name) for name in gone if name not in wanted]
+        later = _later(before, config.settings)
+        return (
+            *([f"Started: {', '.join(started)}."] if started else []),
+            *([f"Stopped: {', '.join(stopped)}."] if stopped else []),
+            *found.notices,
+            *self._agents.unknown(config.settings),
+            *([f"These count from the next start on: {', '.join(later)}."] if later else []),
+        )
+
+    async def close(self, *, turn_seconds: float = 0.0) -> None:
+        """Stops everything; running turns may take `turn_seconds` to end by themselves first.
+
+        What is not done then is recorded as aborted, and stays in the ledger for the next start.
+        """
+        try:
+            await self._gateway.close(turn_seconds=turn_seconds)
+        finally:
+            await self._closing.aclose()
 
     async def __aenter__(self) -> Self:
         """The server itself."""
@@ -90,3 +175,28 @@ def checked_channels(config: Config) -> Configured:
     if found.problems:
         raise ConfigError(" ".join(found.problems))
     return found
+
+
+def checked(config: Config, now: Clock) -> tuple[str, ...]:
+    """A line for each account that the settings name; its bridge is made, and connects to nothing.
+
+    Raises:
+        ConfigError: one of them cannot be used.
+    """
+    found = checked_channels(config)
+    try:
+        bridges = [account.bridge(config.state_dir, now) for account in found.accounts]
+    except ChannelUnusable as error:
+        raise ConfigError(str(error)) from error
+    return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
+
+
+def _live(before: Settings, after: Settings) -> Settings:
+    """The settings with the changes that count at once."""
+    return before.model_copy(update={name: getattr(after, name) for name in LIVE_KEYS})
+
+
+def _later(before: Settings, after: Settings) -> list[str]:
+    """The top-level keys whose changes do not count yet."""
+    names = (name for name in Settings.model_fields if name not in LIVE_KEYS)
+    return [name for name in names if getattr(before, name) != getattr(after, name)]

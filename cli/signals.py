@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -43,6 +44,27 @@ async def _guarded(work: Coroutine[Any, Any, int], endings: tuple[signal.Signals
         if not received:
             raise
         return 128 + received[0]
+
+
+def run_until_asked(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Runs work that is told by an event when SIGTERM, SIGHUP or SIGINT asks it to end.
+
+    A second SIGTERM or SIGINT ends the process at once, as a kill does.
+    """
+
+    async def guarded() -> None:
+        asked, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def ask(number: signal.Signals) -> None:
+            if asked.is_set() and number is not signal.SIGHUP:
+                os._exit(128 + number)
+            asked.set()
+
+        for number in (*_ENDINGS, signal.SIGINT):
+            loop.add_signal_handler(number, ask, number)
+        await work(asked)
+
+    asyncio.run(guarded())
 
 
 @contextlib.contextmanager

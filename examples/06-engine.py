@@ -6,7 +6,17 @@ import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nacre import Agent, CommandContext, MemoryHome, MemoryPlugin, SessionEnded, ToolChat, command, tool
+from nacre import (
+    Agent,
+    CommandContext,
+    HookTable,
+    MemoryHome,
+    MemoryPlugin,
+    SessionEnded,
+    ToolChat,
+    command,
+    tool,
+)
 
 
 class LineMemory(MemoryPlugin):
@@ -17,7 +27,7 @@ class LineMemory(MemoryPlugin):
         self._file.touch(mode=0o600)
         self._tools = [tool(self.memory_lines)]
 
-    def hooks(self):
+    def hooks(self) -> HookTable:
         return {"session_end": self.mark_end}
 
     def commands(self):

@@ -9,20 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.embedder import fallback_of
-from nacre.memory.contracts.records import (
-    Excerpt,
-    MemoryStatus,
-    SearchReport,
-    Source,
-    SyncProgress,
-    SyncReport,
-)
+from nacre.memory.contracts.records import SearchReport
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
@@ -36,10 +29,12 @@ from nacre.memory.sync.transcripts import any_due
 from nacre.memory.sync.triggers.settling import Settling
 from nacre.memory.sync.triggers.transcript_growth import TranscriptGrowth
 from nacre.memory.text.chunker import ChunkSizes
+from nacre.memory.text.days.day_limits import Day, day_limits
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.contracts.notes import NoteWatch
+    from nacre.memory.contracts.records import Excerpt, MemoryStatus, Source, SyncProgress, SyncReport
     from nacre.memory.contracts.transcripts import TranscriptSource
     from nacre.memory.contracts.workspace import Workspace
 
@@ -119,8 +114,9 @@ class MemoryEngine:
         also: Sequence[str] = (),
         max_results: int | None = None,
         min_score: float | None = None,
-        after: date | None = None,
-        before: date | None = None,
+        after: Day | None = None,
+        before: Day | None = None,
+        as_of: Day | None = None,
         sources: Sequence[Source] | None = None,
         below: str = "",
         explain: bool = False,
@@ -129,17 +125,19 @@ class MemoryEngine:
 
         `also` has the same question in other words, or in the languages of the notes, 4 of them at most: each
         is searched, and a place has the best score that one of them gives it.
-        At most `MAX_RESULTS` are given. `after` and `before` are inclusive days; chunks without a date are
-        left out when one is given. A source that the settings do not allow is not searched. With `below`, a
-        folder of the workspace, only notes that lie there are searched.
+        At most `MAX_RESULTS` are given. `after` and `before` are inclusive days, or words for them; chunks
+        without a date are left out when one is given. `as_of` asks as on that day, without later notes. A
+        source that the settings do not allow is not searched. With `below`, a folder of the workspace, only
+        notes that lie there are searched.
 
         Raises:
             IndexUnusable, IndexClosed: the index cannot be read, and could not be healed.
+            DayUnknown: `after`, `before` or `as_of` names no day.
         """
-        started = time.perf_counter()
+        started, now = time.perf_counter(), self._now()
+        limits = day_limits(after=after, before=before, as_of=as_of, today=now.date())
         await self._freshen()
         await self._syncing.follow_index()
-        fallback = fallback_of(self._plan.embedder)
         embedder = self._plan.embedder.facts if self._plan.embedder else None
         usual, allowed = self._settings.query, self._settings.sources
         question = Question(
@@ -148,23 +146,25 @@ class MemoryEngine:
             min_score=min(1.0, max(0.0, min_score)) if min_score is not None else usual.min_score,
             scope=Scope(
                 sources=tuple(source for source in allowed if sources is None or source in sources),
-                after=after,
-                before=before,
+                after=limits.after,
+                before=limits.before,
                 below=below,
             ),
             explain=explain,
             settings=usual,
             embedder=self._embedder_in_use(),
-            now=self._now(),
+            now=datetime.combine(limits.today, now.timetz()),
         )
         result = await search(self._search, question)
         return SearchReport(
             hits=result.hits,
             mode=result.mode,
             degraded=result.degraded,
+            absent=result.absent,
+            limited=limits.told,
             provider=embedder.provider if embedder else "none",
             model=embedder.model if embedder else "",
-            fallback=fallback,
+            fallback=fallback_of(self._plan.embedder),
             stale=self._syncing.stale,
             elapsed_ms=(time.perf_counter() - started) * 1000,
         )

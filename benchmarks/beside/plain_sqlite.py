@@ -14,7 +14,6 @@ import numpy as np
 import sqlite_vec
 
 from nacre.memory.text.lexical import match_query
-from nacre.memory.vectors.vector_math import FIXED_ONE
 
 POOL = 60
 SHOWN = 6
@@ -86,4 +85,5 @@ class PlainSqlite:
 
 def _as_floats(blob: bytes) -> bytes:
     """A vector of an index of ours as sqlite-vec takes them."""
-    return (np.frombuffer(blob, dtype="<i2") / np.float32(FIXED_ONE)).astype("<f4").tobytes()
+    numbers = np.frombuffer(blob, dtype="<i2").astype("<f4")
+    return bytes((numbers / np.linalg.norm(numbers)).tobytes())

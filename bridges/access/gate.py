@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nacre.bridges.access.people import People
 from nacre.bridges.access.rules import Verdict, judge
 from nacre.runtime.contracts.ids import NewId
@@ -12,16 +14,30 @@ UNKNOWN = "I do not know you yet. My owner can let you in within an hour: nacre 
 
 
 class Gate:
-    """The gate of one agent. Who was let in is read anew each time: a terminal may have changed it."""
+    """The one gate. Settings and who was let in are read anew each time: an owner may have changed them."""
 
-    def __init__(self, people: People, settings: Settings, *, new_id: NewId) -> None:
+    def __init__(
+        self,
+        people: People,
+        settings: Callable[[], Settings],
+        *,
+        activation: Callable[[Inbound], str],
+        new_id: NewId,
+    ) -> None:
+        """`activation` is what `/activation` chose for a group: `mention`, `always`, or nothing."""
         self._people = people
+        self._activation = activation
         self._settings = settings
         self._new_id = new_id
 
     async def verdict(self, inbound: Inbound) -> Verdict:
         """What becomes of a message now."""
-        return judge(inbound, self._settings, await self._people.role(inbound))
+        return judge(
+            inbound,
+            self._settings(),
+            await self._people.role(inbound),
+            activation=self._activation(inbound),
+        )
 
     async def still_holds(self, inbound: Inbound) -> bool:
         """Whether a message that was taken would be taken again, with the same rights."""

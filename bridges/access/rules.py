@@ -28,13 +28,14 @@ class Verdict:
     why: str = ""
 
 
-def judge(inbound: Inbound, settings: Settings, role: Role) -> Verdict:
-    """What becomes of a message. `role` is what its sender was made."""
+def judge(inbound: Inbound, settings: Settings, role: Role, *, activation: str = "") -> Verdict:
+    """What becomes of a message. `role` is what its sender was made; `activation`, `mention` or `always`, is
+    what was chosen for the group, and stands in place of `requireMention`."""
     is_owner = bool(inbound.sender_id) and (role == "owner" or _is_named_owner(inbound, settings))
     channel = channel_settings(settings.channels, inbound.channel, inbound.account)
     if inbound.chat_kind == "direct":
         return _in_private(inbound, channel, role, is_owner=is_owner)
-    return _in_a_group(inbound, channel, is_owner=is_owner)
+    return _in_a_group(inbound, channel, activation, is_owner=is_owner)
 
 
 def _in_private(inbound: Inbound, channel: AccountRules, role: Role, *, is_owner: bool) -> Verdict:
@@ -50,14 +51,17 @@ def _in_private(inbound: Inbound, channel: AccountRules, role: Role, *, is_owner
     return Verdict(outcome="ignore", why="the sender is not in allowFrom")
 
 
-def _in_a_group(inbound: Inbound, channel: AccountRules, *, is_owner: bool) -> Verdict:
+def _in_a_group(inbound: Inbound, channel: AccountRules, activation: str, *, is_owner: bool) -> Verdict:
     here = channel.groups.get(inbound.chat_id) or channel.groups.get(ANYBODY)
     if channel.group_policy == "disabled" or (channel.group_policy == "allowlist" and here is None):
         return Verdict(outcome="ignore", why="the group is not in groups")
     senders = channel.group_allow_from
     if senders and not is_owner and not _has(senders, inbound.sender_id, inbound):
         return Verdict(outcome="ignore", why="the sender is not in groupAllowFrom")
-    if (here is None or here.require_mention) and not inbound.is_mentioned:
+    needs_mention = activation != "always" and (
+        activation == "mention" or here is None or here.require_mention
+    )
+    if needs_mention and not inbound.is_mentioned:
         return Verdict(outcome="ignore", why="the assistant was not mentioned")
     return Verdict(outcome="answer", is_owner=is_owner)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
@@ -12,6 +13,7 @@ from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.bridges.delivery.splitting import split_reply
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.ledger.outbox import OutboundPart, Outbox
+from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +23,8 @@ MOST_SENDS = 300
 """With the longest waits between them, so many tries take about a day."""
 LONGEST_WAIT_SECONDS = 300.0
 
+MaySend: TypeAlias = Callable[[Inbound], Awaitable[bool]]
+"""Whether whoever asked for a part may still have it; told the message that it answers, without its words."""
 Step: TypeAlias = Literal["send", "find", "mark", "edit"]
 
 
@@ -54,8 +58,11 @@ def wait_seconds(attempts: int, asked: float | None) -> float:
 class Outgoing:
     """The way out of one bridge. `up` is set while it is connected."""
 
-    def __init__(self, bridge: Bridge, outbox: Outbox, up: asyncio.Event, *, sleep: Sleep) -> None:
+    def __init__(
+        self, bridge: Bridge, outbox: Outbox, up: asyncio.Event, *, may_send: MaySend, sleep: Sleep
+    ) -> None:
         self._bridge = bridge
+        self._may_send = may_send
         self._outbox = outbox
         self._up = up
         self._sleep = sleep
@@ -114,6 +121,9 @@ class Outgoing:
 
     async def _try(self, part: OutboundPart) -> float | None:
         """Sends a part, or notes why not; how long to wait before the next try."""
+        if part.asker is not None and not await self._may_send(part.asker):
+            await self._failed(part, "failed", DeliveryRefused("whoever asked for it may not any more"), 0)
+            return None
         try:
             await self._send(part)
         except NotDelivered as error:

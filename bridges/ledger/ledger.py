@@ -15,7 +15,7 @@ from nacre.bridges.contracts.errors import LedgerUnusable
 from nacre.bridges.ledger.database import PRIVATE_FOLDER, Connection, Database, open_database, unusable
 from nacre.bridges.ledger.outbox import Outbox, chat_of, forget_old, put_part
 from nacre.bridges.ledger.schema import MIGRATIONS
-from nacre.bridges.ledger.stored_inbound import inbound_from_json, inbound_to_json
+from nacre.bridges.ledger.stored_inbound import asker_to_json, inbound_from_json, inbound_to_json
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.sessions.disk.kernel_lock import try_lock
@@ -26,18 +26,21 @@ LEDGER_FILE = Path("bridges") / "ledger.sqlite"
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
-    """A message that waits or is being answered.
+    """A message that waits or is being answered by the agent `agent_id`.
 
     `turn` is the number of the first one of its batch. `was_begun`: it was handed to the agent before, in
-    that turn, which nobody finished; `attempts` counts how often.
+    that turn, which nobody finished; `attempts` counts how often. `has_joined`: it was handed into that turn
+    while it ran.
     """
 
     number: int
     session_key: str
     inbound: Inbound
+    agent_id: str = ""
     turn: int = 0
     was_begun: bool = False
     attempts: int = 0
+    has_joined: bool = False
 
 
 class Ledger:
@@ -96,8 +99,19 @@ class Ledger:
             self._release()
             self._release = None
 
-    async def receive(self, inbound: Inbound, session_key: str, *, cursor: str = "") -> Received | None:
-        """Puts a message on disk, and its bridge's cursor; `None` for one that came before."""
+    async def receive(
+        self,
+        inbound: Inbound,
+        session_key: str,
+        *,
+        agent_id: str = "",
+        cursor: str = "",
+        is_spoken: bool = True,
+    ) -> Received | None:
+        """Puts a message on disk, and its bridge's cursor; `None` for one that came before.
+
+        `is_spoken`: a person said it, so that the owner may be found there from now on.
+        """
         at_ms, body = epoch_ms(self._now()), inbound_to_json(inbound)
         chat = (inbound.channel, inbound.account, inbound.chat_id)
 
@@ -105,16 +119,27 @@ class Ledger:
             if cursor:
                 db.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?, ?)", (*chat[:2], cursor))
             # NULL is like no other id: what has none is never a duplicate.
-            row = (*chat, inbound.message_id or None, session_key, at_ms, body)
+            row = (*chat, inbound.message_id or None, session_key, agent_id, at_ms, body)
             db.execute(
-                "INSERT OR IGNORE INTO inbound (channel, account, chat_id, message_id, session_key, state, "
-                "received_ms, body) VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?)",
+                "INSERT OR IGNORE INTO inbound (channel, account, chat_id, message_id, session_key, agent, "
+                "state, received_ms, body) VALUES (?, ?, ?, ?, ?, ?, 'waiting', ?, ?)",
                 row,
             )
-            return db.last_insert_rowid() if db.changes() else 0
+            number = db.last_insert_rowid() if db.changes() else 0
+            if number and is_spoken and inbound.is_owner is True and inbound.chat_kind == "direct":
+                known = (agent_id, asker_to_json(inbound))
+                db.execute("INSERT OR REPLACE INTO owner_chats VALUES (?, ?)", known)
+            return number
 
         number = await self.database.write(work)
-        return _named(Received(number=number, session_key=session_key, inbound=inbound)) if number else None
+        received = Received(number=number, session_key=session_key, inbound=inbound, agent_id=agent_id)
+        return _named(received) if number else None
+
+    async def owner_chat(self, agent_id: str) -> Inbound | None:
+        """Where the owner last wrote to an agent in private, as a message without words."""
+        query = "SELECT inbound FROM owner_chats WHERE agent = ?"
+        text = await self.database.write(lambda db: db.execute(query, (agent_id,)).get)
+        return inbound_from_json(str(text)) if text else None
 
     async def pass_over(self, inbound: Inbound, cursor: str) -> None:
         """Keeps the cursor of a message that nobody answers, and nothing else of it."""
@@ -132,7 +157,7 @@ class Ledger:
     async def open_messages(self) -> tuple[Received, ...]:
         """Everything that is not answered, in the order in which it came; for the start of a program."""
         query = (
-            "SELECT seq, session_key, body, turn, state = 'running', attempts FROM inbound "
+            "SELECT seq, session_key, body, turn, state = 'running', attempts, agent, joined FROM inbound "
             "WHERE state IN ('waiting', 'running') ORDER BY seq"
         )
         rows: list[Any] = await self.database.write(lambda db: db.execute(query).fetchall())
@@ -145,9 +170,11 @@ class Ledger:
                     turn=turn,
                     was_begun=bool(was_begun),
                     attempts=attempts,
+                    agent_id=agent_id,
+                    has_joined=bool(has_joined),
                 )
             )
-            for number, key, body, turn, was_begun, attempts in rows
+            for number, key, body, turn, was_begun, attempts, agent_id, has_joined in rows
         )
 
     async def begin(self, batch: Sequence[Received]) -> None:
@@ -155,6 +182,17 @@ class Ledger:
         turn = batch[0].number
         rows = [(turn, received.number) for received in batch]
         update = "UPDATE inbound SET state = 'running', attempts = attempts + 1, turn = ? WHERE seq = ?"
+        await self.database.write(lambda db: db.executemany(update, rows))
+
+    async def join(self, received: Received, turn: int) -> None:
+        """Notes that a message is about to be said into a turn that runs."""
+        update = "UPDATE inbound SET state = 'running', turn = ?, joined = 1 WHERE seq = ?"
+        await self.database.write(lambda db: db.execute(update, (turn, received.number)))
+
+    async def part(self, apart: Sequence[Received]) -> None:
+        """Notes that messages did not join a turn after all, and wait for one of their own."""
+        rows = [(received.number,) for received in apart]
+        update = "UPDATE inbound SET state = 'waiting', turn = 0, joined = 0, attempts = 0 WHERE seq = ?"
         await self.database.write(lambda db: db.executemany(update, rows))
 
     async def drop(self, dropped: Sequence[Received]) -> None:
@@ -170,17 +208,19 @@ class Ledger:
         """
         answers = batch[-1].inbound.message_id
         where, turn = chat_of(batch[-1].inbound), batch[0].number
+        asker = asker_to_json(batch[-1].inbound)
 
         def work(db: Connection) -> None:
             draft = db.execute("SELECT seq FROM outbound WHERE turn = ? AND state = 'draft'", (turn,)).get
             rest = list(texts)
             if draft is not None and rest:
-                become = "UPDATE outbound SET text = ?, state = iif(sent_id = '', 'unsure', 'pending') "
-                db.execute(become + "WHERE seq = ?", (rest.pop(0), draft))
+                become = "state = iif(sent_id = '', 'unsure', 'pending') WHERE seq = ?"
+                shown = (rest.pop(0), asker, draft)
+                db.execute(f"UPDATE outbound SET text = ?, asker = ?, {become}", shown)
             elif draft is not None:
                 db.execute("UPDATE outbound SET state = 'sent' WHERE seq = ?", (draft,))
             for text in rest:
-                put_part(db, place, text, answers=answers, turn=turn)
+                put_part(db, place, text, answers=answers, turn=turn, asker=asker)
             rows = [(received.number,) for received in batch]
             db.executemany("UPDATE inbound SET state = 'done', body = NULL WHERE seq = ?", rows)
             forget_old(db, where)

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.ledger.database import Connection, Database
+from nacre.bridges.ledger.stored_inbound import inbound_from_json
 from nacre.runtime.contracts.inbound import Inbound
 
 MOST_KEPT_IDS = 1_000
@@ -23,7 +24,8 @@ PartState: TypeAlias = Literal["pending", "unsure"]
 class OutboundPart:
     """A part that is to be sent. `sent_id` is set where it is shown already, and is to be changed.
 
-    `was_draft`: what may be shown of it reads differently.
+    `was_draft`: what may be shown of it reads differently. `asker` is whom it answers, a message without
+    words; `None` for what nobody asked for.
     """
 
     number: int
@@ -32,6 +34,7 @@ class OutboundPart:
     sent_id: str
     was_draft: bool
     attempts: int
+    asker: Inbound | None = None
 
 
 class Outbox:
@@ -120,10 +123,10 @@ class Outbox:
     async def _part(self, number: int) -> OutboundPart:
         query = (
             "SELECT channel, account, chat_id, thread_id, answers, text, state, is_draft, "
-            "attempts, sent_id FROM outbound WHERE seq = ?"
+            "attempts, sent_id, asker FROM outbound WHERE seq = ?"
         )
         row: Any = await self._database.write(lambda db: db.execute(query, (number,)).fetchone())
-        channel, account, chat_id, thread_id, answers, text, state, was_draft, attempts, sent = row
+        channel, account, chat_id, thread_id, answers, text, state, was_draft, attempts, sent, asker = row
         place = Place(channel=channel, account=account, chat_id=chat_id, thread_id=thread_id)
         return OutboundPart(
             number=number,
@@ -132,18 +135,26 @@ class Outbox:
             sent_id=sent,
             was_draft=bool(was_draft),
             attempts=attempts,
+            asker=inbound_from_json(asker) if asker else None,
         )
 
 
 def put_part(
-    db: Connection, place: Place, text: str, *, answers: str, turn: int = 0, state: str = "pending"
+    db: Connection,
+    place: Place,
+    text: str,
+    *,
+    answers: str,
+    turn: int = 0,
+    state: str = "pending",
+    asker: str = "",
 ) -> int:
     """Adds a part, within a transaction; its number."""
     clean = text.encode("utf-8", "replace").decode("utf-8")  # halves of characters cannot be sent either
-    row = (turn, *chat_of(place), place.thread_id, answers, clean, state, int(state == "draft"))
+    row = (turn, *chat_of(place), place.thread_id, answers, clean, state, int(state == "draft"), asker)
     db.execute(
-        "INSERT INTO outbound (turn, channel, account, chat_id, thread_id, answers, text, state, is_draft) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO outbound (turn, channel, account, chat_id, thread_id, answers, text, state, is_draft, "
+        "asker) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         row,
     )
     return db.last_insert_rowid()

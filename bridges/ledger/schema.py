@@ -67,5 +67,25 @@ CREATE TABLE pairings (
 ) STRICT;
 """
 
-MIGRATIONS = (_VERSION_1,)
+_VERSION_2 = """
+-- Which agent answers; a key begins with it: agent:<id>:…
+ALTER TABLE inbound ADD COLUMN agent TEXT NOT NULL DEFAULT '';
+UPDATE inbound SET agent = substr(session_key, 7, instr(substr(session_key, 7), ':') - 1)
+    WHERE session_key LIKE 'agent:%:%';
+-- 1: handed into the turn of `turn` while that ran.
+ALTER TABLE inbound ADD COLUMN joined INTEGER NOT NULL DEFAULT 0;
+
+-- Who a part is for, as `asker_to_json` writes it; empty for parts that nobody asked for.
+ALTER TABLE outbound ADD COLUMN asker TEXT NOT NULL DEFAULT '';
+
+-- What was chosen for a session by /queue, /send and /activation.
+CREATE TABLE choices (
+    session_key TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (session_key, name)
+) STRICT;
+
+-- Where the owner last wrote to an agent in private.
+CREATE TABLE owner_chats (agent TEXT PRIMARY KEY, inbound TEXT NOT NULL) STRICT;
+"""
+
+MIGRATIONS = (_VERSION_1, _VERSION_2)
 """Each brings a file from the version before it to its own; the first makes the tables."""

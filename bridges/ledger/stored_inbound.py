@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 
-_PLAIN = tuple(field.name for field in fields(Inbound) if field.name not in ("attachments", "redelivered"))
+_OF_THE_MOMENT = ("attachments", "redelivered", "joined_by")
+_PLAIN = tuple(field.name for field in fields(Inbound) if field.name not in _OF_THE_MOMENT)
 
 
 def inbound_to_json(inbound: Inbound) -> str:
@@ -26,6 +27,11 @@ def inbound_to_json(inbound: Inbound) -> str:
         for file in inbound.attachments
     ]
     return json.dumps(stored)
+
+
+def asker_to_json(inbound: Inbound) -> str:
+    """Who said something, and where, without what was said: enough to ask again whether they may."""
+    return inbound_to_json(replace(inbound, text="", attachments=()))
 
 
 def inbound_from_json(text: str) -> Inbound:

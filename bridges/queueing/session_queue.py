@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.ledger.ledger import Received
-from nacre.bridges.queueing.waiting import next_batch
+from nacre.bridges.queueing.waiting import COLLECTING, next_batch
 from nacre.runtime.settings.channels import QueueMode
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,8 @@ class QueueRules:
 
     mode: QueueMode
     debounce_seconds: float
+    first_debounce_seconds: float
+    """How long an idle session waits for more before it answers."""
     cap: int
 
 
@@ -55,6 +57,11 @@ class SessionQueue:
         self.task: asyncio.Task[None] | None = None
 
     @property
+    def numbers(self) -> list[int]:
+        """The messages that wait or are being answered, by number."""
+        return [received.number for received in (*self.running, *self._waiting)]
+
+    @property
     def depth(self) -> int:
         """How many messages wait."""
         return len(self._waiting)
@@ -65,6 +72,11 @@ class SessionQueue:
         self._last_put = self._clock()
         if self.task is None:
             self.task = asyncio.create_task(self._drain())
+
+    @property
+    def waiting(self) -> tuple[Received, ...]:
+        """What waits."""
+        return tuple(self._waiting)
 
     def oldest(self, count: int) -> list[Received]:
         """Takes so many of the oldest out."""
@@ -85,8 +97,7 @@ class SessionQueue:
         is_first = True
         try:
             while self._waiting:
-                if not is_first:
-                    await self._quiet()
+                await self._quiet(is_first=is_first)
                 is_first = False
                 if not self._waiting:
                     break
@@ -112,10 +123,14 @@ class SessionQueue:
             self.running = ()
             await self._sleep(RETRY_SECONDS)
 
-    async def _quiet(self) -> None:
+    async def _quiet(self, *, is_first: bool) -> None:
         """Waits until nothing has come for as long as the rules say."""
         while self._waiting:
-            left = self._last_put + self._rules().debounce_seconds - self._clock()
+            rules, first = self._rules(), self._waiting[0]
+            seconds = rules.first_debounce_seconds if is_first else rules.debounce_seconds
+            if is_first and (rules.mode not in COLLECTING or first.was_begun or self._is_alone(first)):
+                return  # nothing would be put together with it
+            left = self._last_put + seconds - self._clock()
             if left <= 0:
                 return
             await self._sleep(left)

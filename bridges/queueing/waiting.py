@@ -10,6 +10,8 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.channels import QueueMode
 
 COLLECTED = "[Queued messages while agent was busy]"
+COLLECTING: tuple[QueueMode, ...] = ("collect", "steer", "steer-backlog")
+"""Modes in which what waits is answered together."""
 SUMMARY_LINE_CHARS = 160
 MOST_ATTEMPTS = 3
 """A message over which the program ended so often is not tried again."""
@@ -20,8 +22,9 @@ def next_batch(
 ) -> tuple[Received, ...]:
     """The messages that are answered next, as one turn: the oldest, and what goes with it.
 
-    Messages go together in `collect` while they come from the same person in the same place, and so do the
-    oldest of too many, which are shown as lines. A command `is_alone`; a turn that was begun stays as it was.
+    Messages go together in `COLLECTING` modes while they come from the same person in the same place, and so
+    do the oldest of too many, which are shown as lines. A command `is_alone`; a turn that was begun
+    stays as it was.
     """
     first, together = waiting[0], 1
     if first.was_begun:
@@ -29,10 +32,10 @@ def next_batch(
     if is_alone(first):
         return (first,)
     for received in waiting[1:]:
-        if received.was_begun or is_alone(received) or _sender(received.inbound) != _sender(first.inbound):
+        if received.was_begun or is_alone(received) or not same_sender(received.inbound, first.inbound):
             break
         together += 1
-    most = together if mode == "collect" else 1 + max(0, min(together, len(waiting)) - cap)
+    most = together if mode in COLLECTING else 1 + max(0, min(together, len(waiting)) - cap)
     return tuple(waiting[:most])
 
 
@@ -61,6 +64,11 @@ def overflow_text(dropped: Sequence[Received]) -> str:
     lines = [f"- {_shortened(received.inbound.text)}" for received in dropped]
     head = f"[Queue overflow] Dropped {len(dropped)} message(s) due to cap."
     return "\n".join([head, "Summary:", *lines])
+
+
+def same_sender(one: Inbound, other: Inbound) -> bool:
+    """Whether two messages are of the same person, with the same rights, in the same place."""
+    return _sender(one) == _sender(other)
 
 
 def _sender(inbound: Inbound) -> tuple[object, ...]:

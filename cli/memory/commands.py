@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from datetime import date
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +37,14 @@ def _words(context: click.Context, _argument: click.Parameter, value: str) -> st
     return value
 
 
-def _day(_context: click.Context, _option: click.Parameter, value: str | None) -> date | None:
+def _day(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    from nacre.memory.contracts.errors import DayUnknown
+    from nacre.memory.text.days.day_limits import checked_day
+
     try:
-        return date.fromisoformat(value.strip()) if value is not None else None
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is no day. Write one as YYYY-MM-DD.") from None
+        return checked_day(value) if value is not None else None
+    except DayUnknown as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.group("memory")
@@ -87,8 +89,9 @@ async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> in
 @click.option("--also", metavar="TEXT", multiple=True, help="The same in other words or another language.")
 @click.option("--max-results", metavar="N", type=click.IntRange(min=1), help="Most results.")
 @click.option("--min-score", metavar="X", type=click.FloatRange(0, 1), help="Least score, 0 to 1.")
-@click.option("--after", metavar="DAY", callback=_day, help="Only notes of this day or later, YYYY-MM-DD.")
-@click.option("--before", metavar="DAY", callback=_day, help="Only notes of this day or earlier, YYYY-MM-DD.")
+@click.option("--after", metavar="DAY", callback=_day, help="Only notes of this day or later.")
+@click.option("--before", metavar="DAY", callback=_day, help="Only notes of this day or earlier.")
+@click.option("--as-of", metavar="DAY", callback=_day, help="Ask as on this day, without later notes.")
 @click.option("--explain", is_flag=True, help="Say how each result got its place.")
 @json_option()
 @shared_options
@@ -165,6 +168,7 @@ async def _opened(
 ) -> int:
     from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.recall.open_memory import open_memory
+    from nacre.runtime.settings.plugins import MEMORY_CORE
 
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
     engine = await open_memory(invocation.config, system_clock(zone), local=local)
@@ -174,6 +178,12 @@ async def _opened(
             tone="error",
         )
         return 1
+    chosen = invocation.config.settings.plugins.slots.memory
+    if chosen != MEMORY_CORE:
+        invocation.warn(
+            f"plugins.slots.memory is {chosen!r}, so the agent does not look into this index, which is "
+            f"that of {MEMORY_CORE}."
+        )
     try:
         return await work(engine, invocation, **options)
     finally:

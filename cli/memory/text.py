@@ -42,7 +42,7 @@ def search_lines(report: SearchReport) -> list[str]:
 
 def search_problems(report: SearchReport) -> list[str]:
     """Why a search may have missed something, a line each."""
-    lines = [report.degraded] if report.degraded else []
+    lines = [sentence for sentence in (report.degraded, report.limited, report.absent_sentence) if sentence]
     if report.fallback is not None and report.fallback.reason not in report.degraded:
         lines.append(report.fallback.told())
     if report.stale:

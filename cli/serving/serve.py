@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,35 +11,87 @@ import click
 from nacre.cli.invocation import begin, shared_options
 
 if TYPE_CHECKING:
+    from nacre.bridges.server import Server
     from nacre.cli.invocation import Invocation
+
+TURN_SECONDS = 30.0
+"""How long turns that run may take to end when the program is to stop."""
+LOOK_SECONDS = 2.0
+"""How often the settings file is looked at."""
 
 
 @click.command("serve")
+@click.option("--check", is_flag=True, help="Say whether the settings can be used, and start nothing.")
 @shared_options
-def command(context: click.Context) -> int:
+def command(context: click.Context, check: bool) -> int:
     """Answer the chats that the settings name, until a signal ends it.
 
-    `channels` in nacre.json5 says which. Exit code 0 when it was asked to end, 2 for settings that cannot
-    be used.
+    SIGTERM and Ctrl-C let running turns end, for half a minute at most; a second one ends the program at
+    once. A changed settings file is read anew. Exit code 0 when it was asked to end, 2 for settings that
+    cannot be used.
     """
     from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.cli.signals import run_until_signal
+    from nacre.cli.signals import run_until_asked
 
     invocation = begin(context)
+    if check:
+        return _check(invocation)
     try:
-        run_until_signal(_serve(invocation))
+        run_until_asked(lambda asked: _serve(invocation, asked))
     except LedgerUnusable as error:
         raise click.ClickException(str(error)) from error
     return 0
 
 
-async def _serve(invocation: Invocation) -> int:
+def _check(invocation: Invocation) -> int:
+    from nacre.bridges.server import checked
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+
+    config = invocation.config
+    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    invocation.say(*checked(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
+    invocation.warn(*config.notices)
+    return 0
+
+
+async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
     from nacre.bridges.server import Server
 
-    async with await Server.open(invocation.config, invocation.environment) as server:
+    server = await Server.open(invocation.config, invocation.environment)
+    try:
         invocation.warn(*server.notices)
         if not server.statuses:
             invocation.warn("The settings name no channel: see channels in docs/bridges.md.")
+        invocation.say(f"Agents: {', '.join(server.agent_ids)}.")
         invocation.say(*(f"Serving {status.channel} ({status.account})." for status in server.statuses))
-        await asyncio.get_running_loop().create_future()
-    return 0
+        watching = asyncio.create_task(_follow_settings(invocation, server))
+        try:
+            await asked.wait()
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+    finally:
+        await server.close(turn_seconds=TURN_SECONDS if asked.is_set() else 0)
+
+
+async def _follow_settings(invocation: Invocation, server: Server) -> None:
+    """Reads the settings anew when the file changes, and says what came of it."""
+    from nacre.runtime.settings.config import SETTINGS_FILE
+
+    file = invocation.config.state_dir / SETTINGS_FILE
+    before = await asyncio.to_thread(_stamp, file)
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        now = await asyncio.to_thread(_stamp, file)
+        if now != before:
+            before = now
+            invocation.say("The settings file has changed.", *await server.reload())
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """What tells that a file was written."""
+    try:
+        facts = file.stat()
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_size

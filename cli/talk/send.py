@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from nacre.cli.talk.quiet_turn import Outcome
     from nacre.runtime.contracts.errors import AgentError
     from nacre.runtime.contracts.events import Event
+    from nacre.runtime.contracts.inbound import Attachment, Inbound
 
+MAX_FILE_BYTES = 30_000_000
 INDEX_SECONDS = 5.0
 """How long the command stays after the reply, so that its notes can be found by meaning."""
 
@@ -30,6 +34,14 @@ SIGNALS = 128
 @click.option(
     "--session", "session_key", metavar="KEY", default="", help="Session to talk in; main unless given."
 )
+@click.option(
+    "-a",
+    "--attach",
+    "files",
+    type=click.File("rb"),
+    multiple=True,
+    help="A file to send along; may be repeated.",
+)
 @json_option("Print one JSON object with the reply and what happened.")
 @shared_options
 def command(
@@ -38,6 +50,7 @@ def command(
     message: str | None,
     adds_input: bool,
     session_key: str,
+    files: tuple[BinaryIO, ...],
     as_json: bool,
 ) -> int:
     """Send one message and print the reply.
@@ -50,14 +63,16 @@ def command(
     if words and message is not None:
         raise click.UsageError("The message is given twice. Give it as words, or with -m.", context)
     text = _text(" ".join(words) if words else message, adds_input=adds_input)
-    if not text.strip():
+    if not (text.strip() or files):
         raise click.UsageError("There is nothing to send. Give a text with -m, or pipe one in.", context)
     from nacre.cli.signals import run_until_signal
+    from nacre.cli.talk.quiet_turn import owner_says
     from nacre.runtime.contracts.errors import AgentError, ConfigError, TurnCancelled
 
     told: list[Outcome] = []
     try:
-        code = run_until_signal(_send(begin(context), text, session_key, told, as_json=as_json))
+        inbound = replace(owner_says(text, session_key), attachments=tuple(map(_attachment, files)))
+        code = run_until_signal(_send(begin(context), inbound, told, as_json=as_json))
         if code >= SIGNALS and as_json and not told:
             _print_outcome(None, TurnCancelled(f"The turn was stopped by signal {code - SIGNALS}."))
         return code
@@ -80,11 +95,24 @@ def _standard_input() -> str:
     return sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
 
 
-async def _send(
-    invocation: Invocation, text: str, session_key: str, told: list[Outcome], *, as_json: bool
-) -> int:
+def _attachment(file: BinaryIO) -> Attachment:
+    from mimetypes import guess_type
+
+    from nacre.runtime.contracts.inbound import Attachment
+
+    path = PurePath(file.name)
+    data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise click.UsageError(
+            f"{path} has more than {MAX_FILE_BYTES} bytes, which is the most that is sent."
+        )
+    kind = guess_type(path.name)[0] or "application/octet-stream"
+    return Attachment(name=path.name, mime_type=kind, data=data)
+
+
+async def _send(invocation: Invocation, inbound: Inbound, told: list[Outcome], *, as_json: bool) -> int:
     from nacre.cli.screen.screen import screen_on
-    from nacre.cli.talk.quiet_turn import owner_says, run_quiet_turn
+    from nacre.cli.talk.quiet_turn import run_quiet_turn
     from nacre.runtime.agent.agent import Agent
     from nacre.runtime.contracts.events import ReplyReady, TurnFailed
 
@@ -93,7 +121,7 @@ async def _send(
         for notice in agent.notices:
             if progress is not None:
                 progress.line(notice, "warning")
-        outcome = await run_quiet_turn(agent, owner_says(text, session_key), progress)
+        outcome = await run_quiet_turn(agent, inbound, progress)
         told.append(outcome)
         if as_json:
             _print_outcome(outcome, None)

@@ -35,6 +35,10 @@ class ReadRefused(MemoryIndexError):
     """The asked path is outside of what `memory_get` may show."""
 
 
+class DayUnknown(MemoryIndexError):
+    """What a search is to be limited to names no day."""
+
+
 @contextmanager
 def refusals_told(index: Path) -> Iterator[None]:
     """What the file system refuses about an index's files becomes a sentence.

@@ -109,7 +109,8 @@ class SearchReport:
     `mode` says which lists took part; `degraded` is a sentence for the owner when less took part than the
     settings ask for, else empty; `provider` and `model` name the embedder (`none` and empty without one),
     `fallback` the one that it stands in for; `stale` is true when known changes in the workspace are not in
-    the index yet.
+    the index yet. `absent` has the identifiers, long numbers and quoted phrases of the question that stand
+    nowhere in what was searched. `limited` says as a sentence to which days the search was limited.
     """
 
     hits: tuple[SearchHit, ...]
@@ -120,6 +121,17 @@ class SearchReport:
     stale: bool
     elapsed_ms: float
     fallback: Fallback | None = None
+    absent: tuple[str, ...] = ()
+    limited: str = ""
+
+    @property
+    def absent_sentence(self) -> str:
+        """What is absent as a sentence for the model and the owner; empty when nothing is."""
+        if not self.absent:
+            return ""
+        *others, last = self.absent
+        named, verb = (f"{', '.join(others)} and {last}", "stand") if others else (last, "stands")
+        return f"{named} {verb} nowhere in the notes that were searched, in this spelling."
 
 
 @dataclass(frozen=True, kw_only=True)

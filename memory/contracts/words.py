@@ -45,10 +45,11 @@ class MatchQuery:
 
     `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the
     characters that stand alone; `phrases` what the asker put in quotes; `identifiers` what looks like a name
-    of code, a hash or an issue number, as typed.
+    of code, a hash or an issue number, as typed, `numbers` those of five digits and more.
     """
 
     atoms: tuple[Atom, ...] = ()
     terms: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
     identifiers: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()

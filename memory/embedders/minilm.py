@@ -22,7 +22,8 @@ VECTORS = "all-MiniLM-L6-v2-int8-3c8cc8f22f1a"
 PIECE_TOKENS = 100
 MOST_THREADS = 4
 """Threads that embed notes. Each takes one text at a time: a text is too short to be shared."""
-_LESS_URGENT = 10
+_LESS_URGENT = 5
+"""Not more: on a busy machine, a thread that is kept waiting may hold what all threads of Python need."""
 _LAST_LATIN = "\u024f"
 
 
@@ -99,7 +100,7 @@ class MiniLmEmbedder:
 
 def _idle_cores() -> int:
     """How many threads embed: on Linux as many as there are cores, because they give way; else one less."""
-    if sys.platform == "linux":
+    if hasattr(os, "sched_getaffinity"):
         return min(MOST_THREADS, len(os.sched_getaffinity(0)))
     return min(MOST_THREADS, max(1, (os.cpu_count() or 1) - 1))
 

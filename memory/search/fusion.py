@@ -13,15 +13,21 @@ from nacre.memory.search.mixing import Asked, Candidates, mix
 
 EXACT_FLOOR = 0.6
 """The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""
+ABSENT_CEILING = 0.3
+"""The most that a hit scores when what was asked for by name stands nowhere; too little to be shown."""
 QUESTION_SHARE = 0.85
 """What is left of the score of a chunk that asks what the query asks: an answer has fewer of its words."""
 FEW_CHUNKS = 30
 """Below this many chunks bm25 takes every word for a frequent one, so matched words are counted as well."""
-LEAST_SHOWN = 0.01
-"""A hit behind a best one that is good enough is shown from here on: one in a hundred is evidence."""
-_STEEPNESS = 8
-_WORDS_NEEDED = 2.3
-_MEANING_NEEDED = 2.6
+LEAST_SHOWN = 0.003
+"""A hit behind a best one that is good enough is shown from here on."""
+_STEEPNESS = 10
+_WORDS_NEEDED = 2.15
+_MEANING_NEEDED = 2.45
+_LESS_AMONG_FEW = 0.4
+_CHANCE_A_DECADE = 0.7
+_NO_CHANCE = 75
+_WITHOUT_A_WORD = 0.5
 _MEANING_LESS_A_DECADE = 0.65
 _MANY_CHUNKS = 300
 _WORD_AMONG_FEW = 0.8
@@ -34,7 +40,11 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     mixed = mix(found, asked)
     words = asked.term_counts is not None
     strength = lexical_strength(mixed.top, asked.chunk_count, mixed.matched) if words else None
+    if strength and not mixed.covered and not any(item.exact for item in found.evidence.values()):
+        strength *= _WITHOUT_A_WORD
     sure = max(confidence(strength, mixed.covered, mixed.nearest, asked), 0.6 * mixed.best_fit)
+    if asked.is_absent:
+        sure *= ABSENT_CEILING
     best = max(mixed.values.values()) or 1.0
     scores = {chunk_id: sure * math.sqrt(value / best) for chunk_id, value in mixed.values.items()}
     for chunk_id, item in found.evidence.items():
@@ -60,8 +70,22 @@ def lexical_strength(top: float, chunk_count: int, matched_terms: int) -> float:
     Among a few chunks bm25 is nearly 0 for any word, since each stands in a good part of them; the
     `matched_terms` of the best chunk are counted there instead.
     """
-    among_few = max(0.0, 1 - chunk_count / FEW_CHUNKS)
-    return max(top / math.log(chunk_count + 2), among_few * _WORD_AMONG_FEW * matched_terms)
+    counted = among_few(chunk_count) * _WORD_AMONG_FEW * matched_terms
+    return max(top / math.log(chunk_count + 2), counted)
+
+
+def among_few(chunk_count: int) -> float:
+    """1 in an empty memory, 0 from `FEW_CHUNKS` on."""
+    return max(0.0, 1 - chunk_count / FEW_CHUNKS)
+
+
+def chance_strength(chunk_count: int) -> float:
+    """The strength that some chunk has by chance for a question of which it covers next to nothing.
+
+    Among many chunks there is always one with several of a stranger's words: more by 0.7 words for each
+    factor of ten, measured between 75 and 1,500 chunks.
+    """
+    return _CHANCE_A_DECADE * math.log10(max(1.0, chunk_count / _NO_CHANCE))
 
 
 def confidence(strength: float | None, covered: float, nearest: float | None, asked: Asked) -> float:
@@ -70,11 +94,16 @@ def confidence(strength: float | None, covered: float, nearest: float | None, as
     A logistic curve fitted on answerable queries against queries put to the wrong memory (docs/recall.md).
     `strength` is `None` when words were not searched, `nearest`, the best relatedness, without vectors.
     """
-    meaning = 8.0 * (nearest or 0.0) - meaning_needed(asked.chunk_count)
+    eased = _LESS_AMONG_FEW * among_few(asked.chunk_count)
+    meaning = 8.6 * (nearest or 0.0) - meaning_needed(asked.chunk_count) + eased
     if strength is None:
         # A question that the model cannot read is near to anything and says nothing.
         return asked.legible * _logistic(meaning)
-    words = 1.8 * strength + 2.0 * covered - _WORDS_NEEDED
+    by_chance = chance_strength(asked.chunk_count) * (1 - covered)
+    if nearest is None:
+        # What the words do not show, nothing else can.
+        by_chance /= 2
+    words = 1.8 * max(0.0, strength - by_chance) + 2.0 * covered - _WORDS_NEEDED + eased
     if nearest is None:
         return _logistic(words)
     # What the words alone would show stays shown: meaning adds to it, and only steadies what is weaker.

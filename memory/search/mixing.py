@@ -62,7 +62,8 @@ class Asked:
 
     `term_counts` says in how many chunks each term of the evidence stands, `None` when words were not asked
     for. `chunk_count` is the size of the index; `legible` the share of the query that the embedder can read;
-    weights sum to 1, and the seeds' 0.7 and 0.3 stand for the measured mix.
+    weights sum to 1, and the seeds' 0.7 and 0.3 stand for the measured mix. `is_absent` says that what the
+    query asks for by name stands nowhere.
     """
 
     term_counts: Sequence[int] | None
@@ -72,6 +73,7 @@ class Asked:
     scale: CosineScale = DEFAULT_SCALE
     vector_weight: float = 0.7
     text_weight: float = 0.3
+    is_absent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from nacre.memory.contracts.settings import QuerySettings
 from nacre.memory.contracts.store import Scope, Scores, Snapshot, Vector
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
+from nacre.memory.search.absent import Absent, absent_names
 from nacre.memory.search.fusion import FEW_CHUNKS
 from nacre.memory.search.mixing import Asked, Candidates, with_sentences
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed, rank
@@ -72,11 +73,12 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Hits, best first, and which lists took part."""
+    """Hits, best first, which lists took part, and which names of the question stand nowhere."""
 
     hits: tuple[SearchHit, ...]
     mode: SearchMode
     degraded: str = ""
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,7 @@ class _Found:
     ranked: Sequence[Ranked]
     candidates: Candidates
     finder: Finder | None
+    absent: tuple[str, ...]
     degraded: str
     has_vector: bool
 
@@ -130,6 +133,7 @@ def _answer(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str
         hits=tuple(_hits(question, told[:wanted], found_by, chunks)),
         mode="lexical" if not has_vector else "hybrid" if hybrid.enabled else "vector",
         degraded=next((one.degraded for one in found if one.degraded), ""),
+        absent=tuple(dict.fromkeys(name for one in found for name in one.absent)),
     )
 
 
@@ -145,6 +149,7 @@ def _found(snapshot: Snapshot, question: Question, text: str, vector: Vector | N
         vector = None
     finder = Finder(query) if query is not None else None
     found = _candidates(snapshot, question, query, finder, vector)
+    absent = absent_names(snapshot, query, question.scope) if query is not None else Absent()
     if days or hybrid.temporal_decay.enabled:
         found = replace(found, places=snapshot.places(list(found.ids)))
     asked = Asked(
@@ -155,10 +160,16 @@ def _found(snapshot: Snapshot, question: Question, text: str, vector: Vector | N
         scale=stored_scale(meta, embedder.key if embedder is not None else ""),
         vector_weight=hybrid.vector_weight,
         text_weight=hybrid.text_weight,
+        is_absent=absent.asks_for_them,
     )
     ranked = rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now)
     return _Found(
-        ranked=ranked, candidates=found, finder=finder, degraded=degraded, has_vector=vector is not None
+        ranked=ranked,
+        candidates=found,
+        finder=finder,
+        absent=absent.names if has_chunks else (),
+        degraded=degraded,
+        has_vector=vector is not None,
     )
 
 

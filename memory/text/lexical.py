@@ -38,6 +38,7 @@ _STEM_LETTERS = 5
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)?")
 _CODE_WORD = re.compile(r"[#@$]?\w+(?:(?:[-./:@\\]|::|->)\w+)*")
+_SEAM_OF_KINDS = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _JOINT = re.compile(r"(?<=\w)(?:[-_./:\\@]|->)(?=\w)")
 _ISSUE = re.compile(r"#(?<![\w&]#)(\d+)\b")
 HEX = re.compile(r"(?=[0-9a-f]*\d)(?=[0-9]*[a-f])[0-9a-f]{6,40}", re.IGNORECASE)
@@ -51,6 +52,7 @@ _COMPOUND = re.compile("[a-z0-9][A-Z]|[A-Za-z]{2}[0-9]|[A-Za-z]-[A-Za-z]{2}")
 _CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HYPHENED = re.compile(r"\b([A-Za-z]{1,12})-([A-Za-z]{2,12})\b(?!-)")
 _LONG_INFLECTED = re.compile(r"[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u10a0-\u10ff]{6,}")
+_LONG_NUMBER = re.compile(r"(?<![\w./:-])\d{5,}(?![\w./:-]*\w)")
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|`([^`]+)`')
 _GREEK = [*map(chr, range(0x370, 0x400)), *map(chr, range(0x1F00, 0x2000))]
 _FOLDS = str.maketrans(
@@ -161,6 +163,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
         terms=_unique([*(word for word in words if word not in DAY_WORDS), *_telling(grams)]),
         phrases=phrases,
         identifiers=_unique(name for name in names if _is_identifier(name)),
+        numbers=_unique(_LONG_NUMBER.findall(text)),
     )
 
 
@@ -209,6 +212,21 @@ def _is_identifier(word: str) -> bool:
     if any(char.isdigit() for char in word) and any(char.isalpha() for char in word):
         return True
     return bool(re.search(r"_|::|->|@|\w\w\.\w\w", word)) or len(_JOINT.findall(word)) > 1
+
+
+def whole_atoms(name: str) -> tuple[Atom, ...]:
+    """The ways in which an identifier, a number or a phrase stands whole in the index; any is enough."""
+    if name.startswith("#") and name[1:].isdigit():
+        return (Atom(WHOLE + name[1:], "parts"),)
+    if HEX.fullmatch(name):
+        return (Atom(name, prefix=True), *(Atom(name[:cut]) for cut in (7, 8, 10, 12) if cut < len(name)))
+    spellings = (name, _JOINT.sub("", name), _SEAM_OF_KINDS.sub(" ", name))
+    return tuple(map(_words, _unique(spellings)))
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """The words of an identifier, a number or a phrase, as a store cuts them."""
+    return _unique(_WORD.findall(name.replace("_", " ")))
 
 
 def _name_atoms(identifier: str) -> Iterator[Atom]:

@@ -1,7 +1,7 @@
-"""The only file of the index that imports numpy: vectors as bytes, their sign codes, and the coarse pass.
+"""One of two files of the index that import numpy: vectors as bytes, their sign codes, and the coarse pass.
 
-A vector of length one is stored as 16-bit fixed point, its numbers times `FIXED_ONE`. That is half as large
-as float32, and cosines are off by about 0.00001 whatever the number of dimensions.
+A vector is stored as 16-bit whole numbers in proportion, the largest of them `LARGEST`: only its direction
+counts. That is half as large as float32, and cosines are off by a millionth or two.
 A code is one bit for each number of a vector: its sign. Hamming distance between codes follows the angle
 between vectors closely enough to choose candidates; who uses it scores them exactly afterwards.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = tuple[int, int, int, bytes, bytes | None]
 
-FIXED_ONE = 32_767
+LARGEST = 32_767
 NUMBER_BYTES = 2
 """What a number of a stored vector takes."""
 
@@ -43,15 +43,15 @@ _BLOCK = 32_768
 
 
 def to_blob(vector: Sequence[float]) -> bytes:
-    """A vector of length one as it is stored; numbers that are not finite count as 0."""
-    return _fixed(_normal(vector))
+    """A vector as it is stored; numbers that are not finite count as 0."""
+    return _whole_numbers(_normal(vector))
 
 
-def fixed_point(blob: bytes | None) -> bytes | None:
+def whole_numbers(blob: Any) -> bytes | None:
     """As `to_blob`, of what indexes before version 3 stored: float32, little-endian."""
     import numpy as np
 
-    return None if blob is None else _fixed(np.frombuffer(blob, dtype="<f4"))
+    return None if blob is None else _whole_numbers(np.frombuffer(blob, dtype="<f4"))
 
 
 def question(vector: Sequence[float]) -> bytes:
@@ -69,33 +69,11 @@ def _normal(vector: Sequence[float]) -> Any:
     return (values / norm if norm > 0 else values).astype("<f4")
 
 
-def _fixed(values: Any) -> bytes:
+def _whole_numbers(values: Any) -> bytes:
     import numpy as np
 
-    return bytes(np.clip(np.rint(values * FIXED_ONE), -FIXED_ONE, FIXED_ONE).astype("<i2").tobytes())
-
-
-def to_int8(vector: Sequence[float]) -> bytes:
-    """A vector's direction in signed bytes, 127 its greatest number: a cosine changes by thousandths."""
-    import numpy as np
-
-    values = _normal(vector)
-    return bytes(np.rint(values * (127 / max(float(np.abs(values).max(initial=0.0)), 1e-9))).astype("i1"))
-
-
-def plain_question_int8(asked: bytes) -> bytes:
-    """A question from `plain_question` as `to_int8` would have it, without waiting for numpy's import."""
-    values = struct.unpack(f"<{len(asked) // 4}f", asked)
-    scale = 127 / max(max(map(abs, values), default=0.0), 1e-9)
-    return struct.pack(f"{len(values)}b", *(round(number * scale) for number in values))
-
-
-def int8_distance(*vectors: Any) -> float:
-    """1 − cosine of two vectors from `to_int8`."""
-    import numpy as np
-
-    left, right = (np.frombuffer(vector, dtype="i1").astype("<f4") for vector in vectors)
-    return 1.0 - float(np.dot(left, right) / max(np.linalg.norm(left) * np.linalg.norm(right), 1e-9))
+    largest = float(np.abs(values).max(initial=0.0)) or 1.0
+    return bytes(np.rint(values * (LARGEST / largest)).astype("<i2").tobytes())
 
 
 def plain_question(vector: Sequence[float]) -> bytes:
@@ -110,7 +88,8 @@ def plain_cosine(asked: Sequence[float], blob: bytes) -> float:
     numbers = array("h", blob)
     if sys.byteorder == "big":
         numbers.byteswap()
-    return sum(map(mul, numbers, asked)) / FIXED_ONE
+    product: float = sum(map(mul, numbers, asked))
+    return product / (math.hypot(*numbers) or 1.0)
 
 
 def cosines(asked: bytes, blobs: Sequence[bytes]) -> list[float]:
@@ -124,8 +103,9 @@ def cosines(asked: bytes, blobs: Sequence[bytes]) -> list[float]:
 def _cosines(stored: Any, asked: bytes) -> Any:
     import numpy as np
 
+    numbers = stored.astype("<f4")
     # Not a matrix product: BLAS would spread it over threads, and wait for them on a busy machine.
-    return np.vecdot(stored.astype("<f4"), np.frombuffer(asked, dtype="<f4")) / FIXED_ONE
+    return np.vecdot(numbers, np.frombuffer(asked, dtype="<f4")) / np.sqrt(np.vecdot(numbers, numbers))
 
 
 def plain_question_code(blob: bytes) -> bytes:

@@ -219,7 +219,7 @@ class Agent:
             yield TurnFailed(error=failure_of(error))
             return
         work = run_turn(parts, inbound, where, events.put_nowait, bounds)
-        task = parts.running.start(where.key, work, spare_tools=bounds.spare_tools)
+        task = parts.running.start(where.key, work, bounds)
         task.add_done_callback(lambda _done: events.put_nowait(None))
         last: Event | None = None
         try:
@@ -236,15 +236,19 @@ class Agent:
     def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
         """Stops the running and waiting turns of a session, named by a message to it or by its key.
 
-        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`, and everything until then is on
-        disk. With `after="tools"` the tools that are running finish and their results are recorded first; a
-        turn in which no tool runs is stopped at once.
+        `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`; all until then is on disk. With
+        `after="tools"` a turn in which tools run ends when these are done, and their results are recorded.
         """
         inbound = _owner_says("", session) if isinstance(session, str) else session
         try:
             return self._parts.running.stop(self._route(inbound).key, after)
         except (AgentError, SessionError):
             return False
+
+    def join(self, inbound: Inbound) -> bool:
+        """Says something into a session's turn, behind its tools; whether one can hear. `MessageJoined` says
+        that it was heard; where the turn calls no further tool, hand it in anew."""
+        return self._parts.running.join(self.session_key(inbound), inbound)
 
     async def index_notes(self, *, wait_seconds: float) -> None:
         """Makes the notes that turns wrote searchable, by meaning too, if that takes `wait_seconds` or less.

@@ -16,11 +16,11 @@ from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.commands.contract.command import CommandRun, Outcome, said
 from nacre.runtime.commands.status import STATUS
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, TurnFailed, Warned
+from nacre.runtime.contracts.events import Emit, MessageJoined, ReplyReady, Silence, TurnFailed, Warned
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.around import arrived, leaving, without_text
 from nacre.runtime.lanes.routing import Route
-from nacre.runtime.turn.inbound_message import heard
+from nacre.runtime.turn.inbound.inbound_message import heard, joined
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.settling import settle
 from nacre.runtime.turn.turn import Turn
@@ -105,7 +105,12 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
         return await called.command.run(run)
     if not inbound.text.strip() and not inbound.attachments:
         return turn, None
-    before = heard(turn.session.branch, inbound.inbound_id) if inbound.redelivered else None
+    before = None
+    if inbound.redelivered:
+        branch = turn.session.branch
+        before = heard(branch, inbound.inbound_id, inbound.joined_by)
+        for inbound_id in joined(branch, inbound.joined_by):
+            turn.emit(MessageJoined(inbound_id=inbound_id))
     if before is not None and before.answer is not None:
         return turn, turn.reply(before.answer, before.said)
     if before is None:

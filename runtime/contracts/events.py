@@ -55,6 +55,13 @@ class ToolEnded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MessageJoined:
+    """A message that was said meanwhile stands in the turn now; see `Agent.join`."""
+
+    inbound_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ApprovalAsked:
     """A tool call waits for the owner, and the turn with it for a while; see `Agent.approvals`.
 
@@ -186,6 +193,7 @@ Event: TypeAlias = (
     | ToolStarted
     | ToolProgressed
     | ToolEnded
+    | MessageJoined
     | ApprovalAsked
     | FlushEnded
     | CompactionEnded

@@ -41,7 +41,8 @@ class Inbound:
 
     `is_mentioned` says that a message in a group speaks to the assistant. `redelivered` says that the message
     was handed in before, by a program that then ended: what was written down of it is not written again, and
-    an answer that was had is given again without asking a model.
+    an answer that was had is given again without asking a model. `joined_by` are the `inbound_id`s of what
+    was said into its turn then.
     """
 
     text: str
@@ -59,6 +60,7 @@ class Inbound:
     ids_fold_case: bool = False
     is_mentioned: bool = False
     redelivered: bool = False
+    joined_by: tuple[str, ...] = ()
 
     @property
     def inbound_id(self) -> str:

@@ -85,7 +85,13 @@ class MemoryCore(MemoryPlugin):
         if self.engine is not None:
             self._look_at_languages(self.engine)
         below = "" if chat.policy.is_private else chat.policy.notes_folder
-        return memory_tools(notes, cites=self._cites(chat.policy), below=below, languages=self._languages)
+        return memory_tools(
+            notes,
+            cites=self._cites(chat.policy),
+            below=below,
+            languages=self._languages,
+            with_conversations=self._has_conversations,
+        )
 
     def instructions(self, chat: ToolChat) -> str:
         """When to look into memory, and how to name what was found there."""
@@ -105,7 +111,7 @@ class MemoryCore(MemoryPlugin):
 
     def transcripts_changed(self) -> None:
         """Where conversations are searched, those that have grown by enough are indexed."""
-        if self.engine is not None and "sessions" in self._config.settings.agent.memory_search.sources:
+        if self.engine is not None and self._has_conversations:
             self.engine.transcripts_changed()
 
     async def sync(self) -> None:
@@ -127,6 +133,10 @@ class MemoryCore(MemoryPlugin):
             status.last_sync_problem or status.embeddings_problem or "",
         ]
         return " · ".join(filter(None, told))
+
+    @property
+    def _has_conversations(self) -> bool:
+        return "sessions" in self._config.settings.agent.memory_search.sources
 
     def _look_at_languages(self, engine: MemoryEngine) -> None:
         """Once a day: tools that change in the middle of a conversation cost the provider's cache of it."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
 from nacre.memory.contracts.notes import CHATS_FOLDER
 from nacre.memory.contracts.records import SearchHit, SearchReport
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
@@ -53,8 +52,15 @@ class SearchArguments(ToolArguments):
     )
     max_results: Whole = Field(default=None, alias="maxResults", description="Most results, 6 unless told.")
     min_score: Score = Field(default=None, alias="minScore", description="Least score, 0 to 1.")
-    after: date | None = Field(default=None, description="Only notes of this day or later, YYYY-MM-DD.")
-    before: date | None = Field(default=None, description="Only notes of this day or earlier, YYYY-MM-DD.")
+    after: str | None = Field(
+        default=None, description="Only notes of this day or later: YYYY-MM-DD, or words such as last March."
+    )
+    before: str | None = Field(default=None, description="Only notes of this day or earlier.")
+    as_of: str | None = Field(
+        default=None,
+        alias="asOf",
+        description="Ask as on this day, without later notes.",
+    )
     source: Literal["memory", "sessions"] | None = Field(default=None, description="Only this source.")
 
 
@@ -71,13 +77,22 @@ Notes: TypeAlias = "MemoryEngine | UnindexedNotes"
 
 
 def memory_tools(
-    notes: Notes, *, cites: bool, below: str = "", languages: Sequence[str] = ()
+    notes: Notes,
+    *,
+    cites: bool,
+    below: str = "",
+    languages: Sequence[str] = (),
+    with_conversations: bool = False,
 ) -> tuple[Tool, ...]:
     """The two tools over the notes; `cites` adds a `Source:` line to each snippet.
 
     With `below`, a folder of the workspace, they reach what lies there and nothing else. `languages` are
-    those of the notes, by their English names; the model is told them.
+    those of the notes, by their English names; the model is told them, and whether past conversations are
+    searched too.
     """
+    searched = (
+        "MEMORY.md, memory/*.md and past conversations" if with_conversations else "MEMORY.md and memory/*.md"
+    )
     return (
         Tool(
             name="memory_search",
@@ -85,7 +100,7 @@ def memory_tools(
                 f"Search what was noted of this chat, in {below}/. Use it before answering about what was "
                 "said or agreed here earlier."
                 if below
-                else "Search MEMORY.md and memory/*.md. Use it before answering about past work, decisions, "
+                else f"Search {searched}. Use it before answering about past work, decisions, "
                 f"dates, people, preferences or todos.{_written_in(languages)}"
             ),
             arguments=SearchArguments,
@@ -118,11 +133,14 @@ async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool, belo
             also=arguments.queries,
             max_results=arguments.max_results,
             min_score=arguments.min_score,
-            after=arguments.after,
-            before=arguments.before,
+            after=arguments.after or None,
+            before=arguments.before or None,
+            as_of=arguments.as_of or None,
             sources=("memory",) if below else None if arguments.source is None else (arguments.source,),
             below=below,
         )
+    except DayUnknown as error:
+        raise ToolFailed(str(error)) from error
     except MemoryIndexError as error:
         return _disabled({"results": []}, error)
     found = len(report.hits)
@@ -169,6 +187,10 @@ def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
         result["fallback"] = {"from": report.fallback.provider, "reason": report.fallback.reason}
     if report.degraded:
         result["degraded"] = report.degraded
+    if report.absent:
+        result["absent"] = report.absent_sentence
+    if report.limited:
+        result["limited"] = report.limited
     if report.stale:
         result["stale"] = True
     return result

@@ -1,4 +1,4 @@
-"""`channels.<name>` and `messages`: what holds in the chats of others, and how their messages wait. Pure."""
+"""`channels`, `bindings`, `messages`: what holds in the chats of others, who answers, what waits. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,46 @@ from pydantic import BeforeValidator, Field
 from nacre.runtime.settings.section import SettingsSection
 from nacre.sessions.contracts.keys import folded_id
 
-QueueMode: TypeAlias = Literal["collect", "followup", "interrupt"]
+QueueMode: TypeAlias = Literal["collect", "followup", "steer", "steer-backlog", "interrupt"]
+QUEUE_MODES: tuple[QueueMode, ...] = ("collect", "followup", "steer", "steer-backlog", "interrupt")
 DropPolicy: TypeAlias = Literal["summarize", "old", "new"]
 
 
 def _queue_mode(value: Any) -> Any:
-    """A mode in any case. What OpenClaw would put into the running turn is answered behind it."""
+    """A mode in any case; OpenClaw's `queue` is `steer`."""
     mode = value.strip().lower() if isinstance(value, str) else value
-    return "followup" if mode in ("queue", "steer", "steer-backlog") else mode
+    return "steer" if mode == "queue" else mode
 
 
 AnyQueueMode: TypeAlias = Annotated[QueueMode, BeforeValidator(_queue_mode)]
+
+
+class PeerMatch(SettingsSection):
+    """`bindings[].match.peer`: one chat."""
+
+    kind: str = ""
+    """`direct` (also `dm`), `group` or `channel`; blank is each of them."""
+    id: str
+    """In a direct chat the person's id, else the chat's; `*` is every one."""
+
+
+class BindingMatch(SettingsSection):
+    """`bindings[].match`: which messages are meant."""
+
+    channel: str
+    """Name of the channel."""
+    account_id: str = "default"
+    """Name of the account; `*` is every account."""
+    peer: PeerMatch | None = None
+    """One chat; unset is all chats of the account."""
+
+
+class Binding(SettingsSection):
+    """`bindings[]`: which agent answers what. A chat counts before an account, that before a channel."""
+
+    agent_id: str
+    """One of `agents.list`."""
+    match: BindingMatch
 
 
 class PeerSettings(SettingsSection):
@@ -77,12 +106,21 @@ class ChannelSettings(AccountRules):
     """Several accounts of one channel, by name; none is one account, named `default`."""
 
 
+class InboundSettings(SettingsSection):
+    """`messages.inbound`: messages that come together while nothing runs."""
+
+    debounce_ms: Annotated[int, Field(ge=0)] = 250
+    """How long a session that is idle waits for a further message before it answers; not in the modes
+    `followup` and `interrupt`, and never for a command."""
+
+
 class QueueSettings(SettingsSection):
     """`messages.queue`: what becomes of messages that arrive while a turn of their session runs."""
 
     mode: AnyQueueMode = "collect"
     """`collect`: one turn answers all of them. `followup`: each gets its own, in order. `interrupt`: the
-    running turn is stopped. OpenClaw's `steer`, `steer-backlog` and `queue` are read as `followup`."""
+    running turn is stopped. `steer`: they go into the running turn when its tools are done, and wait as in
+    `collect` where it calls none; `steer-backlog`: they do, and are answered behind it as well."""
     by_channel: Mapping[str, AnyQueueMode] = Field(default_factory=dict)
     """Another mode for a channel, by its name."""
     debounce_ms: Annotated[int, Field(ge=0)] = 1_000
@@ -98,6 +136,7 @@ class MessagesSettings(SettingsSection):
     """`messages`: how messages of chats wait and are answered."""
 
     queue: QueueSettings = Field(default_factory=QueueSettings.model_construct)
+    inbound: InboundSettings = Field(default_factory=InboundSettings.model_construct)
 
 
 def queue_mode(settings: QueueSettings, channel: str) -> QueueMode:

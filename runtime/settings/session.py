@@ -129,6 +129,47 @@ class MaintenanceSettings(SettingsSection):
         )
 
 
+class SendMatch(SettingsSection):
+    """`session.sendPolicy.rules[].match`: which sessions are meant; what is unset is all."""
+
+    channel: str = ""
+    """Name of the channel."""
+    chat_type: Literal["", "direct", "group", "channel"] = ""
+    """The kind of chat."""
+    key_prefix: str = ""
+    """How the session's key begins, with or without `agent:<id>:`."""
+
+
+class SendRule(SettingsSection):
+    """`session.sendPolicy.rules[]`."""
+
+    action: Literal["allow", "deny"]
+    """What holds there."""
+    match: SendMatch = Field(default_factory=SendMatch.model_construct)
+
+
+class SendPolicy(SettingsSection):
+    """`session.sendPolicy`: in which sessions messages of chats are answered at all."""
+
+    default: Literal["allow", "deny"] = "allow"
+    """What holds where no rule does."""
+    rules: tuple[SendRule, ...] = ()
+    """A rule that denies counts before one that allows."""
+
+    def allows(self, key: str, *, channel: str, chat_kind: str) -> bool:
+        """Whether messages of a session are answered."""
+        actions = {
+            rule.action
+            for rule in self.rules
+            if rule.match.channel.strip().lower() in ("", channel.strip().lower())
+            and rule.match.chat_type in ("", chat_kind)
+            and (
+                key.startswith(rule.match.key_prefix) or _without_agent(key).startswith(rule.match.key_prefix)
+            )
+        }
+        return "deny" not in actions and ("allow" in actions or self.default == "allow")
+
+
 class SessionSettings(SettingsSection):
     """`session`: which conversation a message belongs to, and where conversations are kept."""
 
@@ -142,6 +183,7 @@ class SessionSettings(SettingsSection):
     """One person's ids on several channels, each as `channel:id`, under one name."""
     store: str = ""
     """The index file; transcripts lie beside it. `~` is the home folder, `{agentId}` the agent's id."""
+    send_policy: SendPolicy = Field(default_factory=SendPolicy.model_construct)
     maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings.model_construct)
     reset: ResetSettings = Field(default_factory=ResetSettings.model_construct)
     reset_by_type: ResetByType = Field(default_factory=ResetByType.model_construct)
@@ -165,3 +207,9 @@ class SessionSettings(SettingsSection):
 
 def _ms(duration: Any) -> int | None:
     return duration_ms(duration) if duration else None
+
+
+def _without_agent(key: str) -> str:
+    """A key without the `agent:<id>:` in front of it."""
+    parts = key.split(":", 2)
+    return parts[2] if len(parts) == 3 and parts[0] == "agent" else key

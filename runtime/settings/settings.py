@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
-from nacre.runtime.settings.channels import ChannelSettings, CommandsSettings, MessagesSettings
+from nacre.runtime.settings.channels import Binding, ChannelSettings, CommandsSettings, MessagesSettings
 from nacre.runtime.settings.hooks import HooksSettings, ToolRule, ToolsSettings
 from nacre.runtime.settings.models import ModelsSettings
 from nacre.runtime.settings.plugins import PluginsSettings
@@ -39,6 +39,7 @@ class Settings(SettingsSection):
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
     plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
+    bindings: tuple[Binding, ...] = ()
     commands: CommandsSettings = Field(default_factory=CommandsSettings.model_construct)
     messages: MessagesSettings = Field(default_factory=MessagesSettings.model_construct)
 

@@ -24,9 +24,10 @@ from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.around import around_turn, asking
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate, ModelChain
-from nacre.runtime.recall.recent_notes import recall_is_due, recalled_notes
+from nacre.runtime.recall.recent_notes import recall_is_due
 from nacre.runtime.turn.context import TurnContext
-from nacre.runtime.turn.inbound_message import inbound_message
+from nacre.runtime.turn.entering import recalled, taken_in
+from nacre.runtime.turn.inbound.files import message_of
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.loop import run_loop
@@ -34,8 +35,6 @@ from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.usage import Usage
-from nacre.sessions.entries.entries import CustomMessage
-from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +82,7 @@ class Turn:
         """Puts a person's words, and what came with them, on disk."""
         session, self.words = self.session, text
         now_ms = session.now_ms()
-        await session.say(inbound_message(text, attachments, timestamp_ms=now_ms, inbound_id=inbound_id))
+        await session.say(await message_of(text, attachments, timestamp_ms=now_ms, inbound_id=inbound_id))
 
     async def answer(self) -> Reply | None:
         """The reply to what was written down, or `None` for silence.
@@ -103,15 +102,16 @@ class Turn:
         context = await self.context()
         self._deadline = asyncio.timeout(agent.timeout_seconds)
         try:
-            async with self._deadline:
-                answer = await run_loop(
-                    self,
-                    ask=self._ask(),
-                    toolbox=context.toolbox,
-                    emit=self.emit,
-                    max_steps=agent.max_steps,
-                    bounds=self.bounds,
-                )
+            with self.bounds.joining.open():
+                async with self._deadline:
+                    answer = await run_loop(
+                        self,
+                        ask=self._ask(),
+                        toolbox=context.toolbox,
+                        emit=self.emit,
+                        max_steps=agent.max_steps,
+                        bounds=self.bounds,
+                    )
         except (asyncio.CancelledError, TurnCancelled, UsageLimitReached):
             await session.line.aborted()
             raise
@@ -215,6 +215,10 @@ class Turn:
             if message_text(message).strip():
                 self._said.append(message_text(message))
 
+    async def take_in(self) -> None:
+        """Puts on disk what was said into the turn while its tools ran."""
+        await taken_in(self.session, self.parts, self.bounds.joining.take(), self.emit)
+
     async def set_aside(self, answer: AssistantMessage) -> None:
         """Keeps the beginning of an answer that comes anew, where no model sees it."""
         await self.session.journal.append_custom(BROKEN_ANSWER_ENTRY, answer.to_json())
@@ -225,25 +229,8 @@ class Turn:
 
     async def recall(self) -> None:
         """Puts logs and notes of the last days into the transcript; what cannot be read costs no turn."""
-        parts, agent = self.parts, self.parts.settings.agent
-        if parts.sub_agent is not None or not self.session.policy.loads_daily_logs:
-            return
-        parts.memory.session_started()
-        if not agent.startup_context.enabled:
-            return
-        try:
-            notes = await recalled_notes(
-                parts.workspace,
-                now=parts.now(),
-                limits=agent.startup_context,
-                log_chars=agent.daily_log_max_chars,
-            )
-        except OSError as error:
-            text = f"The daily logs could not be read, so they are not in the context: {error}."
-            self.emit(Warned(message=text))
-            return
-        if notes:
-            await self.session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
+        if self.parts.sub_agent is None and self.session.policy.loads_daily_logs:
+            await recalled(self.session, self.parts, self.emit)
 
     def spend(self, usage: Usage) -> None:
         """Adds what a model call, or a sub-agent, has used."""

@@ -23,7 +23,7 @@ OPEN = {
     "commands": {"ownerAllowFrom": ["line:nora"]},
 }
 """Everybody is answered, and Nora is the owner."""
-QUICK = {**OPEN, "messages": {"queue": {"debounceMs": 1}}}
+QUICK = {**OPEN, "messages": {"queue": {"debounceMs": 1}, "inbound": {"debounceMs": 0}}}
 FOLLOW_UP = {**OPEN, "messages": {"queue": {"mode": "followup", "debounceMs": 0}}}
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from nacre.bridges.answering.turns import FAILED_HERE
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
 from nacre.bridges.delivery.outgoing import REPEAT_MARK
-from nacre.bridges.turns import FAILED_HERE
 from nacre.runtime.contracts.errors import ModelAuthError
 from nacre.runtime.models.scripted import ScriptedModel, fails, says
 from tests.bridges.chats import FOLLOW_UP, Answering, gateway

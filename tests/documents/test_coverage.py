@@ -60,7 +60,9 @@ GROUPS = {
     "W11": 2,
     "W16": 1,
     "ASK": 25,
-    "SEED": 20,
+    "SEED": 25,
+    "PART": 35,
+    "ATT": 18,
     "Q": 43,
 }
 MARKS = ("held", "otherwise", "not here", "later", "open")

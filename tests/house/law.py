@@ -24,7 +24,8 @@ CLI: Floors = (
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/queueing", "bridges/access", "bridges/channels"),
+    ("bridges/answering",),
+    ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
     ("bridges/channels/telegram",),
     ("bridges/delivery",),
     ("bridges/ledger",),
@@ -48,6 +49,7 @@ RUNTIME: Floors = (
         "runtime/turn/window/summaries",
         "runtime/turn/loop",
         "runtime/turn/prompt_parts",
+        "runtime/turn/inbound",
         "runtime/lanes",
     ),
     ("runtime/hooks",),

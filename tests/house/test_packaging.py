@@ -23,6 +23,7 @@ EXTRAS = {
     "llama_cpp": "gguf",
     "markdown_it": "telegram",
     "opentelemetry": "otel",
+    "pypdf": "pdf",
     "sentence_transformers": "sentence-transformers",
     "slixmpp": "xmpp",
     "telegram": "telegram",

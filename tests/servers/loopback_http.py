@@ -96,6 +96,7 @@ class LoopbackHttp:
         self.hang_up()
         self._abort()
         await runner.cleanup()
+        await asyncio.sleep(0.05)  # what was aborted is closed by calls that the loop still has to make
 
     def _abort(self) -> None:
         for transport in self._connections:

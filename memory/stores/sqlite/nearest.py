@@ -25,7 +25,6 @@ from nacre.memory.vectors.vector_math import (
     NUMBER_BYTES,
     VectorTable,
     cosines,
-    int8_distance,
     is_zero,
     plain_cosine,
     plain_question,
@@ -86,7 +85,7 @@ class VectorReader:
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
         self._questions += 1
-        in_place = self._answers_in_place(connection)
+        in_place = self.answers_in_place(connection)
         asked = plain_question(vector) if in_place else question(vector)
         if is_zero(asked):
             return {}
@@ -106,7 +105,7 @@ class VectorReader:
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
         """The exact cosine of each chunk's best piece."""
-        in_place = self._answers_in_place(connection)
+        in_place = self.answers_in_place(connection)
         asked = plain_question(vector) if in_place else question(vector)
         if is_zero(asked):
             return {}
@@ -134,7 +133,7 @@ class VectorReader:
                 self._masks.popitem(last=False)
         return self._masks[inside]
 
-    def _answers_in_place(self, connection: Connection) -> bool:
+    def answers_in_place(self, connection: Connection) -> bool:
         """Whether reading everything into memory would take longer than it can save."""
         self.engine(connection)
         # numpy, when it stands in for sqlite-vec, compares no codes
@@ -202,7 +201,7 @@ class VectorReader:
 
 def candidates_for(dimensions: int, limit: int) -> int:
     """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
-    return max(2 * limit, 200 if dimensions >= 1024 else 300 if dimensions >= 384 else 600)
+    return max(2 * limit, 300 if dimensions >= 384 else 600)
 
 
 def _row_count(connection: Connection) -> int:
@@ -269,8 +268,6 @@ def add_vector_functions(
     if not problem:
         version = str(connection.execute("SELECT vec_version()").get)
         return VectorEngine(name=f"sqlite-vec {version.removeprefix('v')}")
-    connection.create_scalar_function("vec_int8", lambda *stored: stored[0], 1, deterministic=True)
-    connection.create_scalar_function("vec_distance_cosine", int8_distance, 2, deterministic=True)
     return VectorEngine(name="numpy", problem=problem)
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from nacre.memory.contracts.errors import IndexDamaged, IndexUnusable
 from nacre.memory.contracts.words import FIELDS
 from nacre.memory.stores.sqlite.connection import Connection, in_memory, transaction
-from nacre.memory.vectors.vector_math import fixed_point
+from nacre.memory.vectors.vector_math import whole_numbers
 
 # Mn and Mc are token characters, so that vowel signs do not cut Hindi and Thai words to pieces.
 TOKENIZE = "porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
@@ -90,18 +90,19 @@ CREATE TABLE failures (
 # megabyte would cut each batch of a first index into several, to be merged right after.
 _VERSION_2 = "INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('hashsize', 16777216);"
 
-# `embedding` becomes 16-bit fixed point. A new table, because in the old one pages would stay half empty.
+# `embedding` becomes 16-bit numbers in proportion. In a new table: in the old one,
+# pages would stay half empty.
 _VERSION_3 = """
 CREATE TABLE vectors_3 (
     id INTEGER PRIMARY KEY,
     embedder_id INTEGER NOT NULL,
     text_hash BLOB NOT NULL,
     used_at INTEGER NOT NULL,
-    embedding BLOB, -- 16-bit fixed point
+    embedding BLOB, -- 16-bit numbers in proportion
     UNIQUE (embedder_id, text_hash)
 ) STRICT;
 INSERT INTO vectors_3
-    SELECT id, embedder_id, text_hash, used_at, fixed_point(embedding) FROM vectors ORDER BY id;
+    SELECT id, embedder_id, text_hash, used_at, whole_numbers(embedding) FROM vectors ORDER BY id;
 DROP TABLE vectors;
 ALTER TABLE vectors_3 RENAME TO vectors;
 """
@@ -134,7 +135,7 @@ def migrate(connection: Connection, *, between: Callable[[int], None] | None = N
         IndexUnusable: the file was written by a newer Nacre, or is another program's database.
     """
     steps = 0
-    connection.create_scalar_function("fixed_point", fixed_point, 1, deterministic=True)
+    connection.create_scalar_function("whole_numbers", lambda *row: whole_numbers(*row), 1)
     while version_of(connection) < SCHEMA_VERSION:
         with transaction(connection):
             version = version_of(connection)

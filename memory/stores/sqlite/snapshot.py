@@ -25,7 +25,8 @@ from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.stores.sqlite.connection import Connection, ConnectionThread, one_moment, open_connection
 from nacre.memory.stores.sqlite.nearest import VectorReader
 from nacre.memory.stores.sqlite.words import WordReader
-from nacre.memory.vectors.vector_math import NUMBER_BYTES, plain_question, plain_question_int8
+from nacre.memory.vectors.int8 import best_int8, plain_question_int8
+from nacre.memory.vectors.vector_math import NUMBER_BYTES, plain_question
 
 T = TypeVar("T")
 
@@ -43,13 +44,15 @@ _AMONG_CHUNKS = "chunks.id IN (SELECT value FROM json_each(?))"
 MOST_SENTENCES = 32
 """How many sentences of a text are looked at: one of a hundred tokens has four or five."""
 
-_SENTENCE_COSINES = """
+_SENTENCES = """
+SELECT chunk_id, sentences FROM chunk_vectors JOIN vectors ON vectors.id = vector_id
+WHERE chunk_id IN (SELECT value FROM json_each(:ids)) AND sentences <> x'' AND length(sentences) % :size = 0
+"""
+# What a first question asks, without waiting for numpy's import.
+_SENTENCE_COSINES = f"""
 SELECT chunk_id,
-    max(1 - vec_distance_cosine(vec_int8(substr(sentences, start.value + 1, :size)), vec_int8(:question)))
-FROM chunk_vectors JOIN vectors ON vectors.id = vector_id JOIN json_each(:starts) AS start
-WHERE chunk_id IN (SELECT value FROM json_each(:ids))
-    AND start.value < length(sentences) AND length(sentences) % :size = 0
-GROUP BY chunk_id
+    max(1 - vec_distance_cosine(vec_int8(substr(sentences, value + 1, :size)), vec_int8(:question)))
+FROM ({_SENTENCES}) JOIN json_each(:starts) ON value < length(sentences) GROUP BY chunk_id
 """
 
 
@@ -185,19 +188,22 @@ class SqliteSnapshot:
         return self._vectors.cosines(self._connection, vector, chunk_ids)
 
     def sentence_cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
-        self._vectors.engine(self._connection)
         question = plain_question_int8(plain_question(vector))
-        starts = range(0, MOST_SENTENCES * len(question), len(question) or 1)
-        rows = self._connection.execute(
-            _SENTENCE_COSINES,
-            {
-                "size": len(question),
-                "question": question,
-                "starts": json.dumps([*starts]),
-                "ids": json.dumps([*chunk_ids]),
-            },
-        )
-        return dict(rows) if any(question) else {}
+        if not any(question):
+            return {}
+        values = {"size": len(question), "ids": json.dumps([*chunk_ids])}
+        if self._vectors.answers_in_place(self._connection):
+            starts = json.dumps([*range(0, MOST_SENTENCES * len(question), len(question))])
+            return dict(
+                self._connection.execute(
+                    _SENTENCE_COSINES, {**values, "question": question, "starts": starts}
+                )
+            )
+        rows = self._connection.execute(_SENTENCES, values).fetchall()
+        best: dict[int, float] = {}
+        for (chunk_id, _), cosine in zip(rows, best_int8(question, [row[1] for row in rows]), strict=True):
+            best[chunk_id] = max(cosine, best.get(chunk_id, -1.0))
+        return best
 
     def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
         # These columns come before the text in a row, so no long row is read through.

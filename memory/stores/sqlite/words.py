@@ -2,7 +2,8 @@
 
 BM25 over every chunk that has a common word takes longer than the rest of a search, and tells least. So when
 a query would touch too many chunks, its rarest words choose the chunks, and its common words are weighed in
-those alone. What has only common words is passed over then. Small indexes never come to that.
+those alone. What has only common words is passed over then. Of a query with common words alone, the rarest
+few have to stand in a chunk together, and another one with them. Small indexes never come to that.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ MOST_ROWS = 1_000
 ENOUGH_ROWS = 100
 """Below this many rows common words choose as well, whatever they cost: there would be too little to rank."""
 
+TOO_MANY_ROWS = 4_000
+"""A word with more rows than this chooses none by itself: together with others it does."""
+
 MOST_WEIGHED = 50_000
 """How many rows the words that are weighed may have together; BM25 counts 30 in a microsecond."""
 
@@ -32,8 +36,9 @@ _BM25 = f"bm25(chunks_fts, {', '.join(str(FIELD_WEIGHTS[field]) for field in FIE
 class WordReader:
     """BM25 over one reader connection. Not to be shared between threads."""
 
-    def __init__(self, *, most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, *, most_rows: int = MOST_ROWS, too_many_rows: int = TOO_MANY_ROWS) -> None:
         self._most_rows = most_rows
+        self._too_many_rows = too_many_rows
         self._data_version = -1
         self._count = 0
         self._counted_at = 0
@@ -61,13 +66,19 @@ class WordReader:
         inside = narrowed(connection, scope)
         condition = f" AND {inside.admits('chunks_fts.rowid')}" if inside else ""
         arguments = inside.arguments if inside else ()
-        choosing, weighed = self._split(connection, query)
-        best = _best(connection, choosing, condition, arguments, limit)
-        if weighed:
+        choosing, weighed, together = self._split(connection, query)
+        best = _best(connection, choosing, condition, arguments, limit) if choosing else {}
+        if weighed and choosing:
             # What both lists have is scored by all words. What has fallen out of this one is worse than all
             # of it, and ends below the limit with the score of its choosing words as well.
             best.update(_best(connection, f"({choosing}) AND ({weighed})", condition, arguments, limit))
-            best = dict(sorted(best.items(), key=itemgetter(1), reverse=True)[:limit])
+            best = _highest(best, limit)
+        if together:
+            for chunk_id, score in _best(connection, together, condition, arguments, limit).items():
+                best[chunk_id] = max(score, best.get(chunk_id, score))
+            best = _highest(best, limit)
+        if together and not inside and len(best) < limit:
+            best = _best(connection, any_of(map(expression, query.atoms)), condition, arguments, limit)
         if inside and weighed and len(best) < limit:
             # A narrow scope has few chunks with the rare words: there every word may choose. The plus keeps
             # SQLite from asking the full-text index once for each chunk inside.
@@ -75,14 +86,28 @@ class WordReader:
             best = _best(connection, any_of(map(expression, query.atoms)), condition, arguments, limit)
         return best
 
-    def _split(self, connection: Connection, query: MatchQuery) -> tuple[str, str]:
-        """The expressions of the words that choose and of those that are only weighed, which may be empty."""
+    def _split(self, connection: Connection, query: MatchQuery) -> tuple[str, str, str]:
+        """The expressions of the words that choose, of those that are only weighed, and of those that choose
+        together; any may be empty."""
         count, atoms = self.count(connection), [*map(expression, query.atoms)]
         if count <= self._most_rows or len(atoms) < 2:
-            return any_of(atoms), ""
+            return any_of(atoms), "", ""
         rows = {atom: self._rows_of(connection, atom) for atom in atoms}
         choosing, weighed = split_by_rarity(rows, chunk_count=count, most_rows=self._most_rows)
-        return any_of(choosing), any_of(weighed)
+        common = max(choosing, key=rows.__getitem__)
+        if rows[common] <= self._too_many_rows or not weighed:
+            return any_of(choosing), any_of(weighed), ""
+        rare = [atom for atom in choosing if atom != common]
+        telling = [atom for atom in rows if rows[atom] <= count / 2 and atom not in rare]
+        frequent = sorted({common, *telling}, key=rows.__getitem__)
+        needed = needed_together([rows[atom] for atom in frequent], chunk_count=count)
+        others = [*frequent[needed:], *rare]
+        together = " AND ".join(f"({atom})" for atom in frequent[:needed])
+        return (
+            any_of(rare),
+            any_of([common, *weighed]),
+            f"{together} AND ({any_of(others)})" if others else together,
+        )
 
     def _rows_of(self, connection: Connection, atom: str) -> int:
         """About how many rows have an atom: remembered until a large index has changed by a tenth."""
@@ -123,6 +148,23 @@ def _best(
             (expression, *arguments, limit),
         )
     )
+
+
+def _highest(scores: Mapping[int, float], limit: int) -> dict[int, float]:
+    return dict(sorted(scores.items(), key=itemgetter(1), reverse=True)[:limit])
+
+
+def needed_together(rows: Sequence[int], *, chunk_count: int) -> int:
+    """How many of the rarest words, two at least, leave few enough chunks if they meet by chance.
+
+    That another word is there as well halves them, about.
+    """
+    left = rows[0] * rows[1] / chunk_count
+    needed = 2
+    while left > 2 * TOO_MANY_ROWS and needed < len(rows):
+        left *= rows[needed] / chunk_count
+        needed += 1
+    return needed
 
 
 def split_by_rarity(

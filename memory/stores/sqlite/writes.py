@@ -18,7 +18,8 @@ from nacre.memory.contracts.words import FIELDS, WordFields
 from nacre.memory.stores.sqlite.connection import Connection
 from nacre.memory.stores.sqlite.snapshot import STATE_COLUMNS, stored_meta
 from nacre.memory.vectors.identity import embedder_key, stored_identity
-from nacre.memory.vectors.vector_math import NUMBER_BYTES, code_of, is_zero, to_blob, to_int8
+from nacre.memory.vectors.int8 import to_int8
+from nacre.memory.vectors.vector_math import NUMBER_BYTES, code_of, is_zero, to_blob
 
 MERGE_PAGES = 1_000
 """Pages that one step of a merge writes: some milliseconds of the write lock."""

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, KeysView
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.turn.loop.limits import TurnBounds
+
 T = TypeVar("T")
 
 StopAfter: TypeAlias = Literal["now", "tools"]
@@ -17,6 +20,7 @@ class Running:
 
     def __init__(self) -> None:
         self._tasks: dict[str, dict[asyncio.Task[Any], Callable[[StopAfter], None]]] = {}
+        self._joins: dict[asyncio.Task[Any], Callable[[Inbound], bool]] = {}
 
     @property
     def keys(self) -> KeysView[str]:
@@ -24,18 +28,15 @@ class Running:
         return self._tasks.keys()
 
     def start(
-        self,
-        key: str,
-        work: Coroutine[Any, Any, T],
-        *,
-        spare_tools: Callable[[], bool] = lambda: False,
+        self, key: str, work: Coroutine[Any, Any, T], bounds: TurnBounds | None = None
     ) -> asyncio.Task[T]:
-        """Runs `work` for a session. `spare_tools` notes that it is to end when its tools are done, if any
-        are running, and says whether they are."""
+        """Runs `work` for a session. By its `bounds` a turn can be joined, or end with its tools."""
         task = asyncio.create_task(work)
+        bounds = bounds or TurnBounds()
+        self._joins[task] = bounds.joining.put
 
         def stop(after: StopAfter) -> None:
-            if after == "now" or not spare_tools():
+            if after == "now" or not bounds.spare_tools():
                 task.cancel()
 
         self._tasks.setdefault(key, {})[task] = stop
@@ -49,6 +50,10 @@ class Running:
             stop(after)
         return bool(stops)
 
+    def join(self, key: str, inbound: Inbound) -> bool:
+        """Hands a message to the turn that runs in a session; whether there is one that takes it."""
+        return any(self._joins[task](inbound) for task in self._tasks.get(key, ()))
+
     async def close(self) -> None:
         """Stops everything at once, and waits until it has ended."""
         tasks = [task for tasks in self._tasks.values() for task in tasks]
@@ -58,5 +63,6 @@ class Running:
 
     def _forget(self, key: str, task: asyncio.Task[Any]) -> None:
         self._tasks[key].pop(task, None)
+        self._joins.pop(task, None)
         if not self._tasks[key]:
             del self._tasks[key]

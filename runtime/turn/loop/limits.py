@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 from nacre.runtime.contracts.errors import ConfigError, TurnCancelled, UsageLimitReached
+from nacre.runtime.turn.loop.joining import Joining
 from nacre.sessions.contracts.messages import AssistantMessage, ToolCall
 from nacre.sessions.contracts.usage import Usage
 
@@ -52,6 +53,8 @@ class TurnBounds:
         self._tool_calls = 0
         self._tools_are_running = False
         self._ends_after_tools = False
+        self.joining = Joining()
+        """What is said into the turn while it runs."""
 
     def spare_tools(self) -> bool:
         """Ends the turn when the tools that are running are done; whether any are."""

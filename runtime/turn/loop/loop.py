@@ -52,6 +52,10 @@ class Conversation(Protocol):
         """Keeps what a model had said of an answer that comes anew, outside of what models see."""
         ...
 
+    async def take_in(self) -> None:
+        """Puts on disk what was said into the turn while its tools ran."""
+        ...
+
     def now_ms(self) -> int:
         """The present moment in milliseconds since the epoch."""
         ...
@@ -99,6 +103,7 @@ async def run_loop(
             raise
         with bounds.running_tools():
             await _run_tools(conversation, answer.tool_calls, toolbox, emit)
+        await conversation.take_in()
     raise StepLimitReached(
         f"The model was still calling tools after {max_steps} steps, so the turn was ended. "
         "Ask for less at once, or raise agents.defaults.maxSteps."

@@ -75,6 +75,9 @@ class FlushConversation:
         if isinstance(message, ToolResultMessage):
             self.refused = message_text(message) if message.is_error else ""
 
+    async def take_in(self) -> None:
+        """Nobody speaks into a flush."""
+
     async def set_aside(self, answer: AssistantMessage) -> None:
         """Keeps a broken answer for the record alone."""
         await self.session.flushes.keep_message(answer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ async def test_codes_are_few_and_short_lived(tmp_path: Path) -> None:
 
 
 async def test_a_right_that_is_taken_back_ends_at_the_next_tool_call(tmp_path: Path) -> None:
-    """The tool is not run, and later messages are those of a stranger."""
+    """The tool is not run, the answer is kept back, and later messages are those of a stranger."""
     people: list[People] = []
 
     class Revoking(ScriptedModel):
@@ -109,16 +110,18 @@ async def test_a_right_that_is_taken_back_ends_at_the_next_tool_call(tmp_path: P
 
     model = Revoking(calls(("append", {"path": "memory/2026-03-14.md", "text": "- x"})), says("over"))
     with LineServer() as server:
-        async with gateway(tmp_path, model, [LineBridge(server.port)], settings=PAIRING):
+        async with gateway(tmp_path, model, [LineBridge(server.port)], settings=PAIRING) as (here, _):
             server.say("it is me")
             await server.until(lambda at: len(at.sent) == 1)
             terminal = _people(tmp_path)
             await terminal.approve(_code(server.shown()[0]), "owner")
             await terminal.close()
             server.say("note this")
-            await server.until(lambda at: len(at.sent) == 2)
+            async with asyncio.timeout(60):
+                while not (len(model.requests) == 2 and here.is_idle):
+                    await asyncio.to_thread(lambda: None)
             server.say("and now?")
-            await server.until(lambda at: len(at.sent) == 3)
+            await server.until(lambda at: len(at.sent) == 2)
 
     assert not (tmp_path / "workspace/memory/2026-03-14.md").exists()
     [result] = [
@@ -128,7 +131,7 @@ async def test_a_right_that_is_taken_back_ends_at_the_next_tool_call(tmp_path: P
     ]
     assert result["isError"]
     assert "may not any more" in result["content"][0]["text"]
-    assert _code(server.shown()[2])
+    assert _code(server.shown()[1])
 
 
 async def test_what_waits_is_not_answered_when_its_sender_may_not_speak_any_more(tmp_path: Path) -> None:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-LIBRARIES = {"irc": "ircstates", "xmpp": "slixmpp"}
+LIBRARIES = {
+    "irc": "ircstates",
+    "xmpp": "slixmpp",
+    "matrix": "nio",
+    "email": "imap_tools",
+    "telegram": "telegram",
+}
 
 collect_ignore_glob = [f"{name}/*" for name, library in LIBRARIES.items() if find_spec(library) is None]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nacre.bridges.answering.dispatch import STOPPED, TOO_MANY
 from nacre.bridges.contracts.bridge import Capabilities
-from nacre.bridges.gateway import STOPPED, TOO_MANY
 from tests.bridges.chats import FOLLOW_UP, OPEN, Answering, gateway
 from tests.bridges.line_channel import LineBridge, LineServer
 from tests.runtime.agents import transcript_file, user_texts
 
 
 def _queue(**queue: Any) -> dict[str, Any]:
-    return {**OPEN, "messages": {"queue": {"debounceMs": 1, **queue}}}
+    return {**OPEN, "messages": {"queue": {"debounceMs": 1, **queue}, "inbound": {"debounceMs": 0}}}
 
 
 async def _held(model: Answering, server: LineServer, *texts: str, **more: Any) -> None:

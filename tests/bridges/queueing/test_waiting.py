@@ -87,8 +87,8 @@ def test_who_may_stop() -> None:
 
 
 def test_the_mode_of_a_channel() -> None:
-    """By its name in any case; OpenClaw's modes for a running turn are answered behind it."""
+    """By its name in any case."""
     settings = QueueSettings.model_validate({"byChannel": {"Line": "interrupt", "irc": "steer"}})
     assert queue_mode(settings, "line") == "interrupt"
-    assert queue_mode(settings, "irc") == "followup"
+    assert queue_mode(settings, "irc") == "steer"
     assert queue_mode(settings, "matrix") == "collect"

@@ -13,6 +13,7 @@ from nacre.cli.main import nacre
 from nacre.cli.memory.progress import line_teller
 from nacre.memory.contracts.records import SyncProgress
 from tests.cli.program import Terminal, run_nacre
+from tests.runtime.agents import write_settings
 
 NOTES = """# 2026-01-20
 
@@ -119,6 +120,16 @@ def test_a_search_that_is_switched_off_says_which_setting_does_it(home: Path) ->
     assert "agents.defaults.memorySearch.enabled" in run.stderr
 
 
+def test_commands_say_when_the_agent_has_another_memory(home: Path) -> None:
+    """They are about the notes and their index, which an agent with another engine, or none, does not ask."""
+    write_settings(home / ".nacre", {"plugins": {"slots": {"memory": "none"}}})
+    status, found = run_nacre(home, "memory", "status"), run_nacre(home, "memory", "search", "sourdough")
+
+    for run in (status, found):
+        assert run.returncode == 0
+        assert "plugins.slots.memory is 'none', so the agent does not look into this index" in run.stderr
+
+
 def test_a_terminal_gets_a_bar_that_goes_away(home: Path) -> None:
     """On a terminal the progress is a bar, and only the result stays."""
     with Terminal(home, "memory", "index", "--force") as terminal:
@@ -132,7 +143,7 @@ def test_a_terminal_gets_a_bar_that_goes_away(home: Path) -> None:
     "arguments",
     [
         ["search", " "],
-        ["search", "x", "--after", "yesterday"],
+        ["search", "x", "--after", "someday"],
         ["search", "x", "--min-score", "2"],
         ["search", "x", "--max-results", "0"],
         ["get", "memory/a.md", "--from", "0"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -70,3 +71,63 @@ def test_a_channel_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> N
     assert "The settings of channels.line do not fit: port: Input should be a valid integer" in run.stderr
     assert "There is no channel 'pigeon'" in run.stderr
     assert "hunter2" not in run.stderr
+
+
+def test_bindings_choose_among_the_agents_of_one_process(tmp_path: Path) -> None:
+    """Each account is answered by its agent, in whose folder the conversation lies."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as server:
+        settings = line_settings(
+            tmp_path,
+            server.port,
+            agents={"list": [{"id": "main"}, {"id": "work"}]},
+            bindings=[{"agentId": "work", "match": {"channel": "line", "peer": {"id": "bob"}}}],
+        )
+        with serving(tmp_path, PYTHONPATH=path) as process:
+            server.say("Who are you?", chat="a", sender="ann")
+            server.say("Who are you?", chat="b", sender="bob")
+            server.wait_for(lambda here: here.shown("a") and here.shown("b"))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_SECONDS) == 0
+
+    assert settings["bindings"]
+    folders = {name: tmp_path / ".nacre" / "agents" / name / "sessions" for name in ("main", "work")}
+    keys = {name: json.loads((folders[name] / "sessions.json").read_text()) for name in folders}
+    assert [key for key in keys["main"] if "bob" in key] == []
+    assert [key for key in keys["work"] if "bob" in key]
+
+
+def test_a_changed_settings_file_is_read_anew(tmp_path: Path) -> None:
+    """An account that is new is answered; what needs a new start is told."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as server, LineServer() as other:
+        settings = line_settings(tmp_path, server.port)
+        with serving(tmp_path, PYTHONPATH=path) as process:
+            server.say("one")
+            server.wait_for(lambda here: here.shown())
+            accounts = {"default": {}, "second": {"port": other.port}}
+            channels = {"line": {**settings["channels"]["line"], "accounts": accounts}}
+            memory = {"citations": "off"}
+            write_settings(tmp_path / ".nacre", {**settings, "channels": channels, "memory": memory})
+            other.say("two")
+            other.wait_for(lambda here: here.shown())
+            before = len(server.sent)
+            server.say("three")
+            server.wait_for(lambda here: len(here.sent) > before)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=WAIT_SECONDS)
+
+    assert "Started: line/second." in out
+    assert "These count from the next start on: memory." in out
+
+
+def test_check_starts_nothing(tmp_path: Path) -> None:
+    """Each account and agent by name, and exit code 0."""
+    path = install_line(tmp_path / "site")
+    line_settings(tmp_path, 9)
+
+    run = run_nacre(tmp_path, "serve", "--check", PYTHONPATH=path)
+
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "line/default can be started.\nAgents: main.\n"
+    assert not (tmp_path / ".nacre" / "bridges").exists()

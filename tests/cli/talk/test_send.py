@@ -85,6 +85,24 @@ def test_the_message_can_stand_without_a_flag(tmp_path: Path) -> None:
     assert "my boat is called Halcyon" in run.stdout
 
 
+def test_files_are_sent_along(tmp_path: Path) -> None:
+    """On the wire an image is an image part, and a text file stands behind the words."""
+    (tmp_path / "hive.png").write_bytes(b"\x89PNG")
+    (tmp_path / "hive.txt").write_text("Seven frames", encoding="utf-8")
+    with ProviderServer() as server:
+        server.reply("I see.")
+        write_provider(tmp_path, server)
+        files = ("-a", str(tmp_path / "hive.png"), "-a", str(tmp_path / "hive.txt"))
+        run = run_nacre(tmp_path, "send", "-m", "Look", *files, **PROVIDER)
+
+    assert run.stdout == "I see.\n"
+    head = "[attachment 'hive.txt', text/plain, 12 bytes; this is its text:]"
+    assert server.requests[0]["messages"][-1]["content"] == [
+        {"type": "text", "text": f"Look\n{head}\nSeven frames\n[end of 'hive.txt']"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
+    ]
+
+
 @pytest.mark.slow
 def test_json_is_printed_also_when_the_command_is_interrupted(tmp_path: Path) -> None:
     """A script that reads the object gets one, with the error, and the exit code of the signal."""

@@ -45,14 +45,19 @@ def resident_mib() -> float:
     raise AssertionError("the system does not tell")
 
 
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 async def answer(state_dir: Path, port: int, ids: str) -> None:
     """Answers until a line comes on stdin, and then tells the memory for each line."""
     async with gateway(
         state_dir, Forgetful(), [LineBridge(port, capabilities=ALL)], settings=SETTINGS, ids=ids
     ):
-        print("ready", flush=True)  # noqa: T201
+        _tell("ready")
         while line := await asyncio.to_thread(sys.stdin.readline):
-            print(f"{resident_mib():.1f}", flush=True)  # noqa: T201
+            _tell(f"{resident_mib():.1f}")
             if line.strip() == "end":
                 return
 

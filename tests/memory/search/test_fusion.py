@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given, strategies as st
 
 from nacre.memory.contracts.records import ChunkPlace
-from nacre.memory.search.fusion import EXACT_FLOOR, fuse, seed_scores, seed_text_score
+from nacre.memory.contracts.settings import HybridSettings
+from nacre.memory.search.fusion import (
+    ABSENT_CEILING,
+    EXACT_FLOOR,
+    LEAST_SHOWN,
+    fuse,
+    seed_scores,
+    seed_text_score,
+)
 from nacre.memory.search.mixing import Asked, Candidates
+from nacre.memory.search.ranking import rank
 from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
@@ -190,3 +199,60 @@ def test_the_score_does_not_depend_on_how_many_are_asked_for() -> None:
     many = [*few, *(Note(at, "tea", words=1.0 / at) for at in range(30, 60))]
     question = "green kayak"
     assert fused(many, question)[1] == pytest.approx(fused(few, question)[1], abs=0.05)
+
+
+def test_more_is_asked_of_a_chance_hit_among_many_chunks() -> None:
+    """A few words of a long question say less in a large memory; a question that is covered stays sure."""
+    strange = [Note(1, "the dinner was late", words=6.0)]
+    question = "how many guests attended the dinner celebrating the opening of the market?"
+    few, many = (fused(strange, question, chunk_count=count)[1] for count in (75, 5_000))
+    assert many < few / 2
+    covered = [Note(1, "the green kayak is in the shed", words=16.0)]
+    assert fused(covered, "green kayak shed", chunk_count=5_000)[1] > 0.9
+
+
+def test_a_hit_behind_the_best_scores_what_such_hits_are_worth() -> None:
+    """The order stays; half of the best one's value is worth next to nothing."""
+    notes = [
+        Note(1, "the green kayak is in the shed", words=9.0),
+        Note(2, "the green kayak", words=8.0),
+        Note(3, "a kayak", words=4.0),
+    ]
+    scores = fused(notes, "where is the green kayak in the shed?")
+    assert sorted(scores, key=scores.__getitem__, reverse=True) == [1, 2, 3]
+    assert scores[1] > MIN_SCORE
+    assert scores[3] < 0.1 * scores[1]
+
+
+def test_what_was_asked_for_by_name_and_is_absent_leaves_little() -> None:
+    """However many of its words fit, such a hit stays under the usual least score."""
+    notes = [Note(1, "paid invoice INV-2026-00417", words=14.0, cosine=0.8)]
+    assert fused(notes, "invoice INV-2026-09999", is_absent=True)[1] <= ABSENT_CEILING < MIN_SCORE
+
+
+def test_the_least_score_asks_the_best_hit() -> None:
+    """What stands behind a good one comes along; behind a bad one there is nothing."""
+    notes = [
+        Note(1, "the green kayak is in the shed", words=9.0),
+        Note(2, "the green kayak", words=8.0),
+        Note(3, "a kayak, once", words=1.0),
+    ]
+    question = "where is the green kayak in the shed?"
+    scores = fused(notes, question)
+
+    def shown(min_score: float) -> list[int]:
+        ranked = rank(
+            found(notes, question),
+            asked(question),
+            HybridSettings(),
+            count=10,
+            min_score=min_score,
+            now=datetime(2026, 2, 18, tzinfo=UTC),
+        )
+        return [item.chunk_id for item in ranked]
+
+    assert scores[2] < 0.8 < scores[1]
+    assert scores[3] < LEAST_SHOWN
+    assert shown(0.8) == [1, 2]
+    assert shown(0) == [1, 2, 3]
+    assert shown(1) == []

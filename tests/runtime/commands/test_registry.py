@@ -35,6 +35,8 @@ def test_the_owner_sees_the_built_in_commands_in_their_order() -> None:
         "/fork [place]",
         "/label name",
         "/status",
+        "/queue [mode]",
+        "/send on|off|inherit",
         "/approve [id]",
         "/deny id [reason]",
         "/honey",

@@ -209,7 +209,7 @@ async def test_what_models_write_for_numbers_is_read_kindly(
     [
         ("memory_search", {"query": "  "}, "query required"),
         ("memory_search", {}, "query"),
-        ("memory_search", {"query": "x", "after": "yesterday"}, "after"),
+        ("memory_search", {"query": "x", "after": "someday"}, "names no day"),
         ("memory_get", {"path": " "}, "path required"),
         ("memory_get", {}, "path"),
     ],

@@ -222,6 +222,8 @@ async def test_a_running_conversation_is_found_after_enough_was_said(tmp_path: P
 
     assert found(model, 2)["results"] == []
     assert found(model, 4)["results"][0]["source"] == "sessions"
+    [tool] = [spec for spec in model.requests[0].tools if spec.name == "memory_search"]
+    assert tool.description.startswith("Search MEMORY.md, memory/*.md and past conversations. Use it before")
 
 
 async def test_a_group_sees_nothing_of_conversations(tmp_path: Path) -> None:

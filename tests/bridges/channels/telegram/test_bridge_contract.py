@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+import pytest
+
 from nacre.bridges.channels.telegram.bridge import TelegramBridge
 from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide
 from tests.bridges.channels.telegram.bot_api import TOKEN, BotApi
+
+pytestmark = pytest.mark.channels
 
 
 def telegram(server: BotApi, *, token: str = TOKEN, file_bytes: int = 1_000) -> TelegramBridge:

@@ -7,6 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from nacre.bridges.channels.telegram.formatting import Span, shown, utf16_length
 
+pytestmark = pytest.mark.channels
+
 
 def _marked(markdown: str) -> tuple[str, list[tuple[str, str]]]:
     text, spans = shown(markdown)

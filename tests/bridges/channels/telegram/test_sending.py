@@ -18,6 +18,8 @@ from nacre.bridges.contracts.errors import BridgeError, DeliveryRefused, NotDeli
 from tests.bridges.channels.telegram.bot_api import GROUP, TOKEN, BotApi, Failure
 from tests.bridges.channels.telegram.test_bridge_contract import telegram
 
+pytestmark = pytest.mark.channels
+
 PLACE = Place(channel="telegram", account="default", chat_id="7")
 TOPIC = Place(channel="telegram", account="default", chat_id="-100200", thread_id="3")
 

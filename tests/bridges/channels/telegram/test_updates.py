@@ -16,6 +16,8 @@ from nacre.runtime.contracts.inbound import Inbound
 from tests.bridges.channels.telegram.bot_api import ANN, GROUP, ME, PRIVATE, BotApi
 from tests.bridges.channels.telegram.test_bridge_contract import telegram
 
+pytestmark = pytest.mark.channels
+
 BOT = User(id=ME["id"], is_bot=True, first_name="Nacre", username="nacre_bot")
 PHOTO = {"file_id": "f", "file_unique_id": "u", "width": 90, "height": 60, "file_size": 10}
 

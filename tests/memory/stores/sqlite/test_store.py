@@ -130,7 +130,7 @@ def test_publishing_replaces_content_under_open_readers(tmp_path: Path) -> None:
 
 
 async def test_vectors_are_stored_once_and_binary(tmp_path: Path) -> None:
-    """One row of 16-bit fixed point, little-endian, for a text, however many chunks have it."""
+    """One row of 16-bit numbers, little-endian, for a text, however many chunks have it."""
     store = await SqliteStore.open(tmp_path / "main.sqlite")
     await put_vectors(store, "e", {b"h": [3.0, 4.0]}, now_seconds=1)
     await store.close()
@@ -138,7 +138,7 @@ async def test_vectors_are_stored_once_and_binary(tmp_path: Path) -> None:
 
     (row,) = connection.execute("SELECT embedding FROM vectors").fetchall()
 
-    assert struct.unpack("<2h", row[0]) == (round(0.6 * 32_767), round(0.8 * 32_767))
+    assert struct.unpack("<2h", row[0]) == (round(0.75 * 32_767), 32_767)
     connection.close()
 
 

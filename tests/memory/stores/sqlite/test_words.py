@@ -14,7 +14,13 @@ from hypothesis import example, given, settings, strategies as st
 from nacre.memory.contracts.store import Scope
 from nacre.memory.stores.sqlite.connection import Connection, open_connection, transaction
 from nacre.memory.stores.sqlite.schema import TOKENIZE, migrate
-from nacre.memory.stores.sqlite.words import WordReader, any_of, expression, split_by_rarity
+from nacre.memory.stores.sqlite.words import (
+    WordReader,
+    any_of,
+    expression,
+    needed_together,
+    split_by_rarity,
+)
 from nacre.memory.stores.sqlite.writes import SqliteWriter
 from nacre.memory.text.lexical import match_query
 from tests.memory.stores.sample_index import chunk, indexed
@@ -99,6 +105,30 @@ def test_in_a_narrow_scope_every_word_chooses(connection: Connection) -> None:
     assert len(hits) > 2
     nowhere = Scope(sources=("memory",), after=LATE, before=date(2026, 1, 1))
     assert _lexical(connection, "seldom common", limit=10, most_rows=200, scope=nowhere) == {}
+
+
+@pytest.mark.parametrize(
+    ("rows", "needed"),
+    [
+        ([5_000, 6_000], 2),
+        ([20_000, 20_000, 20_000], 2),
+        ([40_000, 40_000, 40_000], 3),
+        ([40_000, 40_000], 2),
+    ],
+)
+def test_common_words_choose_together(rows: list[int], needed: int) -> None:
+    """As many are needed in one chunk as leave few enough of them, as far as there are so many words."""
+    assert needed_together(rows, chunk_count=100_000) == needed
+
+
+def test_of_common_words_alone_those_that_stand_together_are_first(connection: Connection) -> None:
+    """Where each word has too many rows, the best are the same as with all words in all chunks."""
+    everything = _lexical(connection, "common middling seldom", limit=10, most_rows=10_000)
+    query = match_query("common middling seldom")
+    assert query is not None
+    bounded = WordReader(most_rows=50, too_many_rows=60).lexical(connection, query, 10, MEMORY)
+
+    assert bounded == pytest.approx(everything)
 
 
 def test_a_scope_does_not_cost_a_query_for_each_chunk(connection: Connection) -> None:

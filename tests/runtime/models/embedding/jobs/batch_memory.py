@@ -14,6 +14,7 @@ from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 from nacre.runtime.models.embedding.http_embedder import HttpEmbedder
+from nacre.runtime.models.embedding.jobs.jobs import JOB_TEXTS
 from nacre.runtime.models.scripted import Clock
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
@@ -65,9 +66,9 @@ async def opened(
 
 @asynccontextmanager
 async def patient(
-    state_dir: Path, server: BatchServer, rules: JobRules, waits: list[float]
+    state_dir: Path, server: BatchServer, rules: JobRules, waits: list[float], *, job_texts: int = JOB_TEXTS
 ) -> AsyncIterator[MemoryEngine]:
-    """An engine that notes in `waits` what it would wait."""
+    """An engine that notes in `waits` what it would wait, with jobs of at most `job_texts`."""
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
@@ -76,6 +77,8 @@ async def patient(
         provider="openai", model="m", base_url=f"{server.url}/v1", api_key="sk-secret"
     )
     embedder = HttpEmbedder(endpoint, now_seconds=lambda: 0.0, job_rules=rules, sleep=sleep)
+    assert embedder.jobs is not None
+    embedder.jobs.max_texts = job_texts
     engine = await MemoryEngine.open(
         workspace=FolderWorkspace(state_dir / "workspace", lock_dir=state_dir / "locks"),
         index_path=state_dir / "index.sqlite",

@@ -41,6 +41,7 @@ class Seen:
     uploads: int = 0
     creations: int = 0
     downloads: int = 0
+    most_at_once: int = 0
     cancelled: list[str] = field(default_factory=list)
 
 
@@ -100,6 +101,7 @@ class BatchServer(EmbeddingServer):
 
     def _create(self, body: Mapping[str, Any]) -> Answer:
         self.seen.creations += 1
+        self.seen.most_at_once = max(self.seen.most_at_once, self.seen.creations - self.seen.downloads)
         outcome = self.outcomes.popleft() if self.outcomes else "done"
         if outcome == "unavailable":
             return Answer({"error": {"message": "no batches here"}}, 404)

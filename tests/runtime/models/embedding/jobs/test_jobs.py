@@ -142,3 +142,18 @@ async def test_chunks_of_many_files_share_requests(tmp_path: Path, server: Batch
     assert sorted(map(len, asked)) == [5, 20, 20]
     assert report.embedded == 45
     assert (again.embedded, ordinary_texts(server)) == (0, 0), "a rebuild asks for nothing that is known"
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_so_many_jobs_run_at_a_time_as_the_settings_say(
+    tmp_path: Path, server: BatchServer, concurrency: int
+) -> None:
+    """The next one is created when one of them has given its vectors."""
+    written(tmp_path, 6 * MIN_TEXTS)
+    rules = JobRules(concurrency=concurrency, poll_seconds=0.0)
+    async with patient(tmp_path, server, rules, [], job_texts=MIN_TEXTS) as engine:
+        report = await engine.sync(reason="test")
+
+    assert (report.embedded, report.pending_vectors) == (6 * MIN_TEXTS, 0)
+    assert server.seen.creations == 6
+    assert server.seen.most_at_once == concurrency

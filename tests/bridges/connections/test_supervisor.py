@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from nacre.bridges.connections.supervisor import LONGEST_WAIT_SECONDS, Supervisor, next_wait_seconds
 from nacre.bridges.contracts.bridge import Bridge, Door, Part
 from nacre.bridges.contracts.bridge_contract import HeldDoor
-from nacre.bridges.supervisor import LONGEST_WAIT_SECONDS, Supervisor, next_wait_seconds
 
 
 class _Flaky(Bridge):

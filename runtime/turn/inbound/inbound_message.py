@@ -6,7 +6,7 @@ And what a transcript says of a message that comes a second time, because a prog
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from nacre.runtime.contracts.inbound import Attachment
@@ -20,6 +20,15 @@ MAX_IMAGE_BYTES = 3_750_000
 
 
 @dataclass(frozen=True, kw_only=True)
+class FileText:
+    """What was read of a file: its text, or why there is none. `is_cut`: there is more than this."""
+
+    text: str = ""
+    problem: str = ""
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Heard:
     """What a transcript says of a message that stands in it.
 
@@ -30,11 +39,11 @@ class Heard:
     said: tuple[str, ...]
 
 
-def heard(branch: Sequence[Entry], inbound_id: str) -> Heard | None:
+def heard(branch: Sequence[Entry], inbound_id: str, joined_by: Collection[str] = ()) -> Heard | None:
     """Where a message stands that was handed in before; `None` when it is to be written down.
 
     That is so when it does not stand there, and when it has no answer and can get none in its place: its
-    answer was broken off, or somebody else has spoken since.
+    answer was broken off, or somebody else has spoken since. Messages of `joined_by` were said into its turn.
     """
     answer: AssistantMessage | None = None
     said: list[str] = []
@@ -44,6 +53,8 @@ def heard(branch: Sequence[Entry], inbound_id: str) -> Heard | None:
             case UserMessage() as message if message.inbound_id == inbound_id:
                 is_lost = answer is None and is_past
                 return None if is_lost else Heard(answer=answer, said=tuple(reversed(said)))
+            case UserMessage() as message if message.inbound_id in joined_by:
+                pass
             case UserMessage():
                 answer, is_past = None, True
                 said.clear()
@@ -57,17 +68,28 @@ def heard(branch: Sequence[Entry], inbound_id: str) -> Heard | None:
     return None
 
 
+def joined(branch: Sequence[Entry], ids: Collection[str]) -> tuple[str, ...]:
+    """Those of these messages that stand in a transcript."""
+    there = (entry.body.inbound_id for entry in branch if isinstance(entry.body, UserMessage))
+    return tuple(found for found in there if found and found in ids)
+
+
 def inbound_message(
-    text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int, inbound_id: str = ""
+    text: str,
+    attachments: tuple[Attachment, ...],
+    *,
+    texts: Sequence[FileText],
+    timestamp_ms: int,
+    inbound_id: str = "",
 ) -> UserMessage:
-    """A person's message: images that models take as images, other files by name.
+    """A person's message: images that models take as images, files with what was read of each, by name.
 
     An image that a provider refuses would be refused again on every later turn of the session.
     """
     clean = text.encode("utf-8", "replace").decode("utf-8")
     named = [
-        f"[attachment {file.name!r}, {file.mime_type}, {len(file.data)} bytes: not readable here]"
-        for file in attachments
+        _named(file, read)
+        for file, read in zip(attachments, texts, strict=True)
         if not _is_readable_image(file)
     ]
     images = [
@@ -81,6 +103,18 @@ def inbound_message(
         timestamp_ms=timestamp_ms,
         inbound_id=inbound_id,
     )
+
+
+def _named(file: Attachment, read: FileText) -> str:
+    """A file in words: its name, and its text or why there is none."""
+    name = f"attachment {file.name!r}, {file.mime_type}"
+    if not read.text:
+        why = f": {read.problem}" if read.problem else ""
+        return f"[{name}, {len(file.data)} bytes: not readable here{why}]"
+    cut = "; the rest is left out" if read.is_cut else ""
+    clean = read.text.encode("utf-8", "replace").decode("utf-8")
+    head = f"[{name}, {len(file.data)} bytes; this is its text{cut}:]"
+    return f"{head}\n{clean}\n[end of {file.name!r}]"
 
 
 def _is_readable_image(file: Attachment) -> bool:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from nacre.bridges.contracts.bridge import Bridge, Place
+from nacre.bridges.connections.connections import Connection
+from nacre.bridges.contracts.bridge import Place
 from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.delivery.live_reply import LiveReply
-from nacre.bridges.delivery.outgoing import Outgoing, parts_of
+from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.ledger.ledger import Ledger, Received
 from nacre.bridges.queueing.commands import AT_ONCE
+from nacre.bridges.queueing.joining import Joining
 from nacre.bridges.queueing.waiting import MOST_ATTEMPTS, composed
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.errors import AgentError, MessageRefused, TurnCancelled
-from nacre.runtime.contracts.events import Event, ReplyReady, TurnFailed
+from nacre.runtime.contracts.events import Event, MessageJoined, ReplyReady, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)
@@ -33,31 +35,30 @@ class TurnLeftOpen(BridgeError):
     """A turn was ended from outside, not by its chat: it stays open in the ledger."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChatDoor:
-    """The bridge of a chat, and the way out to it. `is_up` says whether it is connected."""
-
-    bridge: Bridge
-    outgoing: Outgoing
-    is_up: Callable[[], bool]
-
-
 class Turns:
-    """Answers batches of messages."""
+    """Answers batches of messages.
+
+    `connection_of` is the way to a chat, `agent_of` who answers there, `is_stopped` whether a session was
+    stopped, `may_hear` whether whoever asked may still have an answer.
+    """
 
     def __init__(
         self,
-        agent: Agent,
         ledger: Ledger,
         *,
-        door_of: Callable[[Inbound], ChatDoor],
+        agent_of: Callable[[Received], Agent],
+        connection_of: Callable[[Inbound], Connection | None],
         is_stopped: Callable[[str], bool],
+        may_hear: Callable[[Inbound], Awaitable[bool]],
+        joining: Joining,
         sleep: Sleep,
     ) -> None:
-        self._agent = agent
         self._ledger = ledger
-        self._door_of = door_of
+        self._agent_of = agent_of
+        self._connection_of = connection_of
         self._is_stopped = is_stopped
+        self._may_hear = may_hear
+        self._joining = joining
         self._sleep = sleep
 
     async def answer(self, batch: tuple[Received, ...], *, cap: int, below: Sequence[str] = ()) -> None:
@@ -66,60 +67,83 @@ class Turns:
         `below` are lines that follow the reply.
 
         Raises:
-            TurnLeftOpen: the agent was closed under it.
+            TurnLeftOpen: the agent was closed under it, or its bridge is not here.
             LedgerUnusable: the disk refused; what is done is done, and the turn is still open.
         """
-        if batch[0].was_begun and batch[0].attempts >= MOST_ATTEMPTS:
+        first = batch[0]
+        if first.was_begun and first.attempts >= MOST_ATTEMPTS:
             await self.say(batch, GIVEN_UP)
             return
-        inbound = composed(batch, cap=cap)
-        if batch[0].was_begun:
-            inbound = replace(inbound, redelivered=True)
+        said = tuple(received for received in batch if not received.has_joined) or batch[:1]
+        inbound = composed(said, cap=cap)
+        if first.was_begun:
+            inbound = replace(inbound, redelivered=True, joined_by=self._joining.ids(batch))
         await self._ledger.begin(batch)
-        ending = await self._ending(batch, inbound)
+        heard: set[str] = set()
+        ending = await self._ending(said, inbound, heard)
+        joined, apart = self._joining.end(batch, heard)
+        await self._joining.put_back(apart)
+        said = (*said, *joined)
         if isinstance(ending, ReplyReady):
-            await self.say(batch, "\n".join((ending.reply.text, *below)))
+            await self.say(said, await self._kept_back(said, "\n".join((ending.reply.text, *below))))
         elif isinstance(ending, TurnFailed):
-            await self._failed(batch, inbound, ending.error)
+            await self._failed(said, inbound, ending.error)
         else:
-            await self.say(batch, "")
+            await self.say(said, "")
 
     async def say(self, batch: Sequence[Received], text: str) -> None:
-        """Finishes messages with a text, or with silence, and sends it."""
+        """Finishes messages with a text, or with silence, and sends it.
+
+        Raises:
+            TurnLeftOpen: their bridge is not here, so nobody knows how long a message may be.
+        """
         inbound = batch[-1].inbound
-        door = self._door_of(inbound)
-        texts = parts_of(text, door.bridge.capabilities)
+        connection = self._connection(inbound)
+        texts = parts_of(text, connection.bridge.capabilities)
         await self._ledger.finish(batch, place_of(inbound), texts)
         if texts:
-            door.outgoing.notify(inbound.chat_id)
+            connection.outgoing.notify(inbound.chat_id)
 
-    async def _ending(self, batch: Sequence[Received], inbound: Inbound) -> Event | None:
-        door, ending = self._door_of(inbound), None
+    async def _kept_back(self, batch: Sequence[Received], text: str) -> str:
+        """The text, or nothing: somebody whose right was taken back meanwhile does not read the answer."""
+        if await self._may_hear(batch[-1].inbound):
+            return text
+        log.info("an answer in %s is kept back: who asked may not hear it", batch[0].session_key)
+        return ""
+
+    def _connection(self, inbound: Inbound) -> Connection:
+        connection = self._connection_of(inbound)
+        if connection is None:
+            raise TurnLeftOpen(f"the bridge {inbound.channel}/{inbound.account} is not here")
+        return connection
+
+    async def _ending(self, batch: Sequence[Received], inbound: Inbound, heard: set[str]) -> Event | None:
+        """The event that a turn ended with; what was said into it is added to `heard`."""
+        connection, ending = self._connection(inbound), None
+        agent = self._agent_of(batch[0])
         live = LiveReply(
-            door.bridge,
+            connection.bridge,
             self._ledger.outbox,
             place_of(inbound),
             turn=batch[0].number,
             answers=inbound.message_id,
-            may_show=lambda: self._may_show(batch[-1]),
+            may_show=lambda: connection.is_up and not connection.outgoing.is_sending(inbound.chat_id),
             sleep=self._sleep,
         )
         try:
             if inbound.chat_kind == "direct":
                 live.type()  # in a group the answer may well be silence
-            if self._is_stopped(batch[0].session_key) and self._agent.command(inbound) not in AT_ONCE:
+            if self._is_stopped(batch[0].session_key) and agent.command(inbound) not in AT_ONCE:
                 return None  # stopped before the agent heard of it
-            async with aclosing(self._agent.stream(inbound)) as events:
+            async with aclosing(agent.stream(inbound)) as events:
                 async for event in events:
+                    if isinstance(event, MessageJoined):
+                        heard.add(event.inbound_id)
                     live.hear(event)
                     ending = event
         finally:
             await live.close()
         return ending
-
-    def _may_show(self, received: Received) -> bool:
-        door = self._door_of(received.inbound)
-        return door.is_up() and not door.outgoing.is_sending(received.inbound.chat_id)
 
     async def _failed(self, batch: Sequence[Received], inbound: Inbound, error: AgentError) -> None:
         if isinstance(error, TurnCancelled):
@@ -128,7 +152,7 @@ class Turns:
             await self.say(batch, "")
             return
         log.warning("a message of %s was not answered: %s", batch[0].session_key, error)
-        await self.say(batch, failure_text(error, inbound))
+        await self.say(batch, await self._kept_back(batch, failure_text(error, inbound)))
 
 
 def failure_text(error: AgentError, inbound: Inbound) -> str:

@@ -1,6 +1,6 @@
 """How fast texts become vectors: the model that comes with Nacre, and what we add to a remote provider.
 
-    python -m benchmarks.embed [--chunks 200] [--requests 100] [--dimensions 1536]
+    python -m benchmarks.minilm.embed [--chunks 200] [--requests 100] [--dimensions 1536]
 
 The remote side talks to a server in a process of its own that answers at once, so that what is measured is
 ours: building the request, the wire, reading and checking the vectors. Beside each way stands the same

@@ -1,0 +1,54 @@
+"""What enters a turn beside the model's words: what people said meanwhile, and logs and notes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from nacre.runtime.contracts.errors import MessageRefused
+from nacre.runtime.contracts.events import Emit, MessageJoined, Warned
+from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.hooks.around import arrived
+from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.recall.recent_notes import recalled_notes
+from nacre.runtime.turn.inbound.files import message_of
+from nacre.runtime.turn.parts import TurnParts
+from nacre.sessions.entries.entries import CustomMessage
+from nacre.sessions.view.transcript import RECALL_TYPE
+
+log = logging.getLogger(__name__)
+
+
+async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inbound], emit: Emit) -> None:
+    """Puts messages on disk that were said while tools ran, as the hooks let them through."""
+    chat = session.chat(parts.workspace.place)
+    for each in said:
+        try:
+            inbound = await arrived(parts.hooks, chat, each)
+        except MessageRefused as refused:
+            log.info("a message does not join the turn of %s: %s", session.key, refused)
+            continue
+        now_ms, name = session.now_ms(), each.inbound_id
+        message = await message_of(inbound.text, inbound.attachments, timestamp_ms=now_ms, inbound_id=name)
+        await session.say(message)
+        emit(MessageJoined(inbound_id=name))
+
+
+async def recalled(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
+    """Puts logs and notes of the last days into the transcript; what cannot be read costs no turn."""
+    agent = parts.settings.agent
+    parts.memory.session_started()
+    if not agent.startup_context.enabled:
+        return
+    try:
+        notes = await recalled_notes(
+            parts.workspace,
+            now=parts.now(),
+            limits=agent.startup_context,
+            log_chars=agent.daily_log_max_chars,
+        )
+    except OSError as error:
+        emit(Warned(message=f"The daily logs could not be read, so they are not in the context: {error}."))
+        return
+    if notes:
+        await session.journal.append(CustomMessage(custom_type=RECALL_TYPE, content=notes))
