@@ -50,6 +50,7 @@ class IrcBridge(Bridge):
         self._pacer = Pacer(settings.lines_per_second)
         self._nicks: dict[str, str] = {}
         self._answers: dict[str, asyncio.Future[None]] = {}
+        self._target = ""
         self._refused: list[str] = []
         self._whois: dict[str, str] = {}
 
@@ -69,8 +70,7 @@ class IrcBridge(Bridge):
                 if not waiting.done():
                     waiting.set_exception(ConnectionError("the connection broke before the answer came"))
             said.put_nowait(None)
-            if self._stopping.is_set():
-                await asyncio.wait({handing_in}, timeout=ANSWER_SECONDS)
+            await asyncio.wait({handing_in}, timeout=ANSWER_SECONDS)  # what was heard is not heard again
             handing_in.cancel()
             await asyncio.gather(handing_in, return_exceptions=True)
         if not self._stopping.is_set():
@@ -90,7 +90,7 @@ class IrcBridge(Bridge):
             if not connection.server.is_channel(chat_id):
                 target = await self._nick_of(connection, chat_id)
             lines = message_lines(part.text)
-            self._refused.clear()
+            self._target, self._refused = target, []
             for line in lines:
                 await asyncio.sleep(self._pacer.wait_seconds(asyncio.get_running_loop().time()))
                 await connection.send("PRIVMSG", [target, line])
@@ -148,7 +148,8 @@ class IrcBridge(Bridge):
         elif line.command == "330" and len(line.params) > 2:
             self._whois["account"] = connection.server.casefold(line.params[2])
         elif line.command in _REFUSALS or line.command in ("471", "473", "474", "475"):
-            self._refused.append(line.params[-1] if line.params else line.command)
+            if connection.server.casefold_equals(self._target, "".join(line.params[1:2])):
+                self._refused.append(line.params[-1])
             log.warning("the IRC server says: %s", " ".join(line.params[1:]))
 
     async def _hand_in(self, door: Door, said: asyncio.Queue[Heard | None]) -> None:

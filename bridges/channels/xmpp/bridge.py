@@ -18,7 +18,7 @@ from slixmpp.exceptions import PresenceError
 
 from nacre.bridges.channels.xmpp.archive import behind, has_archive, newest
 from nacre.bridges.channels.xmpp.client import XmppClient
-from nacre.bridges.channels.xmpp.messages import Heard, Me, heard, sendable, vouched_address
+from nacre.bridges.channels.xmpp.messages import Heard, Me, heard, sendable, stanza_id, vouched_address
 from nacre.bridges.channels.xmpp.settings import XmppSettings
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
@@ -55,18 +55,30 @@ class XmppBridge(Bridge):
         self._me = Me(jid=str(JID(settings.jid).bare), nick=settings.nick)
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._cursor: dict[str, str] = {}
+        self._is_catching_up = True
+        self._live: dict[str, Me] = {}
+        """What came while the archives were read, by its id there: the archive has it too, without people."""
 
     async def start(self, door: Door) -> None:
         """As `Bridge`."""
         if self._stopping.is_set():
             return
         client = XmppClient(self._settings)
-        said: asyncio.Queue[Message | None] = asyncio.Queue()
-        client.stream.add_event_handler("message", said.put_nowait)
+        said: asyncio.Queue[tuple[Message, Me] | None] = asyncio.Queue()
+
+        def hear(stanza: Message) -> None:
+            # Who has a name in a room is asked now: a moment later it may be somebody else's.
+            me = self._in_rooms(stanza, client)
+            said.put_nowait((stanza, me))
+            if self._is_catching_up:
+                self._live[stanza_id(stanza, stanza["from"].bare)] = me
+
+        client.stream.add_event_handler("message", hear)
         client.stream.add_event_handler("groupchat_message", self._reflected)
         client.stream.add_event_handler("message_error", self._failed)
         client.ended.add_done_callback(lambda _: said.put_nowait(None))
         self._cursor = dict(json.loads(door.cursor or "{}"))
+        self._is_catching_up = True
         try:
             await client.log_in()
             client.stream.send_presence()
@@ -74,8 +86,10 @@ class XmppBridge(Bridge):
             self._client = client
             door.connected()
             await self._catch_up(client, door)
-            while not self._stopping.is_set() and (stanza := await said.get()) is not None:
-                await self._take(stanza, client, door)
+            self._is_catching_up = False
+            self._live.clear()
+            while not self._stopping.is_set() and (news := await said.get()) is not None:
+                await self._take(*news, door)
         except ConnectionError:
             if not self._stopping.is_set():
                 raise
@@ -170,6 +184,7 @@ class XmppBridge(Bridge):
         )
 
     async def _join(self, client: XmppClient) -> None:
+        self.capabilities = type(self).capabilities
         rooms = client.stream.plugin["xep_0045"]
         joined = set()
         for room in self._settings.rooms:
@@ -189,16 +204,17 @@ class XmppBridge(Bridge):
                 self._cursor.pop(archive, None)
 
     async def _catch_up(self, client: XmppClient, door: Door) -> None:
-        """Takes what the archives hold behind the cursor."""
+        """Takes what the archives hold behind the cursor; who had a name in a room then, nobody knows now."""
         for archive in ("", *sorted(self._me.rooms)):
             after = self._cursor.get(archive, "")
             async for result in behind(client, archive, after=after, now=self._now()):
                 found = result["mam_result"]
-                await self._take(found["forwarded"]["stanza"], client, door, archive_id=found["id"])
+                me = self._live.get(found["id"], self._me)
+                await self._take(found["forwarded"]["stanza"], me, door, archive_id=found["id"])
 
-    async def _take(self, stanza: Message, client: XmppClient, door: Door, *, archive_id: str = "") -> None:
+    async def _take(self, stanza: Message, me: Me, door: Door, *, archive_id: str = "") -> None:
         try:
-            message = heard(stanza, self._in_rooms(stanza, client), archive_id=archive_id)
+            message = heard(stanza, me, archive_id=archive_id)
         except ValueError as error:
             message = f"an address in it is none: {error}"
         if isinstance(message, str):
