@@ -21,7 +21,7 @@ from nacre.runtime.turn.guard import TurnGuard
 from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
 from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.system_prompt import changing_part, joined, sub_agent_part
+from nacre.runtime.turn.prompt_parts.system_prompt import changing_part, joined, sub_agent_part
 from nacre.runtime.turn.window.parts import WindowTurn
 
 log = logging.getLogger(__name__)

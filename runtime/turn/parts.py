@@ -24,7 +24,7 @@ from nacre.runtime.tools.toolbox import CallScope
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
-from nacre.runtime.turn.system_prompt import SystemPrompts
+from nacre.runtime.turn.prompt_parts.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.contracts.usage import Usage
 

@@ -41,7 +41,7 @@ from nacre.runtime.settings.disk.private_places import keep_private
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
-from nacre.runtime.turn.system_prompt import SystemPrompts
+from nacre.runtime.turn.prompt_parts.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.stores.store import SessionStore
 

@@ -15,7 +15,7 @@ from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.runtime.models.tokenizer import estimate_tokens
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.tools.toolbox import ToolSpec
-from nacre.runtime.turn.system_prompt import StablePart, SystemPrompts, changing_part
+from nacre.runtime.turn.prompt_parts.system_prompt import StablePart, SystemPrompts, changing_part
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.runtime.agents import START, opened, said
 
