@@ -46,6 +46,9 @@ class Memory:
     async def record(self, message: Message) -> None:
         self.messages.append(message)
 
+    async def take_in(self) -> None:
+        """Nobody says anything while tools run."""
+
     def now_ms(self) -> int:
         return 2
 
