@@ -179,7 +179,11 @@ def _terms(words: Sequence[str], numbers: Sequence[tuple[str, str]]) -> Iterator
 
 def _identifiers(names: Sequence[str], numbers: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     whole = (name for name in names if not any(name in written for written, _ in numbers))
-    long = (number for _, number in numbers if len(number) >= LEAST_DIGITS)
+    long = (
+        number
+        for written, number in numbers
+        if len(number) >= LEAST_DIGITS and not any(written in name for name in names)
+    )
     return _unique([*filter(_is_identifier, whole), *long])
 
 

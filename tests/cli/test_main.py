@@ -82,7 +82,7 @@ def test_help_names_the_variables_that_the_settings_read() -> None:
         (["chat", "extra"], "Got unexpected extra argument"),
         (
             ["memory", "search", "x", "--after", "2026-13-01"],
-            "'2026-13-01' is no day. Write one as YYYY-MM-DD.",
+            "'2026-13-01' names no day. Write one as YYYY-MM-DD, or in words",
         ),
     ],
 )

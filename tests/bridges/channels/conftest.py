@@ -7,8 +7,6 @@ from importlib.util import find_spec
 LIBRARIES = {
     "irc": "ircstates",
     "xmpp": "slixmpp",
-    "matrix": "nio",
-    "email": "imap_tools",
     "telegram": "telegram",
 }
 

@@ -111,7 +111,7 @@ async def test_what_is_written_otherwise_is_found(tmp_path: Path, query: str, na
     engine = await open_engine(tmp_path)
     await engine.sync(reason="cli")
 
-    report = await engine.search(query)
+    report = await engine.search(query, min_score=0.2)
 
     assert [hit.path for hit in report.hits[:1]] == [f"memory/{name}.md"]
     await engine.close()

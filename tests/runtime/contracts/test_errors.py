@@ -8,7 +8,13 @@ from pathlib import Path
 
 from tests.house.tree import HOUSE
 
-INTERNAL = {"ProviderAnswered": "never leaves its room: it becomes EmbeddingFailed there"}
+INTERNAL = {
+    "ProviderAnswered": "never leaves its room: it becomes EmbeddingFailed there",
+    "Flood": "never leaves the Telegram bridge: it becomes NotDelivered there",
+    "NotSent": "never leaves the Telegram bridge: it becomes NotDelivered there",
+    "PassedOver": "never leaves the Telegram bridge: it becomes a line of the log there",
+    "ChoiceUnreadable": "never leaves its room: it becomes the answer to a chat command there",
+}
 DRAWING = Path(__file__).parents[3] / "docs" / "errors.md"
 
 

@@ -35,7 +35,9 @@ def settings_of(world: World, **queue: Any) -> dict[str, Any]:
 
 
 class ChannelStories:
-    """Inherit it. The tests are async functions."""
+    """Inherit it. The tests are async functions. Of every `steps_apart` steps one is killed."""
+
+    steps_apart = 1
 
     def world(self, folder: Path) -> AbstractAsyncContextManager[World]:
         """The server, with Ann."""
@@ -120,7 +122,7 @@ class ChannelStories:
         """
         lost, kills, repeats, problems = [], 0, 0, []
         async with self.world(tmp_path) as world, _driver() as driver:
-            for kill_at in range(1, MOST_STEPS):
+            for kill_at in range(1, MOST_STEPS, self.steps_apart):
                 state, before = tmp_path / f"state-{kill_at}", len(world.shown())
                 order = Order(driver, world, state)
                 one, last = f"one {kill_at}", f"end {kill_at}"

@@ -11,9 +11,9 @@ import pytest
 
 from nacre.bridges.channels.telegram.bridge import TelegramBridge
 from nacre.bridges.contracts.bridge import Bridge
-from tests.bridges.channels.stories import ChannelStories
+from tests.bridges.channels.contract.stories import ChannelStories
 from tests.bridges.channels.telegram.bot_api import GROUP, PRIVATE, TOKEN, BotApi
-from tests.bridges.channels.world import World
+from tests.bridges.channels.contract.world import World
 
 pytestmark = pytest.mark.channels
 
