@@ -12,8 +12,8 @@ import pytest
 from nacre.bridges.channels.telegram.bridge import TelegramBridge
 from nacre.bridges.contracts.bridge import Bridge
 from tests.bridges.channels.contract.stories import ChannelStories
-from tests.bridges.channels.telegram.bot_api import GROUP, PRIVATE, TOKEN, BotApi
 from tests.bridges.channels.contract.world import World
+from tests.bridges.channels.telegram.bot_api import GROUP, PRIVATE, TOKEN, BotApi
 
 pytestmark = pytest.mark.channels
 
