@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TURN_SECONDS = 30.0
 """How long turns that run may take to end when the program is to stop."""
 LOOK_SECONDS = 2.0
-"""How often the settings file is looked at."""
+"""How often the settings file and the connections are looked at."""
 
 
 @click.command("serve")
@@ -64,7 +64,7 @@ async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
             invocation.warn("The settings name no channel: see channels in docs/bridges.md.")
         invocation.say(f"Agents: {', '.join(server.agent_ids)}.")
         invocation.say(*(f"Serving {status.channel} ({status.account})." for status in server.statuses))
-        watching = asyncio.create_task(_follow_settings(invocation, server))
+        watching = asyncio.create_task(_follow(invocation, server))
         try:
             await asked.wait()
         finally:
@@ -74,18 +74,35 @@ async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
         await server.close(turn_seconds=TURN_SECONDS if asked.is_set() else 0)
 
 
-async def _follow_settings(invocation: Invocation, server: Server) -> None:
-    """Reads the settings anew when the file changes, and says what came of it."""
+async def _follow(invocation: Invocation, server: Server) -> None:
+    """Tells which channels are connected and which are not, and reads changed settings anew."""
     from nacre.runtime.settings.config import SETTINGS_FILE
 
     file = invocation.config.state_dir / SETTINGS_FILE
     before = await asyncio.to_thread(_stamp, file)
+    told: dict[tuple[str, str], tuple[str, str]] = {}
     while True:
         await asyncio.sleep(LOOK_SECONDS)
+        _tell_changes(invocation, server, told)
         now = await asyncio.to_thread(_stamp, file)
         if now != before:
             before = now
             invocation.say("The settings file has changed.", *await server.reload())
+
+
+def _tell_changes(
+    invocation: Invocation, server: Server, told: dict[tuple[str, str], tuple[str, str]]
+) -> None:
+    """Tells each connection and each new problem once; `told` is what was told last of each account."""
+    for status in server.statuses:
+        now = (status.state, status.problem)
+        if status.state not in ("connected", "waiting") or told.get((status.channel, status.account)) == now:
+            continue
+        told[status.channel, status.account] = now
+        if status.state == "connected":
+            invocation.say(f"{status.line}.")
+        else:
+            invocation.warn(f"{status.line}. It is tried again.")
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

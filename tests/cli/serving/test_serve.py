@@ -60,6 +60,25 @@ def test_it_answers_the_chats_of_the_settings_and_ends_on_a_signal(tmp_path: Pat
             assert process.wait(WAIT_SECONDS) == 0
 
 
+def test_a_server_that_is_not_there_is_told_in_the_terminal(tmp_path: Path) -> None:
+    """With the reason, while the program goes on trying; and when it is connected, that it is."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as gone:
+        port = gone.port
+    line_settings(tmp_path, port)
+    with serving(tmp_path, PYTHONPATH=path) as process:
+        assert process.stderr is not None
+        told = next(line for line in process.stderr if "tried again" in line)
+    assert "line waiting" in told
+    assert "refused" in told.lower() or "connect" in told.lower()
+
+    with LineServer() as server:
+        line_settings(tmp_path, server.port)
+        with serving(tmp_path, PYTHONPATH=path) as process:
+            assert process.stdout is not None
+            assert any(line == "line connected.\n" for line in process.stdout)
+
+
 def test_a_channel_that_cannot_be_used_is_told_at_the_start(tmp_path: Path) -> None:
     """A wrong value, a missing channel: exit code 2 and a sentence each, and no value of a setting."""
     path = install_line(tmp_path / "site")
