@@ -15,9 +15,9 @@ from tests.runtime.agents import user_texts
 
 DRIVER = Path(__file__).with_name("soak_driver.py")
 CHATS = 1_000
-ROUNDS = 4
+ROUNDS = 3
 MOST_MIB_MORE = 48
-"""What the program may hold more after the last thousand chats spoke than after the first."""
+"""What the program may hold more after the last round than after the one before it."""
 
 
 class Program:
@@ -54,7 +54,7 @@ class Program:
 def _speak(server: LineServer, random: Random, number: int) -> None:
     """Every chat speaks, some say several things at once; the server repeats itself and hangs up."""
     for chat in random.sample(range(CHATS), CHATS):
-        for part in range(random.choice((1, 1, 1, 3))):
+        for part in range(random.choice((1, 1, 1, 1, 3))):
             kind = "direct" if chat % 3 else "group"
             server.say(f"{number}.{part}", chat=f"c{chat}", sender=f"s{chat}", chat_kind=kind)
         if random.random() < 0.1:
@@ -91,5 +91,5 @@ def test_a_thousand_chats_are_each_answered_once_and_in_order(tmp_path: Path) ->
         for text in user_texts(file)
     ]
     assert sorted(heard) == sorted(said["text"] for said in server.says)
-    assert mib[3] - mib[2] < MOST_MIB_MORE
+    assert mib[2] - mib[1] < MOST_MIB_MORE
     print(f"{len(server.says)} messages, 2 kills, MiB after each round: {mib}")  # noqa: T201 - figures of docs/reliability.md
