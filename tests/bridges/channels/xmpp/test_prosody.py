@@ -29,6 +29,13 @@ class TestStories(ChannelStories):
         """prosody with Ann."""
         return prosody_world(folder)
 
+    @pytest.mark.slow
+    @pytest.mark.timeout(2_400)
+    @pytest.mark.xfail(reason="open: the beginning of an answer can stay beside it after a kill")
+    async def test_a_kill_at_any_step_loses_and_doubles_nothing(self, tmp_path: Path) -> None:
+        """What docs/channels.md says of XMPP and kills."""
+        await super().test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path)
+
 
 class XmppFarSide:
     """Ann's private chat as the contract's tests see it."""
