@@ -59,6 +59,7 @@ LIBRARIES = {
     "aiofiles": ("sessions/journal/reading.py",),
     "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
     "click": ("cli/**/*.py",),
+    "cronsim": ("bridges/schedule/cron.py",),
     "filelock": (
         "memory/stores/sqlite/connection.py",
         "memory/workspace/files.py",
@@ -86,6 +87,7 @@ LIBRARIES = {
     "pydantic": (
         "bridges/channels/*/channel.py",
         "bridges/contracts/channel.py",
+        "bridges/schedule/schedule_tool.py",
         "memory/contracts/settings.py",
         "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",
