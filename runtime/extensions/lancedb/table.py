@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeAlias
@@ -87,8 +87,7 @@ class MemoryTable:
             database = await lancedb.connect_async(
                 place, storage_options=dict(storage_options), read_consistency_interval=timedelta(0)
             )
-            table = await database.create_table(TABLE, schema=_schema(), exist_ok=True)
-            opened = cls(table, place, agent_id)
+            opened = cls(await _opened_or_made(database), place, agent_id)
             await opened._complete()
         return opened
 
@@ -229,6 +228,17 @@ class MemoryTable:
         await self._table.drop_columns(["vector"])
         await self._table.add_columns(pyarrow.field("vector", pyarrow.list_(pyarrow.float32(), dimensions)))
         await self._table.update({"embedder": NOT_YET})
+
+
+async def _opened_or_made(database: Any) -> Any:
+    """The table, made where there is none. LanceDB says in its words alone why a table cannot be opened, so
+    one that cannot be made either is opened once more, for the reason, or because another program made it."""
+    try:
+        return await database.open_table(TABLE)
+    except ValueError:
+        with suppress(ValueError, RuntimeError, OSError):
+            return await database.create_table(TABLE, schema=_schema())
+    return await database.open_table(TABLE)
 
 
 def cosine_of(row: FoundByWords, asked: Vector) -> float:
