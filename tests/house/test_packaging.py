@@ -20,9 +20,11 @@ CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
     "ircstates": "irc",
     "irctokens": "irc",
+    "lancedb": "lancedb",
     "llama_cpp": "gguf",
     "markdown_it": "telegram",
     "opentelemetry": "otel",
+    "pyarrow": "lancedb",
     "pypdf": "pdf",
     "sentence_transformers": "sentence-transformers",
     "slixmpp": "xmpp",

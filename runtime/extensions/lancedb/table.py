@@ -7,6 +7,7 @@ at once do not hinder each other; each read sees what was committed before it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -28,11 +29,13 @@ from nacre.runtime.extensions.lancedb.columns import (
 )
 from nacre.runtime.extensions.lancedb.records import Memory, Scope
 
+log = logging.getLogger(__name__)
+
 Vector: TypeAlias = Sequence[float]
 
 KEPT_VERSIONS = timedelta(hours=1)
 """How long another program may go on reading what was replaced; then it leaves the disk."""
-TIDY_AFTER_WRITES = 64
+TIDY_AFTER_WRITES = 32
 _WRITTEN_AT_ONCE = 512
 _FIRST_DIMENSIONS = 1
 """Of a table that has no vectors yet; the first one makes the column anew."""
@@ -189,10 +192,17 @@ class MemoryTable:
             )
 
     async def tidy(self) -> None:
-        """Joins small files, brings new rows into the index, and lets go of what was replaced an hour ago."""
-        async with self._writing, _told(self._place, "tidied"):
-            await self._table.optimize(cleanup_older_than=KEPT_VERSIONS)
+        """Joins small files, brings new rows into the index, and lets go of what was replaced an hour ago.
+
+        What is stored stands already, so that a failure is only logged, and tried again later.
+        """
+        async with self._writing:
             self._writes = 0
+            try:
+                async with _told(self._place, "tidied"):
+                    await self._table.optimize(cleanup_older_than=KEPT_VERSIONS)
+            except TableUnusable as error:
+                log.warning("%s", error)
 
     async def _complete(self) -> None:
         """Adds what a table of another program has not: our columns, words, the index over them."""

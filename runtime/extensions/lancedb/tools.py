@@ -1,4 +1,4 @@
-"""`memory_recall`, `memory_store`, `memory_forget`: what the model can do with memories, in each chat its own.
+"""`memory_recall`, `memory_store`, `memory_forget`: what the model can do with memories.
 
 The owner in private reaches every memory of the agent; any other chat reaches what was stored in it.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ BOAT = "My boat is called Halcyon."
 class TestKeepsTheContract(MemoryContract):
     """With auto-capture on, by words alone: the contract's home has no embedder."""
 
-    settings = {"autoCapture": True}
+    settings = MappingProxyType({"autoCapture": True})
 
     def engine(self) -> MemoryPlugin:
         return LanceMemory()
