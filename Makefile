@@ -11,7 +11,7 @@ NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sys
 	pathlib.Path(packages, "nacre-checkout.pth").write_text(os.path.relpath("build/typed", packages) + "\n")'
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels check editor fix docs clean
+.PHONY: help chat test slow extras channels lancedb check editor fix docs clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -34,6 +34,10 @@ extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.c
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
 	@$(PIP) --editable ".[irc,xmpp,telegram,discord]"
 	@$(BIN)/python -m pytest -m channels -rs tests/bridges/channels
+
+lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
+	@$(PIP) --editable ".[lancedb]" "moto[server]>=5,<6"
+	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
 
 check: $(VENV)/installed-dev ## lint, format and strict types
 	@$(BIN)/ruff check .

@@ -36,6 +36,7 @@ BRIDGES: Floors = (
 RUNTIME: Floors = (
     ("runtime/agent",),
     ("runtime/agent/opening",),
+    ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
     ("runtime/commands",),
     ("runtime/commands/session",),
