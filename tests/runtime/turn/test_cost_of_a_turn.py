@@ -96,7 +96,7 @@ async def with_history(folder: Path, messages: int, work: Work) -> Work:
 async def test_a_turn_waits_for_the_disk_where_a_promise_needs_it(tmp_path: Path) -> None:
     """Once for what a person said, once for what was answered; for nothing else is a thread given work.
 
-    Seven files are opened: the lane's lock, and a lock and a file for each of two entries and the index's line.
+    Seven files are opened: the lane's lock, and a lock and a file for each of two entries and for the line.
     """
     with watched_work() as work:
         async with await opened(tmp_path) as agent:
