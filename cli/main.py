@@ -30,6 +30,10 @@ _COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.serve",
         "Answer the chats that the settings name, until a signal ends it.",
     ),
+    "schedule": (
+        "nacre.cli.serving.schedule",
+        "List scheduled jobs, make and remove them.",
+    ),
     "sessions": (
         "nacre.cli.sessions.commands",
         "Look at conversations, export and delete them, go back to one.",

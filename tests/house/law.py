@@ -24,7 +24,7 @@ CLI: Floors = (
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/answering",),
+    ("bridges/answering", "bridges/schedule"),
     ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
     ("bridges/channels/telegram", "bridges/channels/discord"),
     ("bridges/delivery",),

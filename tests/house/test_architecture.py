@@ -61,6 +61,7 @@ LIBRARIES = {
     "aiohttp": ("bridges/channels/discord/api.py",),
     "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
     "click": ("cli/**/*.py",),
+    "cronsim": ("bridges/schedule/cron.py",),
     "discord": ("bridges/channels/discord/api.py",),
     "filelock": (
         "memory/stores/sqlite/connection.py",
@@ -91,6 +92,7 @@ LIBRARIES = {
     "pydantic": (
         "bridges/channels/*/channel.py",
         "bridges/contracts/channel.py",
+        "bridges/schedule/schedule_tool.py",
         "memory/contracts/settings.py",
         "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",
