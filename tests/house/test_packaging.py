@@ -18,10 +18,13 @@ from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
+    "aiohttp": "matrix",
+    "imap_tools": "email",
     "ircstates": "irc",
     "irctokens": "irc",
     "llama_cpp": "gguf",
     "markdown_it": "telegram",
+    "nio": "matrix",
     "opentelemetry": "otel",
     "pypdf": "pdf",
     "sentence_transformers": "sentence-transformers",
@@ -31,7 +34,9 @@ EXTRAS = {
 """Libraries that come only when asked for, and the extra that brings them."""
 PACKAGES = {
     "llama_cpp": "llama_cpp_python",
+    "imap_tools": "imap_tools",
     "markdown_it": "markdown_it_py",
+    "nio": "matrix_nio",
     "opentelemetry": "opentelemetry_api",
     "telegram": "python_telegram_bot",
 }
