@@ -29,7 +29,7 @@ BRIDGES: Floors = (
     ("bridges/channels/telegram", "bridges/channels/discord"),
     ("bridges/delivery",),
     ("bridges/ledger",),
-    ("bridges/channels/irc", "bridges/channels/xmpp"),
+    ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
     ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )

@@ -57,6 +57,7 @@ OPENERS = {
     "sessions/index/recovery.py": "what is set aside",
 }
 LIBRARIES = {
+    "aiohttp": ("bridges/channels/matrix/client.py",),
     "aiofiles": ("sessions/journal/reading.py",),
     "aiohttp": ("bridges/channels/discord/api.py",),
     "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
@@ -75,6 +76,7 @@ LIBRARIES = {
         "runtime/models/embedding/http/connection.py",
         "runtime/models/openai_compatible/*.py",
     ),
+    "imap_tools": ("bridges/channels/email/*.py",),
     "ircstates": ("bridges/channels/irc/*.py",),
     "irctokens": ("bridges/channels/irc/*.py",),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
@@ -82,8 +84,9 @@ LIBRARIES = {
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
-    "markdown_it": ("bridges/channels/telegram/formatting.py",),
+    "markdown_it": ("bridges/channels/matrix/content.py", "bridges/channels/telegram/formatting.py"),
     "msgspec": ("sessions/disk/json_text.py",),
+    "nio": ("bridges/channels/matrix/*.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
