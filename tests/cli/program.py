@@ -54,18 +54,16 @@ def run_nacre(
     )
 
 
-def run_cold(
-    home: Path, *arguments: str, stdin: str | None = None, **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end as a shell starts it, which takes ten times as long."""
+def run_cold(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end as a shell starts it: the installed program, which takes far longer."""
     return subprocess.run(
-        [sys.executable, "-m", "nacre", *arguments],
-        input="" if stdin is None else stdin,
+        [Path(sys.executable).with_name("nacre"), *arguments],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         encoding="utf-8",
         cwd=home,
-        env=environment(home, **variables),
+        env=environment(home),
         timeout=WAIT_SECONDS,
     )
 
