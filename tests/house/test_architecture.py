@@ -57,9 +57,8 @@ OPENERS = {
     "sessions/index/recovery.py": "what is set aside",
 }
 LIBRARIES = {
-    "aiohttp": ("bridges/channels/matrix/client.py",),
     "aiofiles": ("sessions/journal/reading.py",),
-    "aiohttp": ("bridges/channels/discord/api.py",),
+    "aiohttp": ("bridges/channels/discord/api.py", "bridges/channels/matrix/client.py"),
     "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
     "click": ("cli/**/*.py",),
     "cronsim": ("bridges/schedule/cron.py",),
