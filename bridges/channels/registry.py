@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 BUILT_IN: Mapping[str, str] = {
     "discord": "discord",
     "irc": "irc",
+    "slack": "slack",
     "telegram": "telegram",
     "xmpp": "xmpp",
 }

@@ -26,6 +26,7 @@ EXTRAS = {
     "opentelemetry": "otel",
     "pypdf": "pdf",
     "sentence_transformers": "sentence-transformers",
+    "slack_sdk": "slack",
     "slixmpp": "xmpp",
     "telegram": "telegram",
 }
