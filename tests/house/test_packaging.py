@@ -31,6 +31,7 @@ EXTRAS = {
     "pyarrow": "lancedb",
     "pypdf": "pdf",
     "sentence_transformers": "sentence-transformers",
+    "slack_sdk": "slack",
     "slixmpp": "xmpp",
     "telegram": "telegram",
 }
