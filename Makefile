@@ -32,7 +32,7 @@ extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.c
 		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/models/test_open_embedder.py
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
-	@$(PIP) --editable ".[irc,xmpp,telegram]"
+	@$(PIP) --editable ".[irc,xmpp,telegram,discord]"
 	@$(BIN)/python -m pytest -m channels -rs tests/bridges/channels
 
 check: $(VENV)/installed-dev ## lint, format and strict types

@@ -18,6 +18,7 @@ from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
+    "discord": "discord",
     "ircstates": "irc",
     "irctokens": "irc",
     "llama_cpp": "gguf",
@@ -30,6 +31,7 @@ EXTRAS = {
 }
 """Libraries that come only when asked for, and the extra that brings them."""
 PACKAGES = {
+    "discord": "discord.py",
     "llama_cpp": "llama_cpp_python",
     "markdown_it": "markdown_it_py",
     "opentelemetry": "opentelemetry_api",

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 LIBRARIES = {
     "irc": "ircstates",
     "xmpp": "slixmpp",
+    "discord": "discord",
+    "slack": "slack_sdk",
     "telegram": "telegram",
 }
 
