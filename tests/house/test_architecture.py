@@ -113,7 +113,10 @@ LIBRARIES = {
     "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/json_file.py"),
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
     "referencing": ("runtime/extensions/settings_schema.py",),
-    "sentence_transformers": ("memory/embedders/sentence_transformer.py",),
+    "sentence_transformers": (
+        "memory/embedders/sentence_transformer.py",
+        "memory/search/rerankers/cross_encoder.py",
+    ),
     "slack_sdk": ("bridges/channels/slack/api.py",),
     "slixmpp": ("bridges/channels/xmpp/*.py",),
     "telegram": ("bridges/channels/telegram/*.py",),
