@@ -110,17 +110,17 @@ class Lance:
         from lancedb.index import FTS
 
         await self._table.create_index("text", config=FTS(stem=True, remove_stop_words=False))
-        await self._table.optimize(cleanup_older_than=timedelta(microseconds=1), delete_unverified=False)
+        await self._table.optimize(cleanup_older_than=timedelta(milliseconds=1))
 
     async def near(self, vector: Any) -> list[int]:
-        query = self._table.query().nearest_to(vector).distance_type("cosine").select(["id"]).limit(POOL)
-        return [row["id"] for row in await query.to_list()]
+        query = self._table.query().nearest_to(vector).distance_type("cosine").select(["id", "_distance"])
+        return [row["id"] for row in await query.limit(POOL).to_list()]
 
     async def by_words(self, question: str) -> list[int]:
         from lancedb.query import MatchQuery
 
-        query = self._table.query().nearest_to_text(MatchQuery(question, "text")).select(["id"]).limit(POOL)
-        return [row["id"] for row in await query.to_list()]
+        query = self._table.query().nearest_to_text(MatchQuery(question, "text")).select(["id", "_score"])
+        return [row["id"] for row in await query.limit(POOL).to_list()]
 
 
 def texts_and_vectors(rows: int, chance: random.Random) -> tuple[list[str], Any]:
