@@ -16,7 +16,7 @@ SPREAD := --numprocesses auto --maxprocesses 8 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels check editor fix docs clean
+.PHONY: help chat test slow extras channels lancedb check editor fix docs clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -37,8 +37,12 @@ extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.c
 		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/test_open_embedder.py
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
-	@$(PIP) --editable ".[irc,xmpp,telegram,discord]"
+	@$(PIP) --editable ".[discord,email,irc,matrix,telegram,xmpp]" aiosmtpd matrix-synapse
 	@$(BIN)/python -m pytest -m channels -rs tests/bridges/channels
+
+lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
+	@$(PIP) --editable ".[lancedb]" "moto[server]>=5,<6"
+	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
 
 check: $(VENV)/installed-dev ## lint, format and strict types
 	@$(BIN)/ruff check .

@@ -30,11 +30,16 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.serve",
         "Answer the chats that the settings name, until a signal ends it.",
     ),
+    "schedule": (
+        "nacre.cli.serving.schedule",
+        "List scheduled jobs, make and remove them.",
+    ),
     "sessions": (
         "nacre.cli.sessions.commands",
         "Look at conversations, export and delete them, go back to one.",
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
+    "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory of the LanceDB engine."),
     "extensions": ("nacre.cli.setup.extensions", "List what is installed beside Nacre, and what is on."),
     "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace, and trust them or not."),
     "pairing": (

@@ -21,7 +21,9 @@ log = logging.getLogger(__name__)
 
 BUILT_IN: Mapping[str, str] = {
     "discord": "discord",
+    "email": "email",
     "irc": "irc",
+    "matrix": "matrix",
     "telegram": "telegram",
     "xmpp": "xmpp",
 }
