@@ -32,7 +32,7 @@ extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.c
 		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/test_open_embedder.py
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
-	@$(PIP) --editable ".[email,irc,matrix,telegram,xmpp]" aiosmtpd matrix-synapse
+	@$(PIP) --editable ".[discord,email,irc,matrix,telegram,xmpp]" aiosmtpd matrix-synapse
 	@$(BIN)/python -m pytest -m channels -rs tests/bridges/channels
 
 check: $(VENV)/installed-dev ## lint, format and strict types

@@ -20,7 +20,8 @@ from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.reading import read_excerpt
-from nacre.memory.search.searching import Answer, EmbedderInUse, Question, search
+from nacre.memory.search.question import Answer, EmbedderInUse, Question
+from nacre.memory.search.searching import search
 from nacre.memory.stores.sqlite.opening import SqliteIndexPlace
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan

@@ -20,6 +20,7 @@ from nacre.runtime.settings.plugins import PluginsSettings
 log = logging.getLogger(__name__)
 
 BUILT_IN: Mapping[str, str] = {
+    "discord": "discord",
     "email": "email",
     "irc": "irc",
     "matrix": "matrix",

@@ -26,7 +26,7 @@ BRIDGES: Floors = (
     ("bridges",),
     ("bridges/answering",),
     ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
-    ("bridges/channels/telegram",),
+    ("bridges/channels/telegram", "bridges/channels/discord"),
     ("bridges/delivery",),
     ("bridges/ledger",),
     ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),

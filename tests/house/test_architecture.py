@@ -45,6 +45,7 @@ OPENERS = {
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
     "cli/talk/prompt.py": "the line history",
+    "bridges/channels/discord/known_chats.py": "which chats are looked through after a pause",
     "bridges/contracts/channel.py": "files with a secret alone, which the settings name",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
@@ -56,10 +57,11 @@ OPENERS = {
     "sessions/index/recovery.py": "what is set aside",
 }
 LIBRARIES = {
-    "aiohttp": ("bridges/channels/matrix/client.py",),
     "aiofiles": ("sessions/journal/reading.py",),
+    "aiohttp": ("bridges/channels/discord/api.py", "bridges/channels/matrix/client.py"),
     "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
     "click": ("cli/**/*.py",),
+    "discord": ("bridges/channels/discord/api.py",),
     "filelock": (
         "memory/stores/sqlite/connection.py",
         "memory/workspace/files.py",
@@ -111,6 +113,7 @@ LIBRARIES = {
     "tzlocal": ("runtime/contracts/clock.py",),
     "watchdog": ("memory/workspace/watcher.py",),
     "wcwidth": ("cli/screen/plain.py",),
+    "yarl": ("bridges/channels/discord/api.py",),
 }
 LONG: dict[str, str] = {}
 """Files and functions over their budget, with the reason."""

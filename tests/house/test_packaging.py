@@ -18,7 +18,7 @@ from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
-    "aiohttp": "matrix",
+    "discord": "discord",
     "imap_tools": "email",
     "ircstates": "irc",
     "irctokens": "irc",
@@ -33,6 +33,7 @@ EXTRAS = {
 }
 """Libraries that come only when asked for, and the extra that brings them."""
 PACKAGES = {
+    "discord": "discord.py",
     "llama_cpp": "llama_cpp_python",
     "imap_tools": "imap_tools",
     "markdown_it": "markdown_it_py",

@@ -9,6 +9,8 @@ LIBRARIES = {
     "irc": "ircstates",
     "matrix": "nio",
     "xmpp": "slixmpp",
+    "discord": "discord",
+    "slack": "slack_sdk",
     "telegram": "telegram",
 }
 

@@ -53,7 +53,7 @@ def made(maker: str, spec: dict[str, Any]) -> Bridge:
 async def answer(order: dict[str, Any], steps: Steps) -> None:
     """Answers until `order["until"]` was sent."""
     sent: list[str] = []
-    bridge = counted(made(order["maker"], order["spec"]), steps, sent)
+    bridge = counted(made(order["maker"], {**order["spec"], "state": order["state"]}), steps, sent)
     settings, model = order["settings"], SteppedModel(steps)
     async with gateway(Path(order["state"]), model, [bridge], settings=settings, ids=order["ids"]) as (at, _):
         for _ in itertools.count():
@@ -70,7 +70,7 @@ def child(order: dict[str, Any]) -> None:
 
 
 async def _warmed(order: dict[str, Any], folder: Path) -> None:
-    made(order["maker"], order["spec"])
+    made(order["maker"], {**order["spec"], "state": str(folder)})
     async with gateway(folder, SteppedModel(Steps(0)), [], settings=order["settings"]) as (_, agent):
         await agent.ask("hello")
 
