@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
-from nacre.memory.contracts.records import Chunk, SearchHit, SearchMode, citation
+from nacre.memory.contracts.records import Chunk, SearchHit, SearchMode, Superseded, citation
 from nacre.memory.contracts.settings import QuerySettings
 from nacre.memory.contracts.store import Scope, Scores, Snapshot, Vector
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.absent import Absent, absent_names
+from nacre.memory.search.contradiction import Sought, in_order, sought, superseded
 from nacre.memory.search.fusion import FEW_CHUNKS
 from nacre.memory.search.mixing import Asked, Candidates, with_sentences
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed, rank
@@ -89,6 +90,7 @@ class _Found:
     ranked: Sequence[Ranked]
     candidates: Candidates
     finder: Finder | None
+    sought: Sought | None
     absent: tuple[str, ...]
     degraded: str
     has_vector: bool
@@ -128,10 +130,12 @@ def _answer(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str
     ranked = placed(best, chunks)
     if mmr.enabled:
         ranked = diverse(ranked, chunks, mmr.lambda_, wanted)
-    told = told_once(ranked, chunks, {chunk_id: one.finder for chunk_id, one in found_by.items()})
+    once = told_once(ranked, chunks, {chunk_id: one.finder for chunk_id, one in found_by.items()})
+    told, later = in_order(once, chunks, {chunk_id: one.sought for chunk_id, one in found_by.items()})
+    marks = superseded(later, {item.chunk_id for item, _ in told[:wanted]})
     has_vector = any(one.has_vector for one in found)
     return Answer(
-        hits=tuple(_hits(question, told[:wanted], found_by, chunks)),
+        hits=tuple(_hits(question, told[:wanted], found_by, chunks, marks)),
         mode="lexical" if not has_vector else "hybrid" if hybrid.enabled else "vector",
         degraded=next((one.degraded for one in found if one.degraded), ""),
         absent=tuple(dict.fromkeys(name for one in found for name in one.absent)),
@@ -170,6 +174,7 @@ def _found(snapshot: Snapshot, question: Question, text: str, vector: Vector | N
         ranked=ranked,
         candidates=found,
         finder=finder,
+        sought=sought(text, finder, names_days=bool(days)) if finder is not None else None,
         absent=absent.names if has_chunks else (),
         degraded=degraded,
         has_vector=vector is not None,
@@ -261,6 +266,7 @@ def _hits(
     told: Sequence[tuple[Ranked, Sequence[Chunk]]],
     found_by: Mapping[int, _Found],
     chunks: Mapping[int, Chunk],
+    marks: Mapping[int, tuple[Superseded, ...]],
 ) -> Iterator[SearchHit]:
     """Each hit with the lines that the wording looked for which found it."""
     weights: dict[int, Sequence[float]] = {}
@@ -271,18 +277,15 @@ def _hits(
             counts = counted(looked_at, len(found.finder.terms))
             weights[id(found)] = rarity(counts, len(looked_at))
         snippet = cut_snippet(chunk.text, found.finder, weights.get(id(found), ()))
-        yield _hit(chunk, item, snippet, others, explain=question.explain)
-
-
-def _hit(chunk: Chunk, item: Ranked, snippet: str, others: Sequence[Chunk], *, explain: bool) -> SearchHit:
-    return SearchHit(
-        path=chunk.path,
-        start_line=chunk.start_line,
-        end_line=chunk.end_line,
-        score=item.explanation.final,
-        snippet=snippet,
-        source=chunk.source,
-        citation=citation(chunk.path, chunk.start_line, chunk.end_line),
-        also=tuple(citation(other.path, other.start_line, other.end_line) for other in others),
-        explain=item.explanation if explain else None,
-    )
+        yield SearchHit(
+            path=chunk.path,
+            start_line=chunk.start_line,
+            end_line=chunk.end_line,
+            score=item.explanation.final,
+            snippet=snippet,
+            source=chunk.source,
+            citation=citation(chunk.path, chunk.start_line, chunk.end_line),
+            also=tuple(citation(other.path, other.start_line, other.end_line) for other in others),
+            superseded=marks.get(item.chunk_id, ()),
+            explain=item.explanation if question.explain else None,
+        )
