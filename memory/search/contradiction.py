@@ -68,7 +68,8 @@ class _Line:
     def headings(self) -> Sequence[str]:
         """Those over the line, outermost first; some may come twice."""
         text = self.chunk.text
-        inside = outline(text.split("\n")).headings.path_over(self.at, self.at) if "#" in text else ()
+        before = text.split("\n")[: self.at + 1] if "#" in text else ()
+        inside = outline(before).headings.path_over(self.at, self.at)
         return (*self.chunk.heading_path, *inside)
 
     @cached_property
@@ -144,7 +145,7 @@ def superseded(later: Sequence[Later], shown: Collection[int]) -> dict[int, tupl
 def _lines(
     told: Sequence[Told], chunks: Mapping[int, Chunk], looked_for: Mapping[int, Sought | None]
 ) -> Iterator[_Line]:
-    """Of each hit the lines that have most of the question, headings aside."""
+    """Of each hit the lines that have most of the question and state something, headings aside."""
     for item, _ in told:
         asked, chunk = looked_for[item.chunk_id], chunks[item.chunk_id]
         if asked is None:
@@ -153,7 +154,8 @@ def _lines(
         half = len(asked.finder.terms) / 2
         about = [at for at in found if len(found[at]) >= half and not HEADING.match(texts[at])]
         for at in sorted(about, key=lambda at: (-len(found[at]), at))[:LINES]:
-            yield _Line(chunk=chunk, chunk_id=item.chunk_id, at=at, terms=found[at], claim=Claim(texts[at]))
+            if (claim := Claim(texts[at])).is_statement:
+                yield _Line(chunk=chunk, chunk_id=item.chunk_id, at=at, terms=found[at], claim=claim)
 
 
 def _right_senses(
@@ -166,7 +168,7 @@ def _right_senses(
     senses: dict[int, _Sense] = {}
     for line in lines:
         asked, known = looked_for[line.chunk_id], senses.get(line.chunk_id, _Sense())
-        if asked is not None and line.claim.is_statement:
+        if asked is not None:
             senses[line.chunk_id] = known.with_line(line, asked.finder.terms)
     for (wrong_id, wrong), (right_id, right) in permutations(senses.items(), 2):
         asked = looked_for[wrong_id]

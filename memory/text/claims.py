@@ -27,6 +27,7 @@ _SEVERAL = re.compile("[,;\uff0c\uff1b]")
 _MOST_OF_A_THING = 5
 _MOST_OF_A_VALUE = 6
 _MOST_TOLD = 12
+_MOST_CHARS = 160
 _SHORT = 8
 _REACH = 3
 """How many words a "not" reaches; as far back only where a language puts it behind the verb."""
@@ -45,14 +46,13 @@ class Claim:
 
     @cached_property
     def is_statement(self) -> bool:
-        """Whether it is one sentence that states something, as notes do, and no talk."""
-        return not _TALK.search(self._bare)
+        """Whether it is one short sentence that states something, as notes do, and no talk."""
+        return len(self._bare) <= _MOST_CHARS and not _TALK.search(self._bare)
 
     @cached_property
     def values(self) -> Mapping[Thing, frozenset[str]]:
         """The words of the value of each thing that is said to have one."""
-        values = _values(self._bare) if self.is_statement else ()
-        return {thing: value for thing, value in values if thing and value}
+        return {thing: value for thing, value in _values(self._bare) if thing and value}
 
     @cached_property
     def is_change(self) -> bool:
@@ -83,7 +83,7 @@ class Claim:
 
 
 def has_other_value(newer: Claim, older: Claim) -> bool:
-    """Whether a thing has other values in two lines, and not one value that is told at more length."""
+    """Whether a thing has other values in two statements, and not one value that is told at more length."""
     both = older.values.keys() & newer.values.keys()
     return any(
         not (older.values[thing] <= newer.values[thing] or newer.values[thing] <= older.values[thing])
@@ -92,13 +92,11 @@ def has_other_value(newer: Claim, older: Claim) -> bool:
 
 
 def says_otherwise(newer: Claim, older: Claim) -> bool:
-    """Whether the later of two lines says that something changed, or is not so, which the earlier one says.
+    """Whether the later of two statements says that what the earlier one says changed, or is not so.
 
     Two words at least are in both, and two thirds of what the shorter one tells. A short line that tells of a
     change needs no more than to begin with the same word. Of two changes the later one takes nothing back.
     """
-    if not (older.is_statement and newer.is_statement):
-        return False
     shared = older.stems.keys() & newer.stems.keys()
     shorter, longer = sorted((len(older.stems), len(newer.stems)))
     if len(shared) < 2 or longer > _MOST_TOLD:
