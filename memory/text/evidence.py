@@ -65,9 +65,9 @@ class Finder:
             for name in filter(None, map(fold, (*query.identifiers, *query.phrases, *query.codes)))
         ]
         self._names += [
-            _Name(text=written, whole=True)
+            _Name(text=spaced, whole=True)
             for name in query.identifiers
-            if not HEX.fullmatch(name) and (written := apart(fold(name))) != fold(name)
+            if not HEX.fullmatch(name) and (spaced := apart(fold(name))) != fold(name)
         ]
         self._looked_at: dict[str, TextEvidence] = {}
 
