@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot
@@ -17,7 +18,7 @@ from nacre.runtime.agent.triggered import heartbeat_ended, worded
 from nacre.runtime.commands.contract.command import CommandRun, Outcome, said
 from nacre.runtime.commands.status import STATUS
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Emit, MessageJoined, ReplyReady, Silence, TurnFailed, Warned
+from nacre.runtime.contracts.events import Emit, Event, MessageJoined, ReplyReady, Silence, TurnFailed, Warned
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.around import arrived, leaving, without_text
 from nacre.runtime.lanes.routing import Route
@@ -44,6 +45,31 @@ async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit
         raise
     except Exception as error:  # noqa: BLE001 - a bug must end in an answer, not in a chat that hangs
         emit(TurnFailed(error=failure_of(error)))
+
+
+async def refuse(error: Exception, emit: Emit) -> None:
+    """The turn of a message that belongs to no session."""
+    emit(TurnFailed(error=failure_of(error)))
+
+
+def stopped() -> TurnFailed:
+    """How a turn ends that was stopped before its first step, so that no line of `run_turn` could say so."""
+    return TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
+
+
+async def ending_of(task: asyncio.Task[None], heard: Sequence[Event]) -> ReplyReady | Silence | TurnFailed:
+    """Waits for a turn's task; the event that it ended with, the last of those that were `heard`.
+
+    Cancelling the caller stops the turn.
+    """
+    try:
+        await task
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if caller is not None and caller.cancelling():
+            raise
+    last = heard[-1] if heard else None
+    return last if isinstance(last, ReplyReady | Silence | TurnFailed) else stopped()
 
 
 async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
