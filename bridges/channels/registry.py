@@ -19,7 +19,15 @@ from nacre.runtime.settings.plugins import PluginsSettings
 
 log = logging.getLogger(__name__)
 
-BUILT_IN: Mapping[str, str] = {"irc": "irc", "telegram": "telegram", "xmpp": "xmpp"}
+BUILT_IN: Mapping[str, str] = {
+    "discord": "discord",
+    "email": "email",
+    "irc": "irc",
+    "matrix": "matrix",
+    "slack": "slack",
+    "telegram": "telegram",
+    "xmpp": "xmpp",
+}
 """Nacre's own channels: the extra that brings the library of each; empty where it needs none."""
 
 

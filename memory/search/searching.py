@@ -1,43 +1,33 @@
 """From a query to hits: candidates out of one moment of the index, ranked, cut to snippets. Reads only.
 
-Nothing here waits for a sync. Without a vector the words answer, with a sentence in `degraded`.
+Nothing here waits for a sync. Without a vector the words answer, and without a re-ranker's answer the usual
+order stays, with a sentence in `degraded`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import islice
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from nacre.memory.contracts.records import Chunk, SearchHit, SearchMode, citation
-from nacre.memory.contracts.settings import QuerySettings
-from nacre.memory.contracts.store import Scope, Scores, Snapshot, Vector
-from nacre.memory.contracts.words import MatchQuery
-from nacre.memory.files.note_files import ROOT_FILES
-from nacre.memory.search.absent import Absent, absent_names
-from nacre.memory.search.fusion import FEW_CHUNKS
-from nacre.memory.search.mixing import Asked, Candidates, with_sentences
-from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed, rank
-from nacre.memory.search.same_words import only_answers, only_asks, told_once
-from nacre.memory.text.days.query_dates import named_days
-from nacre.memory.text.evidence import Finder, counted, rarity
-from nacre.memory.text.forms.unknown_words import with_unknown_words
-from nacre.memory.text.lexical import match_query
+from nacre.memory.contracts.embedder import embedding_texts
+from nacre.memory.contracts.records import Chunk, SearchHit, citation
+from nacre.memory.contracts.store import Snapshot, Vector
+from nacre.memory.search.finding import Found, find
+from nacre.memory.search.question import Answer, Question
+from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed
+from nacre.memory.search.same_words import told_once
+from nacre.memory.text.evidence import counted, rarity
 from nacre.memory.text.snippet import cut_snippet
-from nacre.memory.vectors.cosine_scale import stored_scale
-from nacre.memory.vectors.identity import embedder_change, stored_identity
-from nacre.memory.vectors.query_vectors import QueryVectors
+
+if TYPE_CHECKING:
+    from nacre.memory.search.rerankers.reranking import Reranking
 
 MAX_QUERY_CHARS = 2_000
 MAX_WORDINGS = 5
 """Each costs a search of its own, a few milliseconds."""
-POOL = 60
-"""Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
-
-NEAREST_PIECES = 3
-"""How many times the pool the best sentences are looked for in: one may be washed out of its piece."""
 
 MOST_REPEATED = 6
 """How many more places than wanted are looked at, because some say the same words as better ones."""
@@ -45,61 +35,29 @@ MOST_REPEATED = 6
 _WEIGHING_POOL = 11
 """How many of the best texts by words say which words are rare, for the snippets."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class EmbedderInUse:
-    """What embeds questions, and the marks of an index whose vectors can be compared with theirs."""
-
-    vectors: QueryVectors
-    identity: Mapping[str, str]
-    key: str
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """What a search asks, with every default filled in. Without an `embedder` words alone are searched.
+class Reading(Protocol):
+    """`Store.search`, of the store that is in use."""
 
-    `wordings` ask for one thing in different words or languages; the first is the question itself.
-    """
-
-    wordings: tuple[str, ...]
-    max_results: int
-    min_score: float
-    scope: Scope
-    explain: bool
-    settings: QuerySettings
-    embedder: EmbedderInUse | None
-    now: datetime
+    async def __call__(self, work: Callable[[Snapshot], T], /) -> T: ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """Hits, best first, which lists took part, and which names of the question stand nowhere."""
-
-    hits: tuple[SearchHit, ...]
-    mode: SearchMode
-    degraded: str = ""
-    absent: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """What one wording found, in order, and what it looked for."""
+class _Pool:
+    """The best places of all wordings, best first, and what each wording found."""
 
     ranked: Sequence[Ranked]
-    candidates: Candidates
-    finder: Finder | None
-    absent: tuple[str, ...]
-    degraded: str
-    has_vector: bool
-
-
-Reading = Callable[[Callable[[Snapshot], Answer]], Awaitable[Answer]]
-"""`Store.search`, of the store that is in use."""
+    chunks: Mapping[int, Chunk]
+    found: Sequence[Found]
+    found_by: Mapping[int, Found]
+    reranked_by: str = ""
+    rerank_problem: str = ""
 
 
 async def search(read: Reading, question: Question) -> Answer:
-    """Embeds the question if it can, then searches the index in one go.
+    """Embeds the question if it can, searches the index in one go, and asks the re-ranker if there is one.
 
     Raises:
         IndexUnusable, IndexClosed: the store cannot be read.
@@ -112,154 +70,83 @@ async def search(read: Reading, question: Question) -> Answer:
     vectors: list[Vector | None] = [None] * len(wordings)
     if embedder is not None:
         vectors = list(await asyncio.gather(*map(embedder.vectors.vector, wordings)))
-    return await read(
-        lambda snapshot: _answer(snapshot, question, tuple(zip(wordings, vectors, strict=True)))
-    )
+    asked = tuple(zip(wordings, vectors, strict=True))
+    if question.reranking is None:
+        return await read(lambda snapshot: _answer(question, _pool(snapshot, question, asked)))
+    pool = await read(lambda snapshot: _pool(snapshot, question, asked))
+    pool = await _reranked(pool, wordings[0], question.reranking)
+    return await asyncio.to_thread(_answer, question, pool)
 
 
-def _answer(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str, Vector | None]]) -> Answer:
-    hybrid = question.settings.hybrid
-    mmr, wanted = hybrid.mmr, question.max_results
+def _pool(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str, Vector | None]]) -> _Pool:
+    mmr, wanted = question.settings.hybrid.mmr, question.max_results
     count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted + MOST_REPEATED
-    found = [_found(snapshot, question, text, vector, count) for text, vector in wordings]
+    if question.reranking is not None:
+        count = max(count, question.reranking.candidates)
+    found = [find(snapshot, question, text, vector, count) for text, vector in wordings]
     best, places = best_of([one.ranked for one in found], count)
-    found_by = {chunk_id: found[place] for chunk_id, place in places.items()}
     chunks = snapshot.chunks([item.chunk_id for item in best])
-    ranked = placed(best, chunks)
-    if mmr.enabled:
-        ranked = diverse(ranked, chunks, mmr.lambda_, wanted)
-    told = told_once(ranked, chunks, {chunk_id: one.finder for chunk_id, one in found_by.items()})
-    has_vector = any(one.has_vector for one in found)
-    return Answer(
-        hits=tuple(_hits(question, told[:wanted], found_by, chunks)),
-        mode="lexical" if not has_vector else "hybrid" if hybrid.enabled else "vector",
-        degraded=next((one.degraded for one in found if one.degraded), ""),
-        absent=tuple(dict.fromkeys(name for one in found for name in one.absent)),
-    )
+    found_by = {chunk_id: found[place] for chunk_id, place in places.items()}
+    return _Pool(ranked=placed(best, chunks), chunks=chunks, found=found, found_by=found_by)
 
 
-def _found(snapshot: Snapshot, question: Question, text: str, vector: Vector | None, count: int) -> _Found:
-    """What one wording finds, the best `count` of it."""
-    hybrid, embedder = question.settings.hybrid, question.embedder
-    days = named_days(text, question.now.date())
-    query = match_query(text, days)
-    if query is not None:
-        query = with_unknown_words(query, snapshot.is_known)
-    meta = snapshot.meta()
-    has_chunks = snapshot.chunk_count() > 0
-    degraded = _degraded(embedder, meta, vector, snapshot.dimensions(), has_chunks=has_chunks)
-    if degraded:
-        vector = None
-    finder = Finder(query) if query is not None else None
-    found = _candidates(snapshot, question, query, finder, vector)
-    absent = absent_names(snapshot, query, question.scope) if query is not None else Absent()
-    if days or hybrid.temporal_decay.enabled:
-        found = replace(found, places=snapshot.places(list(found.ids)))
-    asked = Asked(
-        term_counts=snapshot.counts_of(finder.atoms) if finder is not None else None,
-        days=days,
-        chunk_count=snapshot.chunk_count(),
-        legible=embedder.vectors.legible(text) if embedder is not None else 1.0,
-        scale=stored_scale(meta, embedder.key if embedder is not None else ""),
-        vector_weight=hybrid.vector_weight,
-        text_weight=hybrid.text_weight,
-        is_absent=absent.asks_for_them,
-    )
-    ranked = rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now)
-    return _Found(
-        ranked=ranked,
-        candidates=found,
-        finder=finder,
-        absent=absent.names if has_chunks else (),
-        degraded=degraded,
-        has_vector=vector is not None,
-    )
+async def _reranked(pool: _Pool, text: str, reranking: Reranking) -> _Pool:
+    """The pool in the re-ranker's order, or as it was, with the reason. One place needs no order."""
+    best = [item.chunk_id for item in pool.ranked[: reranking.candidates]]
+    if len(best) < 2:
+        return pool
+    texts = [embedding_texts(pool.chunks[chunk_id])[0] for chunk_id in best]
+    relevance = await reranking.relevance(text, texts)
+    if relevance is None:
+        return replace(pool, rerank_problem=f"The hits stand in their usual order. {reranking.problem}")
+    ranked = reordered(pool.ranked, dict(zip(best, relevance, strict=True)))
+    return replace(pool, ranked=ranked, reranked_by=reranking.name)
 
 
-def _degraded(
-    embedder: EmbedderInUse | None,
-    meta: Mapping[str, str],
-    vector: Vector | None,
-    dimensions: int | None,
-    *,
-    has_chunks: bool,
-) -> str:
-    """Why the vector cannot take part, as a sentence; empty when it can, or none is wanted."""
-    if embedder is None:
-        return ""
-    if change := embedder_change(stored_identity(meta), embedder.identity):
-        return f"Only words were searched, because {change} and new vectors are not made yet."
-    if vector is None:
-        return f"Only words were searched. {embedder.vectors.problem}".strip()
-    if dimensions is None:
-        return "Only words were searched, because no vectors are made yet." if has_chunks else ""
-    if dimensions != len(vector):
-        return (
-            f"Only words were searched, because the embedder's vectors have {len(vector)} numbers and those "
-            f"of the index {dimensions}: its model is not the same any more."
-        )
-    return ""
+def reordered(ranked: Sequence[Ranked], relevance: Mapping[int, float]) -> list[Ranked]:
+    """`ranked`, best first, with the chunks that have a `relevance` in its order, each worth its new place.
 
-
-def _candidates(
-    snapshot: Snapshot,
-    question: Question,
-    query: MatchQuery | None,
-    finder: Finder | None,
-    vector: Vector | None,
-) -> Candidates:
-    hybrid, scope = question.settings.hybrid, question.scope
-    literal = hybrid.fusion == "seed"
-    pool = max(POOL, question.max_results)
-    if literal:
-        pool = min(200, max(1, question.max_results * hybrid.candidate_multiplier))
-    by_words = query is not None and (vector is None or hybrid.enabled)
-    words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
-    by_sentences = question.embedder is not None and question.embedder.vectors.sentences and not literal
-    wide = NEAREST_PIECES * pool if by_sentences else pool
-    nearest: Scores = snapshot.nearest(vector, limit=wide, scope=scope) if vector is not None else {}
-    cosines = nearest
-    sentences: Scores = {}
-    if vector is not None and not literal:
-        others = snapshot.cosines(vector, [item for item in words if item not in nearest])
-        cosines = {**cosines, **others}
-        sentences = snapshot.sentence_cosines(vector, list(cosines)) if by_sentences else {}
-    nearest, cosines = with_sentences(nearest, cosines, sentences, pool)
-    found = Candidates(
-        words=words, nearest=nearest, cosines=cosines, has_sentences=bool(sentences), evidence={}
-    )
-    if finder is None or not by_words:
-        return found
-    return _read(snapshot, finder, found)
-
-
-def _read(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
-    """The candidates with what their texts have of the query, and which of them only ask or only answer.
-
-    Among a few chunks, where bm25 tells nothing, their names count too.
+    The re-ranker says who stands where; what a place is worth, the search says as ever, so that the first hit
+    still scores how sure the search is that anything fits (docs/decisions/0068-re-ranking.md). What a chunk
+    loses by its age, it loses at its new place too. Of equals the one that stood before stays before.
     """
-    ids, is_small = list(found.ids), snapshot.chunk_count() < FEW_CHUNKS
-    chunks = snapshot.chunks(ids) if is_small else {}
-    texts = {at: chunk.text for at, chunk in chunks.items()} if is_small else snapshot.texts(ids)
-    evidence = {at: finder.look(texts[at]) for at in ids}
-    asking = frozenset(at for at, item in evidence.items() if only_asks(texts[at], item))
-    for at, chunk in chunks.items():
-        terms = evidence[at].terms | finder.look(_names(chunk)).terms
-        evidence[at] = replace(evidence[at], terms=terms)
-    answering = frozenset(at for at in ids if only_answers(texts[at]))
-    return replace(found, evidence=evidence, asking=asking, answering=answering)
+    asked = [item for item in ranked if item.chunk_id in relevance]
+    worths = sorted((item.explanation.fused for item in asked), reverse=True)
+    order = sorted(asked, key=lambda item: relevance[item.chunk_id], reverse=True)
+    moved = [_at_place(item, fused, relevance) for item, fused in zip(order, worths, strict=True)]
+    others = [item for item in ranked if item.chunk_id not in relevance]
+    return sorted((*moved, *others), key=lambda item: item.explanation.final, reverse=True)
 
 
-def _names(chunk: Chunk) -> str:
-    """File name and headings. `MEMORY.md` is called so whatever it is about."""
-    name = "" if chunk.path in ROOT_FILES else chunk.path.rsplit("/", 1)[-1].rsplit(".", 1)[0]
-    return " ".join((name, *chunk.heading_path))
+def _at_place(item: Ranked, fused: float, relevance: Mapping[int, float]) -> Ranked:
+    why, said = item.explanation, relevance[item.chunk_id]
+    return replace(
+        item, explanation=replace(why, fused=fused, final=fused * why.decay_factor, relevance=said)
+    )
+
+
+def _answer(question: Question, pool: _Pool) -> Answer:
+    hybrid, wanted, found = question.settings.hybrid, question.max_results, pool.found
+    ranked = pool.ranked
+    if hybrid.mmr.enabled:
+        ranked = diverse(ranked, pool.chunks, hybrid.mmr.lambda_, wanted)
+    finders = {chunk_id: one.finder for chunk_id, one in pool.found_by.items()}
+    told = told_once(ranked, pool.chunks, finders)
+    has_vector = any(one.has_vector for one in found)
+    degraded = next((one.degraded for one in found if one.degraded), "")
+    return Answer(
+        hits=tuple(_hits(question, told[:wanted], pool.found_by, pool.chunks)),
+        mode="lexical" if not has_vector else "hybrid" if hybrid.enabled else "vector",
+        degraded=f"{degraded} {pool.rerank_problem}".strip(),
+        absent=tuple(dict.fromkeys(name for one in found for name in one.absent)),
+        reranked_by=pool.reranked_by,
+    )
 
 
 def _hits(
     question: Question,
     told: Sequence[tuple[Ranked, Sequence[Chunk]]],
-    found_by: Mapping[int, _Found],
+    found_by: Mapping[int, Found],
     chunks: Mapping[int, Chunk],
 ) -> Iterator[SearchHit]:
     """Each hit with the lines that the wording looked for which found it."""

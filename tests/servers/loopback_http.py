@@ -9,9 +9,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from aiohttp import web
+
+
+@dataclass
+class Failure:
+    """How a request fails. `status` 0 hangs up; `is_done` first carries it out."""
+
+    status: int = 0
+    body: dict[str, Any] = field(default_factory=dict)
+    is_done: bool = False
 
 
 class LoopbackHttp:

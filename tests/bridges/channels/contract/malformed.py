@@ -1,9 +1,18 @@
-"""Ten thousand payloads that no server should send, made of good ones; the same ones each time."""
+"""Ten thousand payloads that no server should send, made of good ones; the same ones each time.
+
+`malformed` breaks bytes; `broken` breaks what JSON holds. `fed` has a bridge hear them all.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+from nacre.bridges.contracts.bridge import Bridge
+from nacre.runtime.contracts.inbound import Inbound
 
 MALFORMED = 10_000
 SAMPLE = 500
@@ -45,3 +54,69 @@ def malformed(good: Sequence[bytes], count: int) -> Iterator[bytes]:
                 case _:
                     raw[at:at] = dice.choice(good)
         yield bytes(raw)
+
+
+JUNK: tuple[Any, ...] = (
+    None, True, -1, 2**70, 1.5, "", "x", "\ud800", "9" * 300, [], [[]], [None], {}, {"id": {}}, {"type": 7},
+)  # fmt: skip
+
+
+def broken(whole: Any, chance: random.Random) -> Any:
+    """The same with one to three pieces replaced by junk, or gone."""
+    odd = copy.deepcopy(whole)
+    for _ in range(chance.randint(1, 3)):
+        at = odd
+        while True:
+            key = chance.choice(list(at) if isinstance(at, dict) else range(len(at)))
+            if not (isinstance(at[key], dict | list) and at[key]) or chance.random() < 0.3:
+                break
+            at = at[key]
+        if isinstance(at, dict) and chance.random() < 0.2:
+            del at[key]
+        else:
+            at[key] = copy.deepcopy(chance.choice(JUNK))
+        if not odd:
+            break
+    return odd
+
+
+class _Door:
+    """Takes everything, and knows the words after which nothing comes."""
+
+    cursor = ""
+
+    def __init__(self, last: str) -> None:
+        self.taken: list[Inbound] = []
+        self.is_connected = asyncio.Event()
+        self.done = asyncio.Event()
+        self._last = last
+
+    def connected(self) -> None:
+        """It is."""
+        self.is_connected.set()
+
+    async def receive(self, inbound: Inbound, *, cursor: str = "") -> None:
+        """Keeps it."""
+        self.taken.append(inbound)
+        if inbound.text == self._last:
+            self.done.set()
+
+
+async def fed(
+    bridge: Bridge, feed: Callable[[], Awaitable[None]], last: str, *, seconds: float
+) -> list[Inbound]:
+    """What a bridge takes of what `feed` has its server send; `last` are the last words.
+
+    Fails when the bridge ends meanwhile, or is not through after so many seconds.
+    """
+    door = _Door(last)
+    running = asyncio.create_task(bridge.start(door))
+    async with asyncio.timeout(seconds):
+        await door.is_connected.wait()
+        await feed()
+        done = asyncio.create_task(door.done.wait())
+        await asyncio.wait({running, done}, return_when=asyncio.FIRST_COMPLETED)
+        assert done.done(), "the bridge ended"
+        await bridge.stop()
+        await running
+    return door.taken

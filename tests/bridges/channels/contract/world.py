@@ -19,7 +19,7 @@ class World(Protocol):
 
     channel: str
     maker: str
-    """Where the function stands that makes a bridge of `spec`, as `module:name`."""
+    """Where the function stands that makes a bridge of `spec`, as `module:name`; `state` is added to it."""
     spec: dict[str, Any]
     ann: str
     """What the bridge says that Ann's id is."""

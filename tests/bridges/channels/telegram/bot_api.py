@@ -11,12 +11,12 @@ import asyncio
 import json
 import re
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 
-from tests.servers.loopback_http import LoopbackHttp
+from tests.servers.loopback_http import Failure, LoopbackHttp
 
 TOKEN = "4711:test-token-of-nobody"
 ME = {"id": 4711, "is_bot": True, "first_name": "Nacre", "username": "nacre_bot"}
@@ -34,15 +34,6 @@ class Shown:
     text: str
     asked: dict[str, Any]
     edits: int = 0
-
-
-@dataclass
-class Failure:
-    """How a request fails. `status` 0 hangs up; `is_done` first carries it out."""
-
-    status: int = 0
-    body: dict[str, Any] = field(default_factory=dict)
-    is_done: bool = False
 
 
 class BotApi(LoopbackHttp):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import logging
 import random
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 from telegram import User
 
 from nacre.bridges.channels.telegram.updates import Heard, PassedOver, heard
-from nacre.runtime.contracts.inbound import Inbound
+from tests.bridges.channels.contract.malformed import MALFORMED, SAMPLE, broken, fed
 from tests.bridges.channels.telegram.bot_api import ANN, GROUP, ME, PRIVATE, BotApi
 from tests.bridges.channels.telegram.test_bridge_contract import telegram
 
@@ -147,51 +145,7 @@ def test_what_is_passed_over_is_told(more: dict[str, Any], why: str) -> None:
         _heard(chat=GROUP, **more)
 
 
-class _Door:
-    """Takes everything."""
-
-    cursor = ""
-
-    def __init__(self, last: str) -> None:
-        self.taken: list[Inbound] = []
-        self.done = asyncio.Event()
-        self._last = last
-
-    def connected(self) -> None:
-        """Nothing is waited for."""
-
-    async def receive(self, inbound: Inbound, *, cursor: str = "") -> None:
-        """Keeps it."""
-        self.taken.append(inbound)
-        if inbound.text == self._last:
-            self.done.set()
-
-
-JUNK: tuple[Any, ...] = (
-    None, True, -1, 2**70, 1.5, "", "x", "\ud800", "9" * 300, [], [[]], [None], {}, {"id": {}}, {"type": 7},
-)  # fmt: skip
-
-
-def broken(whole: Any, chance: random.Random) -> Any:
-    """The same with one to three pieces replaced by junk, or gone."""
-    odd = copy.deepcopy(whole)
-    for _ in range(chance.randint(1, 3)):
-        at = odd
-        while True:
-            key = chance.choice(list(at) if isinstance(at, dict) else range(len(at)))
-            if not (isinstance(at[key], dict | list) and at[key]) or chance.random() < 0.3:
-                break
-            at = at[key]
-        if isinstance(at, dict) and chance.random() < 0.2:
-            del at[key]
-        else:
-            at[key] = chance.choice(JUNK)
-        if not odd:
-            break
-    return odd
-
-
-@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [SAMPLE, pytest.param(MALFORMED, marks=pytest.mark.slow)])
 async def test_broken_updates(caplog: pytest.LogCaptureFixture, count: int) -> None:
     """Each is taken as far as it is a message, or passed over with a reason; the bridge goes on."""
     caplog.set_level(logging.INFO, logger="nacre.bridges.channels.telegram.bridge")
@@ -206,22 +160,19 @@ async def test_broken_updates(caplog: pytest.LogCaptureFixture, count: int) -> N
         "reply_to_message": {"message_id": 2, "date": 1, "chat": GROUP, "from": ME, "text": "x"},
         "location": {"latitude": 1.0, "longitude": 2.0},
     }
-    door = _Door("the last one")
+
     with BotApi() as server:
-        for _ in range(count):
-            update = broken({"update_id": 1, "message": whole}, chance)
-            if type(update.get("update_id")) is int and update["update_id"] == 1:
-                del update["update_id"]  # the server numbers it
-            server.post(update)
-        server.say("the last one")
-        bridge = telegram(server)
-        running = asyncio.create_task(bridge.start(door))
-        done = asyncio.create_task(door.done.wait())
-        await asyncio.wait({running, done}, return_when=asyncio.FIRST_COMPLETED, timeout=120)
-        assert done.done()
-        await bridge.stop()
-        await running
+
+        async def feed() -> None:
+            for _ in range(count):
+                update = broken({"update_id": 1, "message": whole}, chance)
+                if type(update.get("update_id")) is int and update["update_id"] == 1:
+                    del update["update_id"]  # the server numbers it
+                server.post(update)
+            server.say("the last one")
+
+        taken = await fed(telegram(server), feed, "the last one", seconds=120)
     reasons = [record.getMessage() for record in caplog.records if "passed over" in record.getMessage()]
-    assert len(door.taken) - 1 + len(reasons) == count
+    assert len(taken) - 1 + len(reasons) == count
     assert len(reasons) > count / 2
     assert all(reason.rpartition(": ")[2] for reason in reasons)
