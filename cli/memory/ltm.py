@@ -49,7 +49,7 @@ async def list_memories(
     memories: Memories, invocation: Invocation, now: Clock, limit: int, as_json: bool
 ) -> int:
     """List memories, the newest first, with their ids."""
-    from nacre.runtime.extensions.lancedb.telling import memory_json, memory_line
+    from nacre.runtime.extensions.lancedb.records import memory_json, memory_line
 
     found = await memories.all(memories.scope(None))
     zone = now().tzinfo
@@ -71,7 +71,7 @@ async def search(
 ) -> int:
     """Find the memories that fit QUERY best."""
     from nacre.runtime.extensions.lancedb.memories import LEAST_RECALLED
-    from nacre.runtime.extensions.lancedb.telling import memory_line, to_json
+    from nacre.runtime.extensions.lancedb.records import memory_line, to_json
 
     found = await memories.recall(query, memories.scope(None), limit=limit, least_score=LEAST_RECALLED)
     if memories.problem:
@@ -89,16 +89,18 @@ async def search(
 @json_option()
 @shared_options
 @on_memories
-async def stats(memories: Memories, invocation: Invocation, now: Clock, as_json: bool) -> int:  # noqa: ARG001
+async def stats(memories: Memories, invocation: Invocation, now: Clock, as_json: bool) -> int:
     """Count memories, by category, by who may hear them, and by how they came in."""
-    from nacre.runtime.extensions.lancedb.telling import counts
+    from nacre.runtime.extensions.lancedb.records import counts, moment_of
 
     found = await memories.all(memories.scope(None))
     waiting = await memories.waiting()
     counted = counts(found)
+    days = [moment_of(memory, now().tzinfo).date().isoformat() for memory in found]
     if as_json:
-        return print_json({"total": len(found), "withoutVector": waiting, **counted})
-    invocation.say(_total(len(found)))
+        span = {"oldest": min(days, default=None), "newest": max(days, default=None)}
+        return print_json({"total": len(found), **span, "withoutVector": waiting, **counted})
+    invocation.say(_total(len(found)), *([f"from {min(days)} to {max(days)}"] if days else []))
     for name, numbers in counted.items():
         if numbers:
             told = ", ".join(f"{value} {count}" for value, count in sorted(numbers.items()))

@@ -36,6 +36,7 @@ def search_lines(report: SearchReport) -> list[str]:
         lines.append(hit.snippet.strip())
         if hit.also:
             lines.append(f"      also in {', '.join(hit.also)}")
+        lines += [f"      line {old.line} is not so any more: {old.by}" for old in hit.superseded]
         lines.append("")
     return lines
 
@@ -55,7 +56,7 @@ def search_problems(report: SearchReport) -> list[str]:
 def search_json(report: SearchReport) -> dict[str, Any]:
     told = {"results": [_hit_json(hit) for hit in report.hits], **camel_json(report)}
     del told["hits"]
-    blank = {name: told[name] or None for name in ("model", "degraded")}
+    blank = {name: told[name] or None for name in ("model", "degraded", "rerankedBy")}
     rest = {"fallback": _fallback_json(report.fallback), "elapsedMs": round(report.elapsed_ms, 2)}
     return told | blank | rest
 
@@ -109,6 +110,8 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str], *, agent_id
         ("Vector problem", status.vector_problem),
         ("Embeddings", _embeddings(status)),
         ("Embedding cache", _cache(status)),
+        ("Re-ranker", status.reranker),
+        ("Re-ranker problem", status.reranker_problem),
         ("Differs", status.identity_problem),
     ]
     lines = [f"Memory Search ({agent_id})"]
@@ -169,6 +172,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
             "entries": status.vectors,
             "loadError": status.vector_problem or None,
         },
+        "rerank": _rerank_json(status),
         "lastSyncAt": _moment(status.last_sync_at_seconds),
         "lastSyncError": status.last_sync_problem or None,
         "watching": status.watching,
@@ -179,8 +183,9 @@ def _hit_json(hit: SearchHit) -> dict[str, Any]:
     told = camel_json(hit) | {"score": round(hit.score, 4)}
     if hit.explain is None:
         del told["explain"]
-    if not hit.also:
-        del told["also"]
+    for name in ("also", "superseded"):
+        if not told[name]:
+            del told[name]
     return told
 
 
@@ -192,6 +197,7 @@ def _explanation(why: HitExplanation) -> str:
         f"meaning #{why.vector_rank} (cosine {why.cosine:.3f})"
         if why.vector_rank and why.cosine is not None
         else "",
+        f"re-ranked ({why.relevance:.3f})" if why.relevance is not None else "",
         f"fused {why.fused:.3f}",
         f"age ×{why.decay_factor:.3f}" if why.decay_factor != 1 else "",
         f"diversity #{why.mmr_rank}" if why.mmr_rank is not None else "",
@@ -245,6 +251,12 @@ def _fallback_json(fallback: Fallback | None) -> dict[str, Any] | None:
     told = {"from": fallback.provider, "reason": fallback.reason}
     again = _moment(fallback.retry_at_seconds)
     return told | {"retryAt": again} if again else told
+
+
+def _rerank_json(status: MemoryStatus) -> dict[str, Any] | None:
+    if not status.reranker:
+        return None
+    return {"model": status.reranker, "error": status.reranker_problem or None}
 
 
 def _cache(status: MemoryStatus) -> str:

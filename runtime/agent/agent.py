@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from nacre.runtime.agent.answering import STOPPED, ending_of, refuse, run_turn
+from nacre.runtime.agent.answering import ending_of, refuse, run_turn, stopped
 from nacre.runtime.agent.approving import ApprovalDoor
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given
@@ -216,7 +216,7 @@ class Agent:
                 last = event
                 yield event
             if not isinstance(last, ReplyReady | Silence | TurnFailed):
-                yield STOPPED
+                yield stopped()
         finally:
             if task.cancel():
                 await asyncio.gather(task, return_exceptions=True)

@@ -35,9 +35,6 @@ INTERRUPTED_COMMAND = (
     "give it again if you need it."
 )
 
-STOPPED = TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
-"""How a turn ends that was stopped before its first step, so that no line of `run_turn` could say so."""
-
 
 async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
     """One turn, which ends in one way or another: whatever goes wrong is told and not raised."""
@@ -55,6 +52,11 @@ async def refuse(error: Exception, emit: Emit) -> None:
     emit(TurnFailed(error=failure_of(error)))
 
 
+def stopped() -> TurnFailed:
+    """How a turn ends that was stopped before its first step, so that no line of `run_turn` could say so."""
+    return TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
+
+
 async def ending_of(task: asyncio.Task[None], heard: Sequence[Event]) -> ReplyReady | Silence | TurnFailed:
     """Waits for a turn's task; the event that it ended with, the last of those that were `heard`.
 
@@ -67,7 +69,7 @@ async def ending_of(task: asyncio.Task[None], heard: Sequence[Event]) -> ReplyRe
         if caller is not None and caller.cancelling():
             raise
     last = heard[-1] if heard else None
-    return last if isinstance(last, ReplyReady | Silence | TurnFailed) else STOPPED
+    return last if isinstance(last, ReplyReady | Silence | TurnFailed) else stopped()
 
 
 async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:

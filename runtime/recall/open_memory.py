@@ -12,11 +12,12 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
 from nacre.runtime.recall.memory_plugin import MemoryHome
-from nacre.runtime.recall.open_embedder import Lend, embedder_for, new_for_each
+from nacre.runtime.recall.models.open_embedder import Lend, embedder_for, new_for_each
+from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
-from nacre.runtime.settings.models import with_profile_keys
+from nacre.runtime.settings.models import ProviderSettings, with_profile_keys
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -64,8 +65,8 @@ def embedder_of(
     """
     return embedder_for(
         _with(config.settings.agent.memory_search, changes or {}),
-        with_profile_keys(config.settings.models.providers, config.auth, now_ms=epoch_ms(now())),
-        now_seconds=lambda: now().timestamp(),
+        _providers(config, now),
+        now_seconds=_seconds(now),
         home=config.home,
         models_folder=config.state_dir / "models",
         budget=_budget(config, now),
@@ -107,6 +108,7 @@ async def open_engine(
     """The engine over this agent's notes; one that `owns_embedder` closes it.
 
     Raises:
+        ConfigError: the settings ask for a re-ranker that there cannot be.
         MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
     """
     settings = config.settings.agent.memory_search
@@ -114,12 +116,16 @@ async def open_engine(
     from nacre.memory.engine import MemoryEngine
 
     try:
+        reranker = reranker_for(
+            settings.query.rerank, _providers(config, now), home=config.home, now_seconds=_seconds(now)
+        )
         engine = await MemoryEngine.open(
             workspace=open_workspace(config.folders, config.state_dir),
             index_path=config.folders.index_file,
             settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
             embedder=embedder,
             owns_embedder=owns_embedder,
+            reranker=reranker,
             now=now,
             transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
         )
@@ -136,6 +142,14 @@ def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:
     """The same notes without their index, which `problem` keeps away."""
     workspace = open_workspace(config.folders, config.state_dir)
     return UnindexedNotes(NoteFiles(workspace, _extra_paths(config)), problem)
+
+
+def _providers(config: Config, now: Clock) -> Mapping[str, ProviderSettings]:
+    return with_profile_keys(config.settings.models.providers, config.auth, now_ms=epoch_ms(now()))
+
+
+def _seconds(now: Clock) -> Callable[[], float]:
+    return lambda: now().timestamp()
 
 
 def _extra_paths(config: Config) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nacre.sessions.disk.kernel_lock import try_lock
@@ -37,8 +37,13 @@ class locked:  # noqa: N801 - called like a function
 
 @contextmanager
 def locked_if_free(path: Path) -> Iterator[bool]:
-    """`locked` that waits for nobody: whether the lock is held. The folder has to be there."""
-    with reported("lock", path):
+    """`locked` that waits for nobody and makes no folder: whether the lock is held.
+
+    Raises:
+        SessionWriteFailed: the system refused.
+    """
+    release: Callable[[], None] | None = None
+    with reported("lock", path), suppress(FileNotFoundError):
         release = try_lock(f"{path}.lock")
     try:
         yield release is not None

@@ -46,6 +46,7 @@ OPENERS = {
     "cli/logs.py": "the log file",
     "cli/talk/prompt.py": "the line history",
     "bridges/channels/discord/known_chats.py": "which chats are looked through after a pause",
+    "bridges/channels/matrix/login_file.py": "the login that a homeserver gave",
     "bridges/contracts/channel.py": "files with a secret alone, which the settings name",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
@@ -57,9 +58,12 @@ OPENERS = {
     "sessions/index/recovery.py": "what is set aside",
 }
 LIBRARIES = {
-    "aiohttp": ("bridges/channels/matrix/client.py",),
     "aiofiles": ("sessions/journal/reading.py",),
-    "aiohttp": ("bridges/channels/discord/api.py",),
+    "aiohttp": (
+        "bridges/channels/discord/api.py",
+        "bridges/channels/matrix/client.py",
+        "bridges/channels/slack/*.py",
+    ),
     "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
     "click": ("cli/**/*.py",),
     "cronsim": ("bridges/schedule/cron.py",),
@@ -110,7 +114,11 @@ LIBRARIES = {
     "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/json_file.py"),
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
     "referencing": ("runtime/extensions/settings_schema.py",),
-    "sentence_transformers": ("memory/embedders/sentence_transformer.py",),
+    "sentence_transformers": (
+        "memory/embedders/sentence_transformer.py",
+        "memory/search/rerankers/cross_encoder.py",
+    ),
+    "slack_sdk": ("bridges/channels/slack/api.py",),
     "slixmpp": ("bridges/channels/xmpp/*.py",),
     "telegram": ("bridges/channels/telegram/*.py",),
     "tenacity": ("runtime/models/retry.py",),
@@ -119,7 +127,7 @@ LIBRARIES = {
     "tzlocal": ("runtime/contracts/clock.py",),
     "watchdog": ("memory/workspace/watcher.py",),
     "wcwidth": ("cli/screen/plain.py",),
-    "yarl": ("bridges/channels/discord/api.py",),
+    "yarl": ("bridges/channels/discord/api.py", "bridges/channels/slack/api.py"),
 }
 LONG: dict[str, str] = {}
 """Files and functions over their budget, with the reason."""

@@ -11,10 +11,9 @@ from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.lancedb.memories import LEAST_UNASKED, Memories
-from nacre.runtime.extensions.lancedb.records import DEFAULT_IMPORTANCE, PRIVATE, Origin
+from nacre.runtime.extensions.lancedb.records import DEFAULT_IMPORTANCE, PRIVATE, Origin, recalled_lines
 from nacre.runtime.extensions.lancedb.settings import LanceSettings, lance_settings
 from nacre.runtime.extensions.lancedb.table import MemoryTable, TableUnusable
-from nacre.runtime.extensions.lancedb.telling import recalled_lines
 from nacre.runtime.extensions.lancedb.tools import MemoryTools, may_write
 from nacre.runtime.extensions.lancedb.worth import captures, category_of
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool

@@ -21,8 +21,8 @@ from nacre.runtime.extensions.lancedb.records import (
     Recalled,
     Scope,
     audience_of,
+    to_json,
 )
-from nacre.runtime.extensions.lancedb.telling import to_json
 from nacre.runtime.extensions.lancedb.worth import looks_like_injection
 from nacre.runtime.tools.function import FunctionTool, ToolChat, ToolChats, ToolContext, tool
 from nacre.runtime.tools.toolbox import ToolFailed

@@ -14,7 +14,7 @@ from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.lancedb.plugin import LanceMemory, register
 from nacre.runtime.extensions.lancedb.settings import ENGINE_ID, lance_settings
 from nacre.runtime.extensions.loading import problem_of
-from nacre.runtime.recall.open_embedder import new_for_each
+from nacre.runtime.recall.models.open_embedder import new_for_each
 from nacre.runtime.recall.open_memory import memory_home
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.settings.plugins import PluginsSettings
