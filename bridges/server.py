@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Self
+from typing import Self, TypeAlias
 
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.channels.configured import Account, Configured, configured_accounts
+from nacre.bridges.connections.states import keep_statuses
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
+from nacre.bridges.schedule.schedule_tool import ScheduleDesk
+from nacre.bridges.schedule.timekeeper import Timekeeper
+from nacre.bridges.schedule.timetable import Timetable
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.clock import Clock, owner_zone, system_clock
 from nacre.runtime.contracts.errors import ConfigError
@@ -24,6 +29,12 @@ log = logging.getLogger(__name__)
 LIVE_KEYS = ("channels", "bindings", "commands", "messages")
 """Top-level keys of which a change counts at once; the others count from the next start on."""
 
+Hide: TypeAlias = Callable[[tuple[str, ...]], None]
+
+
+def _hide_nothing(_secrets: tuple[str, ...]) -> None:
+    """There is no log to keep anything out of."""
+
 
 class Server:
     """Use it as `async with await Server.open(...)`."""
@@ -35,15 +46,19 @@ class Server:
         *,
         agents: BoundAgents,
         gateway: Gateway,
+        timekeeper: Timekeeper,
         accounts: tuple[Account, ...],
         notices: tuple[str, ...],
         now: Clock,
         closing: AsyncExitStack,
+        hide: Hide,
     ) -> None:
         self._config = config
+        self._hide = hide
         self._environment = environment
         self._agents = agents
         self._gateway = gateway
+        self._timekeeper = timekeeper
         self._accounts = accounts
         self._now = now
         self._closing = closing
@@ -58,8 +73,11 @@ class Server:
         *,
         clock: Clock | None = None,
         new_id: NewId = random_id,
+        hide: Hide = _hide_nothing,
     ) -> Self:
         """Opens every agent and the ledger, and starts the bridges.
+
+        `hide` is told the accounts' passwords before anything is done with them, to keep them out of a log.
 
         Raises:
             ConfigError: a channel that the settings name cannot be used, or anything else in them.
@@ -68,6 +86,7 @@ class Server:
         """
         now = clock or system_clock(owner_zone(config.settings.agent.user_timezone or None))
         found = checked_channels(config)
+        hide(found.secrets)
         try:
             bridges = [account.bridge(config.state_dir, now) for account in found.accounts]
         except ChannelUnusable as error:
@@ -79,13 +98,17 @@ class Server:
                 environment=environment,
                 clock=clock,
                 new_id=new_id,
-                all_agents=True,
             )
             runtime = await closing.enter_async_context(await opening)
             first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
-            opened = [await runtime.agent(agent.id) for agent in first]
+            desk = ScheduleDesk(now=now, new_id=new_id)
+            opened = [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
             agents = BoundAgents(opened, config.settings)
             gateway = await Gateway.open(agents, bridges, state_dir=config.state_dir, now=now, new_id=new_id)
+            timetable = Timetable(gateway.database, now=now)
+            desk.opened(timetable, gateway.speaking)
+            timekeeper = Timekeeper(gateway, timetable, opened, now=now, sleep=asyncio.sleep)
+            timekeeper.start()
         except BaseException:
             await closing.aclose()
             raise
@@ -96,10 +119,12 @@ class Server:
             environment,
             agents=agents,
             gateway=gateway,
+            timekeeper=timekeeper,
             accounts=found.accounts,
             notices=tuple(dict.fromkeys(notice for notice in told if notice)),
             now=now,
             closing=closing,
+            hide=hide,
         )
 
     @property
@@ -112,6 +137,10 @@ class Server:
         """The agents that answer, the default one first."""
         return tuple(agent.id for agent in self._agents)
 
+    async def keep_statuses(self) -> None:
+        """Puts how the bridges are on disk, for `nacre status`. Raises `LedgerUnusable`."""
+        await keep_statuses(self._gateway.database, self.statuses, self._now)
+
     async def reload(self) -> tuple[str, ...]:
         """Reads the settings anew and does what can be done at once; sentences about what was and was not.
 
@@ -122,6 +151,7 @@ class Server:
                 self._environment, state_dir=self._config.state_dir, agent_id=self._config.agent_id
             )
             found = checked_channels(config)
+            self._hide(found.secrets)
             here = {account.id: account for account in self._accounts}
             wanted = {account.id: account for account in found.accounts}
             changed = [name for name in wanted if wanted[name] != here.get(name)]
@@ -152,6 +182,7 @@ class Server:
         What is not done then is recorded as aborted, and stays in the ledger for the next start.
         """
         try:
+            await self._timekeeper.close()
             await self._gateway.close(turn_seconds=turn_seconds)
         finally:
             await self._closing.aclose()

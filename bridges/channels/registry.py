@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 BUILT_IN: Mapping[str, str] = {
     "discord": "discord",
+    "email": "email",
     "irc": "irc",
+    "matrix": "matrix",
+    "slack": "slack",
     "telegram": "telegram",
     "xmpp": "xmpp",
 }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nacre.memory.contracts.settings import at_home
+from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.files.note_files import NoteFiles
 from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
+from nacre.runtime.recall.memory_plugin import MemoryHome
 from nacre.runtime.recall.models.open_embedder import Lend, embedder_for, new_for_each
 from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.unindexed import UnindexedNotes
@@ -52,14 +54,17 @@ def embedder_of(
     *,
     local: Callable[[], Embedder] = MiniLmEmbedder,
     lent: Lend | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> Embedder | None:
     """The embedder that the settings ask for, if they ask for one; `lent` has those that others made.
+
+    `changes` are keys of `memorySearch`, as in the settings file, that count in place of what stands there.
 
     Raises:
         ConfigError: there cannot be such an embedder.
     """
     return embedder_for(
-        config.settings.agent.memory_search,
+        _with(config.settings.agent.memory_search, changes or {}),
         _providers(config, now),
         now_seconds=_seconds(now),
         home=config.home,
@@ -68,6 +73,33 @@ def embedder_of(
         local=local,
         lent=lent or new_for_each,
     )
+
+
+def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> MemoryHome:
+    """Whose memory an engine of this id is, and where; `lent` makes its embedders, and closes them."""
+    entry = config.settings.plugins.entries.get(engine_id)
+    return MemoryHome(
+        agent_id=config.agent_id,
+        workspace=config.workspace,
+        state_dir=config.state_dir,
+        engine_id=engine_id,
+        now=now,
+        settings=entry.config if entry is not None else {},
+        embedder=lambda changes: embedder_of(config, now, lent=lent, changes=changes),
+        user_folder=config.home,
+    )
+
+
+def _with(settings: MemorySearchSettings, changes: Mapping[str, Any]) -> MemorySearchSettings:
+    if not changes:
+        return settings
+    there = settings.model_dump(by_alias=True, exclude_unset=True)
+    if "provider" in changes:  # another provider's model and address mean nothing to this one
+        there = {key: value for key, value in there.items() if key not in ("model", "remote", "local")}
+    try:
+        return resolve_settings(there, changes)
+    except ValueError as error:
+        raise ConfigError(f"These settings of an embedder cannot be used: {error}.") from error
 
 
 async def open_engine(

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -110,21 +110,28 @@ def child(order: dict[str, Any]) -> None:
 
 
 async def _warmed(state_dir: Path) -> None:
-    """Imports everything that a child needs, once for all of them."""
     async with gateway(state_dir, SteppedModel(Steps(0)), [], settings=SETTINGS) as (_, agent):
         await agent.ask("hello")
 
 
-def main() -> None:
-    """Forks for each order, and tells how the child ended: `null` well, else the signal."""
-    with TemporaryDirectory() as folder:
-        asyncio.run(_warmed(Path(folder)))
+def forked_for_each_line(
+    child: Callable[[dict[str, Any]], None], warm: Callable[[dict[str, Any]], None]
+) -> None:
+    """For each order on stdin runs `child` in a fork, and tells how it ended: `null` well, else the signal.
+
+    `warm` imports everything that a child needs, once for all of them.
+    """
+    is_warm = False
     for line in sys.stdin:
+        order = json.loads(line)
+        if not is_warm:
+            warm(order)
+            is_warm = True
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                child(json.loads(line))
+                child(order)
                 code = 0
             finally:
                 sys.stderr.flush()
@@ -135,5 +142,11 @@ def main() -> None:
         sys.stdout.flush()
 
 
+def warm(_order: dict[str, Any]) -> None:
+    """Imports what a child needs."""
+    with TemporaryDirectory() as folder:
+        asyncio.run(_warmed(Path(folder)))
+
+
 if __name__ == "__main__":
-    main()
+    forked_for_each_line(child, warm)

@@ -24,18 +24,19 @@ CLI: Floors = (
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/answering",),
+    ("bridges/answering", "bridges/schedule"),
     ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
-    ("bridges/channels/telegram", "bridges/channels/discord"),
+    ("bridges/channels/telegram", "bridges/channels/discord", "bridges/channels/slack"),
     ("bridges/delivery",),
     ("bridges/ledger",),
-    ("bridges/channels/irc", "bridges/channels/xmpp"),
+    ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
     ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
     ("runtime/agent",),
     ("runtime/agent/opening",),
+    ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
     ("runtime/commands",),
     ("runtime/commands/session",),

@@ -18,14 +18,20 @@ from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
+    "aiohttp": "matrix",
     "discord": "discord",
+    "imap_tools": "email",
     "ircstates": "irc",
     "irctokens": "irc",
+    "lancedb": "lancedb",
     "llama_cpp": "gguf",
     "markdown_it": "telegram",
+    "nio": "matrix",
     "opentelemetry": "otel",
+    "pyarrow": "lancedb",
     "pypdf": "pdf",
     "sentence_transformers": "sentence-transformers",
+    "slack_sdk": "slack",
     "slixmpp": "xmpp",
     "telegram": "telegram",
 }
@@ -33,7 +39,9 @@ EXTRAS = {
 PACKAGES = {
     "discord": "discord.py",
     "llama_cpp": "llama_cpp_python",
+    "imap_tools": "imap_tools",
     "markdown_it": "markdown_it_py",
+    "nio": "matrix_nio",
     "opentelemetry": "opentelemetry_api",
     "telegram": "python_telegram_bot",
 }

@@ -20,7 +20,6 @@ from nacre.bridges.channels.irc.settings import IrcSettings
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
 from nacre.bridges.contracts.errors import NotDelivered
 from nacre.runtime.contracts.ids import NewId, random_id
-from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +155,14 @@ class IrcBridge(Bridge):
         """Hands each message in until the door takes it: the server will not say it again."""
         while (message := await said.get()) is not None:
             self._nicks[message.chat_id] = message.nick if message.kind == "direct" else message.chat_id
-            inbound = self._inbound(message)
+            inbound = message.inbound(
+                self.channel,
+                self.account,
+                chat_name="" if message.kind == "direct" else message.chat_id,
+                message_id=self._new_id(),
+                # Letters of other alphabets are no letters to IRC: there an id is exact.
+                ids_fold_case=message.sender_id.isascii(),
+            )
             while True:
                 try:
                     await door.receive(inbound)
@@ -164,21 +170,6 @@ class IrcBridge(Bridge):
                 except Exception as error:  # noqa: BLE001 - whatever it is, the words are here only
                     log.warning("a message on IRC could not be written down yet: %s", error)
                     await asyncio.sleep(REFUSED_SECONDS)
-
-    def _inbound(self, message: Heard) -> Inbound:
-        return Inbound(
-            text=message.text,
-            chat_kind=message.kind,
-            channel=self.channel,
-            account=self.account,
-            chat_id=message.chat_id,
-            sender_id=message.sender_id,
-            message_id=message.message_id or self._new_id(),
-            chat_name="" if message.kind == "direct" else message.chat_id,
-            # Letters of other alphabets are no letters to IRC: there an id is exact.
-            ids_fold_case=message.sender_id.isascii(),
-            is_mentioned=message.is_mentioned,
-        )
 
     async def _nick_of(self, connection: IrcConnection, chat_id: str) -> str:
         """The nick that somebody has now. Raises `NotDelivered` when it is not theirs any more."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
 
 from ircstates import Server
 from irctokens import Line
 
 from nacre.bridges.channels.text.mentions import addressed
+from nacre.bridges.channels.text.spoken import Spoken
 
 LINE_BYTES = 320
 """A line has 512 bytes. Of these the server spends up to 190 on the sender's mask, the target and marks."""
@@ -18,16 +18,10 @@ _CONTROLS = re.compile("[\0\r]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
-    """A message: where, by whom as the server vouches for them, with which nick, and what."""
+class Heard(Spoken):
+    """A message, and the nick of who said it."""
 
-    kind: Literal["direct", "group"]
-    chat_id: str
-    sender_id: str
     nick: str
-    text: str
-    is_mentioned: bool
-    message_id: str
 
 
 def heard(line: Line, server: Server, *, knows_accounts: bool) -> Heard | str:

@@ -48,13 +48,16 @@ async def behind(client: XmppClient, archive: str, *, after: str, now: datetime)
 
 
 async def newest(client: XmppClient, archive: str, *, with_jid: str) -> AsyncIterator[Any]:
-    """What an archive holds of a chat, the newest first."""
-    before, is_last = "", False
-    while not is_last:
-        page, before, is_last = await _page(client, archive, rsm={"before": before}, with_jid=with_jid)
-        for result in reversed(page):
+    """What an archive holds of a chat, page by page from the newest."""
+    results = client.stream.plugin["xep_0313"].iterate(
+        jid=JID(archive) if archive else None,
+        with_jid=JID(with_jid) if with_jid else None,
+        reverse=True,
+        rsm={"max": PAGE},
+    )
+    while (result := await client.unless_over(anext(results, None))) is not None:
+        if result["from"].bare in _own(client, archive):
             yield result
-        is_last = is_last or not before
 
 
 async def has_archive(client: XmppClient, jid: str) -> bool:
@@ -73,22 +76,22 @@ async def _page(
     *,
     rsm: dict[str, str],
     start: datetime | None = None,
-    with_jid: str = "",
 ) -> tuple[list[Any], str, bool]:
     """A page, the id to go on from, and whether it is the last one."""
     found: list[Any] = []
     asking = client.stream.plugin["xep_0313"].retrieve(
         jid=JID(archive) if archive else None,
         start=start,
-        with_jid=JID(with_jid) if with_jid else None,
         rsm={"max": PAGE, **rsm},
         callback=lambda iq: found.extend(iq["mam"]["results"]),
         timeout=ANSWER_SECONDS,
     )
     answer = await client.unless_over(asking)
-    # Whoever guesses the id of the question could send answers of their own.
-    own = {archive} if archive else {"", client.stream.boundjid.bare}
-    page = [result for result in found if result["from"].bare in own]
+    page = [result for result in found if result["from"].bare in _own(client, archive)]
     fin = answer["mam_fin"]
-    edge = fin["rsm"]["first"] if "before" in rsm else fin["rsm"]["last"]
-    return page, edge or "", fin.xml.get("complete") == "true" or not found
+    return page, fin["rsm"]["last"] or "", fin.xml.get("complete") == "true" or not found
+
+
+def _own(client: XmppClient, archive: str) -> set[str]:
+    """Who may answer for an archive: whoever guesses the id of a question could send answers of their own."""
+    return {archive} if archive else {"", client.stream.boundjid.bare}

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +19,18 @@ from slixmpp.exceptions import PresenceError
 
 from nacre.bridges.channels.xmpp.archive import behind, has_archive, newest
 from nacre.bridges.channels.xmpp.client import XmppClient
-from nacre.bridges.channels.xmpp.messages import Heard, Me, heard, sendable, stanza_id, vouched_address
+from nacre.bridges.channels.xmpp.messages import (
+    Me,
+    heard,
+    sendable,
+    stanza_id,
+    unanswered,
+    vouched_address,
+)
 from nacre.bridges.channels.xmpp.settings import XmppSettings
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)
 
@@ -204,13 +211,27 @@ class XmppBridge(Bridge):
                 self._cursor.pop(archive, None)
 
     async def _catch_up(self, client: XmppClient, door: Door) -> None:
-        """Takes what the archives hold behind the cursor; who had a name in a room then, nobody knows now."""
+        """Takes what the archives hold behind the cursor; who had a name in a room then, nobody knows now.
+
+        Where there is no cursor yet, what an assistant before this one has answered is left out.
+        """
         for archive in ("", *sorted(self._me.rooms)):
-            after = self._cursor.get(archive, "")
-            async for result in behind(client, archive, after=after, now=self._now()):
-                found = result["mam_result"]
-                me = self._live.get(found["id"], self._me)
-                await self._take(found["forwarded"]["stanza"], me, door, archive_id=found["id"])
+            async for archive_id, stanza in self._missed(client, archive):
+                me = self._live.get(archive_id, self._me)
+                await self._take(stanza, me, door, archive_id=archive_id)
+
+    async def _missed(self, client: XmppClient, archive: str) -> AsyncIterator[tuple[str, Message]]:
+        after = self._cursor.get(archive, "")
+        found = (
+            (result["mam_result"]["id"], result["mam_result"]["forwarded"]["stanza"])
+            async for result in behind(client, archive, after=after, now=self._now())
+        )
+        if after:
+            async for missed in found:
+                yield missed
+        else:
+            for missed in unanswered([each async for each in found], self._me):
+                yield missed
 
     async def _take(self, stanza: Message, me: Me, door: Door, *, archive_id: str = "") -> None:
         try:
@@ -221,7 +242,8 @@ class XmppBridge(Bridge):
             log.info("a message on XMPP is not answered: %s", message)
             return
         cursor = {**self._cursor, message.archive: message.archive_id} if message.archive_id else self._cursor
-        await door.receive(self._inbound(message), cursor=json.dumps(cursor) if cursor else "")
+        inbound = message.inbound(self.channel, self.account, chat_name=message.archive)
+        await door.receive(inbound, cursor=json.dumps(cursor) if cursor else "")
         self._cursor = cursor
 
     def _in_rooms(self, stanza: Message, client: XmppClient) -> Me:
@@ -233,19 +255,6 @@ class XmppBridge(Bridge):
         domain = self._me.jid.rpartition("@")[2]
         address = vouched_address(str(shown or ""), sender.bare, domain)
         return replace(self._me, people={(sender.bare, sender.resource): address})
-
-    def _inbound(self, message: Heard) -> Inbound:
-        return Inbound(
-            text=message.text,
-            chat_kind=message.kind,
-            channel=self.channel,
-            account=self.account,
-            chat_id=message.chat_id,
-            sender_id=message.sender_id,
-            message_id=message.message_id,
-            chat_name=message.archive,
-            is_mentioned=message.is_mentioned,
-        )
 
 
 def _id(key: str) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from slixmpp import Message
 
 from nacre.bridges.channels.text.mentions import addressed
+from nacre.bridges.channels.text.spoken import Spoken
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SID, _MUC_USER = "{urn:xmpp:sid:0}", "{http://jabber.org/protocol/muc#user}"
@@ -32,15 +32,9 @@ class Me:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heard:
+class Heard(Spoken):
     """A message. `archive` holds it, empty for the account's own, under `archive_id`."""
 
-    kind: Literal["direct", "group"]
-    chat_id: str
-    sender_id: str
-    text: str
-    is_mentioned: bool
-    message_id: str
     archive: str
     archive_id: str
 
@@ -86,6 +80,20 @@ def heard(stanza: Message, me: Me, *, archive_id: str = "") -> Heard | str:
         archive=room,
         archive_id=archive_id,
     )
+
+
+def unanswered(archived: Sequence[tuple[str, Message]], me: Me) -> list[tuple[str, Message]]:
+    """Of messages in an archive, by their ids there, those behind the assistant's last one in each chat."""
+    waiting: dict[str, list[tuple[str, Message]]] = {}
+    for archive_id, stanza in archived:
+        sender = stanza["from"]
+        is_own = sender.bare == me.jid or (sender.bare in me.rooms and sender.resource == me.nick)
+        if is_own:
+            waiting.pop(sender.bare if sender.bare in me.rooms else stanza["to"].bare, None)
+        else:
+            waiting.setdefault(sender.bare, []).append((archive_id, stanza))
+    left = {archive_id for chat in waiting.values() for archive_id, _ in chat}
+    return [(archive_id, stanza) for archive_id, stanza in archived if archive_id in left]
 
 
 def stanza_id(stanza: Message, by: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 LIBRARIES = {
+    "email": "imap_tools",
     "irc": "ircstates",
+    "matrix": "nio",
     "xmpp": "slixmpp",
     "discord": "discord",
     "slack": "slack_sdk",

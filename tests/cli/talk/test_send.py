@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.program import environment, run_nacre
+from tests.cli.program import environment, run_cold, run_nacre
 from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import Step
 
@@ -41,7 +41,7 @@ def assert_log_holds_no_words(log: Path, *words: str) -> None:
 
 def test_what_one_run_was_told_the_next_one_knows(tmp_path: Path) -> None:
     """The reply alone is on standard output; a question from a pipe finds yesterday's note, as JSON."""
-    told = run_nacre(tmp_path, "send", "-m", "Remember that my boat is called Halcyon.")
+    told = run_cold(tmp_path, "send", "-m", "Remember that my boat is called Halcyon.")
     asked = run_nacre(tmp_path, "send", "--json", stdin="What is my boat called?")
 
     assert told.returncode == 0
@@ -87,7 +87,7 @@ def test_the_message_can_stand_without_a_flag(tmp_path: Path) -> None:
 
 def test_files_are_sent_along(tmp_path: Path) -> None:
     """On the wire an image is an image part, and a text file stands behind the words."""
-    (tmp_path / "hive.png").write_bytes(b"\x89PNG")
+    (tmp_path / "hive.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01")
     (tmp_path / "hive.txt").write_text("Seven frames", encoding="utf-8")
     with ProviderServer() as server:
         server.reply("I see.")
@@ -99,7 +99,7 @@ def test_files_are_sent_along(tmp_path: Path) -> None:
     head = "[attachment 'hive.txt', text/plain, 12 bytes; this is its text:]"
     assert server.requests[0]["messages"][-1]["content"] == [
         {"type": "text", "text": f"Look\n{head}\nSeven frames\n[end of 'hive.txt']"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"}},
     ]
 
 

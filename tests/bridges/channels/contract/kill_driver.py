@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import os
 import sys
 import threading
 from importlib import import_module
@@ -21,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[4]))
 
 from nacre.bridges.contracts.bridge import Bridge, Part
 from tests.bridges.chats import gateway
-from tests.bridges.kill_driver import SteppedModel, Steps
+from tests.bridges.kill_driver import SteppedModel, Steps, forked_for_each_line
 
 
 def counted(bridge: Bridge, steps: Steps, sent: list[str]) -> Bridge:
@@ -78,29 +76,11 @@ async def _warmed(order: dict[str, Any], folder: Path) -> None:
         await agent.ask("hello")
 
 
-def main() -> None:
-    """Forks for each order, and tells how the child ended: `null` well, else the signal."""
-    is_warm = False
-    for line in sys.stdin:
-        order = json.loads(line)
-        if not is_warm:
-            with TemporaryDirectory() as folder:
-                asyncio.run(_warmed(order, Path(folder)))
-            is_warm = True
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                child(order)
-                code = 0
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
-        _, status = os.waitpid(pid, 0)
-        ended = {"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None, "status": status}
-        sys.stdout.write(json.dumps(ended) + "\n")
-        sys.stdout.flush()
+def warm(order: dict[str, Any]) -> None:
+    """Imports what a child needs."""
+    with TemporaryDirectory() as folder:
+        asyncio.run(_warmed(order, Path(folder)))
 
 
 if __name__ == "__main__":
-    main()
+    forked_for_each_line(child, warm)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,37 +31,39 @@ def program(name: str, package: str) -> str:
 
 
 class ServerProcess:
-    """A server that can be stopped and started again."""
+    """A server that can be stopped and started again, from any event loop."""
 
     def __init__(self, command: Sequence[str], port: int, folder: Path) -> None:
         self.port = port
         self._command = command
         self._folder = folder
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
         """Starts it, and waits until its port answers."""
-        with (self._folder / "server.log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, cwd=self._folder, stdout=log, stderr=log, stdin=asyncio.subprocess.DEVNULL
-            )
+        process = self._process = self._begun()
         async with asyncio.timeout(READY_SECONDS):
             while not await answers(self.port):
-                assert self._process.returncode is None, (self._folder / "server.log").read_text()
+                assert process.poll() is None, (self._folder / "server.log").read_text()
                 await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
         """Ends it, and waits until it has ended."""
         process, self._process = self._process, None
-        if process is None or process.returncode is not None:
+        if process is None:
             return
         process.terminate()
         try:
-            async with asyncio.timeout(15):
-                await process.wait()
-        except TimeoutError:
+            await asyncio.to_thread(process.wait, 15)
+        except subprocess.TimeoutExpired:
             process.kill()
-            await process.wait()
+            process.wait()
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        with (self._folder / "server.log").open("ab") as log:
+            return subprocess.Popen(
+                self._command, cwd=self._folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
 
 
 async def answers(port: int) -> bool:

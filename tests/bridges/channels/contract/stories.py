@@ -25,12 +25,12 @@ SECRET = "The harbour code is 7313"
 MOST_STEPS = 80
 
 
-def settings_of(world: World, **queue: Any) -> dict[str, Any]:
+def settings_of(world: World) -> dict[str, Any]:
     """Ann is the owner, and everybody in the group is answered."""
     return {
         "channels": {world.channel: GROUP},
         "commands": {"ownerAllowFrom": [f"{world.channel}:{world.ann}"]},
-        "messages": {"queue": {"debounceMs": 1, **queue}},
+        "messages": {"queue": {"debounceMs": 1}},
     }
 
 
@@ -177,11 +177,13 @@ class Order:
             "spec": self._world.spec,
             "state": str(self._state),
             "settings": {
-                **settings_of(self._world, mode="followup", debounceMs=0),
+                **settings_of(self._world),
+                "messages": {"queue": {"mode": "followup", "debounceMs": 0}, "inbound": {"debounceMs": 0}},
                 "plugins": {"slots": {"memory": "none"}},
             },
             "kill_at": kill_at,
-            "ids": "a" if kill_at else "b",
+            # No two ledgers have an id in common, and servers remember what had which.
+            "ids": f"{self._state.name}-{'a' if kill_at else 'b'}",
             "until": f"re: {text}{TAIL}",
         }
         assert self._driver.stdin is not None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from nacre.bridges.channels.irc.bridge import IrcBridge
 from nacre.bridges.channels.irc.settings import IrcSettings
 from nacre.bridges.contracts.bridge import Bridge
+from tests.bridges.channels.contract.served import ServedWorld, inhabited
 from tests.bridges.channels.contract.servers import ServerProcess, free_port, program
 from tests.bridges.channels.contract.world import until
 
@@ -94,19 +95,18 @@ class Person:
             self.numerics.append(command)
 
 
-class NgircdWorld:
+class NgircdWorld(ServedWorld):
     """`World` on IRC."""
 
     channel = "irc"
-    maker = "tests.bridges.channels.irc.ngircd:bridge"
     ann = "ann!~ann@127.0.0.1"
     keeps_messages = False
     has_threads = False
 
     def __init__(self, server: ServerProcess) -> None:
-        self.server = server
+        super().__init__(server, bridge)
         self.person = Person(server.port, "ann")
-        self.spec: dict[str, Any] = {
+        self.spec = {
             "host": "127.0.0.1",
             "port": server.port,
             "tls": False,
@@ -114,10 +114,6 @@ class NgircdWorld:
             "join": [ROOM],
             "linesPerSecond": 100,
         }
-
-    def bridge(self) -> Bridge:
-        """A new bridge."""
-        return bridge(self.spec)
 
     async def meet(self) -> None:
         """Waits until the assistant is in the room."""
@@ -137,16 +133,6 @@ class NgircdWorld:
         target = ROOM if group else "ann"
         return [text for nick, where, text in self.person.seen if (nick, where) == ("Nacre", target)]
 
-    async def server_stops(self) -> None:
-        """Ends ngircd."""
-        await self.server.stop()
-        await self.person.leave()
-
-    async def server_starts(self) -> None:
-        """Starts it, and Ann joins."""
-        await self.server.start()
-        await self.person.join()
-
 
 @asynccontextmanager
 async def ngircd(folder: Path, more: str = "") -> AsyncIterator[ServerProcess]:
@@ -163,13 +149,6 @@ async def ngircd(folder: Path, more: str = "") -> AsyncIterator[ServerProcess]:
         await server.stop()
 
 
-@asynccontextmanager
-async def ngircd_world(folder: Path) -> AsyncIterator[NgircdWorld]:
+def ngircd_world(folder: Path) -> AbstractAsyncContextManager[NgircdWorld]:
     """A server with Ann."""
-    async with ngircd(folder) as server:
-        world = NgircdWorld(server)
-        await world.person.join()
-        try:
-            yield world
-        finally:
-            await world.person.leave()
+    return inhabited(ngircd(folder), NgircdWorld)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,6 +12,7 @@ from nacre.bridges.channels.irc.messages import message_lines
 from nacre.bridges.contracts.bridge import Bridge, Part, Place
 from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
 from nacre.bridges.contracts.errors import CannotConnect, NotDelivered
+from tests.bridges.channels.contract.served import WorldFarSide, far_side_of
 from tests.bridges.channels.contract.servers import free_port, self_signed
 from tests.bridges.channels.contract.stories import ChannelStories
 from tests.bridges.channels.contract.world import World, until
@@ -29,13 +29,13 @@ class TestStories(ChannelStories):
         return ngircd_world(folder)
 
 
-class IrcFarSide:
+class IrcFarSide(WorldFarSide[NgircdWorld]):
     """The room as the contract's tests see it: a part is one message or one line for each of its lines."""
 
     place = Place(channel="irc", account="default", chat_id=ROOM)
 
     def __init__(self, world: NgircdWorld) -> None:
-        self.world = world
+        super().__init__(world)
         self.lines: list[int] = []
 
     def bridge(self) -> Bridge:
@@ -67,25 +67,13 @@ class IrcFarSide:
             rest = rest[count:]
         return [*shown, *rest]
 
-    async def cut(self) -> None:
-        """The server ends and starts anew."""
-        await self.world.server_stops()
-        await self.world.server_starts()
-
-
-@asynccontextmanager
-async def _far_side() -> AsyncIterator[FarSide]:
-    with TemporaryDirectory() as folder:
-        async with ngircd_world(Path(folder)) as world:
-            yield IrcFarSide(world)
-
 
 class TestContract(BridgeContract):
     """What every bridge must hold."""
 
     def far_side(self) -> AbstractAsyncContextManager[FarSide]:
         """The room."""
-        return _far_side()
+        return far_side_of(ngircd_world, IrcFarSide)
 
     def test_what_was_not_written_down_comes_again(self) -> None:
         """The bridge itself offers again what the door refused; the server keeps nothing for later."""

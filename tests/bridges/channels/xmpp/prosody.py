@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from slixmpp import JID, ClientXMPP, Message
 from nacre.bridges.channels.xmpp.bridge import XmppBridge
 from nacre.bridges.channels.xmpp.settings import XmppSettings
 from nacre.bridges.contracts.bridge import Bridge
+from tests.bridges.channels.contract.served import ServedWorld, inhabited
 from tests.bridges.channels.contract.servers import ServerProcess, free_port, program
 
 ROOM = "room@conference.localhost"
@@ -100,19 +101,18 @@ class Person:
             chat[stanza["id"] if stanza["id"] not in chat else f"{stanza['id']} again"] = stanza["body"]
 
 
-class ProsodyWorld:
+class ProsodyWorld(ServedWorld):
     """`World` on XMPP."""
 
     channel = "xmpp"
-    maker = "tests.bridges.channels.xmpp.prosody:bridge"
     ann = "ann@localhost"
     keeps_messages = True
     has_threads = False
 
     def __init__(self, server: ServerProcess) -> None:
-        self.server = server
+        super().__init__(server, bridge)
         self.person = Person(server.port, "ann")
-        self.spec: dict[str, Any] = {
+        self.spec = {
             "jid": "nacre@localhost",
             "password": "secret",
             "host": "127.0.0.1",
@@ -121,15 +121,9 @@ class ProsodyWorld:
             "rooms": [ROOM],
         }
 
-    def bridge(self) -> Bridge:
-        """A new bridge."""
-        return bridge(self.spec)
-
-    async def meet(self) -> None:
-        """Ann can always say something."""
-
     async def part(self) -> None:
-        """And needs not see who is there."""
+        """Waits until Ann has seen everything."""
+        await self.person.stream.plugin["xep_0199"].send_ping("localhost")
 
     async def say(self, text: str, *, group: bool = False, thread: str = "") -> None:
         """Ann says it."""
@@ -138,16 +132,6 @@ class ProsodyWorld:
     def shown(self, *, group: bool = False, thread: str = "") -> Sequence[str]:
         """What Ann sees."""
         return list(self.person.seen["group" if group else "private"].values())
-
-    async def server_stops(self) -> None:
-        """Ends prosody."""
-        await self.server.stop()
-        await self.person.leave()
-
-    async def server_starts(self) -> None:
-        """Starts it, and Ann joins."""
-        await self.server.start()
-        await self.person.join()
 
 
 @asynccontextmanager
@@ -172,13 +156,6 @@ async def prosody(folder: Path, *, more: str = "", tls: bool = False) -> AsyncIt
         await server.stop()
 
 
-@asynccontextmanager
-async def prosody_world(folder: Path) -> AsyncIterator[ProsodyWorld]:
+def prosody_world(folder: Path) -> AbstractAsyncContextManager[ProsodyWorld]:
     """A server with Ann."""
-    async with prosody(folder) as server:
-        world = ProsodyWorld(server)
-        await world.person.join()
-        try:
-            yield world
-        finally:
-            await world.person.leave()
+    return inhabited(prosody(folder), ProsodyWorld)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-from nacre.bridges.contracts.bridge import Bridge, Place
+from nacre.bridges.contracts.bridge import Part
 from nacre.bridges.contracts.bridge_contract import BridgeContract, FarSide, HeldDoor, started
 from nacre.bridges.contracts.errors import CannotConnect
+from tests.bridges.channels.contract.served import WorldFarSide, far_side_of
 from tests.bridges.channels.contract.servers import self_signed
 from tests.bridges.channels.contract.stories import ChannelStories
-from tests.bridges.channels.contract.world import World, until
+from tests.bridges.channels.contract.world import World
 from tests.bridges.channels.xmpp.prosody import ROOM, ProsodyWorld, bridge, prosody, prosody_world
 
 pytestmark = pytest.mark.channels
@@ -29,47 +29,15 @@ class TestStories(ChannelStories):
         """prosody with Ann."""
         return prosody_world(folder)
 
-    @pytest.mark.slow
-    @pytest.mark.timeout(2_400)
-    @pytest.mark.xfail(reason="open: the beginning of an answer can stay beside it after a kill")
-    async def test_a_kill_at_any_step_loses_and_doubles_nothing(self, tmp_path: Path) -> None:
-        """What docs/channels.md says of XMPP and kills."""
-        await super().test_a_kill_at_any_step_loses_and_doubles_nothing(tmp_path)
 
-
-class XmppFarSide:
-    """Ann's private chat as the contract's tests see it."""
-
-    place = Place(channel="xmpp", account="default", chat_id="ann@localhost")
-
-    def __init__(self, world: ProsodyWorld) -> None:
-        self.world = world
-
-    def bridge(self) -> Bridge:
-        """A new bridge."""
-        return self.world.bridge()
-
-    async def say(self, text: str) -> None:
-        """Ann says it."""
-        await self.world.say(text)
+class XmppFarSide(WorldFarSide[ProsodyWorld]):
+    """Ann's private chat."""
 
     async def shown(self, least: int) -> Sequence[str]:
-        """What Ann sees, corrected."""
-        await until(lambda: len(self.world.shown()) >= least)
-        await self.world.person.stream.plugin["xep_0199"].send_ping("localhost")
+        """What Ann sees, corrected: the server has told her everything."""
+        await super().shown(least)
+        await self.world.part()
         return self.world.shown()
-
-    async def cut(self) -> None:
-        """The server ends and starts anew."""
-        await self.world.server_stops()
-        await self.world.server_starts()
-
-
-@asynccontextmanager
-async def _far_side() -> AsyncIterator[FarSide]:
-    with TemporaryDirectory() as folder:
-        async with prosody_world(Path(folder)) as world:
-            yield XmppFarSide(world)
 
 
 class TestContract(BridgeContract):
@@ -77,7 +45,35 @@ class TestContract(BridgeContract):
 
     def far_side(self) -> AbstractAsyncContextManager[FarSide]:
         """The private chat."""
-        return _far_side()
+        return far_side_of(prosody_world, XmppFarSide)
+
+
+async def test_what_arrived_is_found_in_a_long_archive(tmp_path: Path) -> None:
+    """A chat with more messages than one page of its archive holds: what was sent is found, nothing else."""
+    async with prosody_world(tmp_path) as world:
+        place = XmppFarSide(world).place
+        async with started(world.bridge(), HeldDoor()) as running:
+            for number in range(60):
+                await running.deliver(Part(place=place, text=f"{number}", key=f"k{number}"))
+        async with started(world.bridge(), HeldDoor()) as running:
+            for number in (2, 59):
+                assert await running.find(Part(place=place, text="", key=f"k{number}"))
+            assert await running.find(Part(place=place, text="", key="k60")) is None
+
+
+async def test_what_was_answered_before_the_first_start_is_not_heard_again(tmp_path: Path) -> None:
+    """An assistant with an empty state folder takes only what follows the last answer in a chat."""
+    async with prosody_world(tmp_path) as world:
+        door = HeldDoor()
+        async with started(world.bridge(), door) as running:
+            await world.say("one")
+            await door.holds(1)
+            await running.deliver(Part(place=XmppFarSide(world).place, text="re: one", key="k"))
+        await world.say("two")
+        later = HeldDoor()
+        async with started(world.bridge(), later):
+            await later.holds(1)
+        assert [said.text for said in later.inbound] == ["two"]
 
 
 async def test_a_room_is_a_group_and_a_whisper_in_it_is_not_answered(tmp_path: Path) -> None:
