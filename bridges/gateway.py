@@ -17,14 +17,16 @@ from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
 from nacre.bridges.access.people import People
 from nacre.bridges.answering.dispatch import Dispatch
-from nacre.bridges.answering.turns import place_of
 from nacre.bridges.connections.connections import AccountId, Connections
 from nacre.bridges.connections.supervisor import BridgeStatus
-from nacre.bridges.contracts.bridge import Bridge
+from nacre.bridges.contracts.bridge import Bridge, place_of
+from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.ledger import LEDGER_FILE, Ledger
+from nacre.bridges.ledger.database import Database
+from nacre.bridges.ledger.ledger import LEDGER_FILE, Along, Ledger
 from nacre.bridges.queueing.choices import Choices
 from nacre.bridges.queueing.session_rules import SessionRules
+from nacre.bridges.schedule.timekeeper import Reach
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError
@@ -131,36 +133,48 @@ class Gateway:
         """Stops the bridge of a channel and account. What is not sent waits until it is back."""
         await self._connections.remove(name)
 
-    async def owner_chat(self, agent_id: str) -> Inbound | None:
-        """Where the owner last wrote to an agent in private, as a message without words."""
-        return await self._ledger.owner_chat(agent_id)
+    @property
+    def database(self) -> Database:
+        """The ledger's file, for what else is kept in it: jobs, and how the bridges are."""
+        return self._ledger.database
 
-    def is_busy_in(self, inbound: Inbound) -> bool:
-        """Whether a turn runs, or messages wait, in the session of a message."""
-        return self._dispatch.is_busy_in(self._agents.of(inbound).session_key(inbound))
+    def is_busy_in(self, inbound: Inbound, agent_id: str) -> bool:
+        """Whether a turn runs, or messages wait, in the session of a message to an agent."""
+        return self._dispatch.is_busy_in(self._agent(inbound, agent_id).session_key(inbound))
 
     def speaking(self, session_key: str) -> Inbound | None:
         """The message that is being answered in a session."""
         return self._dispatch.speaking(session_key)
 
-    async def submit(self, inbound: Inbound, agent_id: str = "") -> bool:
-        """Has a message answered that no bridge brought, such as a reminder, in its chat; by the rights that
-        its sender has now. `False` where it came before, or its sender may not speak.
+    async def reach(self, asker: Inbound, agent_id: str) -> Reach:
+        """Whether `asker` can be told something now: not while their bridge is away, and not by an agent that
+        is gone or with rights that are not as they were."""
+        if self._connections.find(asker) is None:
+            return "away"
+        is_here = self._agents.named(agent_id) is not None
+        return "open" if is_here and await self._gate.still_holds(asker) else "refused"
 
-        Its words are on disk when this returns. Raises what `Agent.session_key` raises.
+    async def submit(self, inbound: Inbound, agent_id: str, *, along: Along) -> None:
+        """Has a message answered that no bridge brought, such as a reminder, in its chat and by the rights
+        that its sender has then. One that was submitted before is dropped.
+
+        Its words are on disk when this returns, and what `along` writes with them.
+
+        Raises:
+            AgentError, SessionError: there is no session for it.
+            Exception: what `along` raises; then nothing is written.
         """
-        verdict = await self._gate.verdict(inbound)
-        if verdict.outcome != "answer":
-            log.info("what was due in %s is not done: %s", inbound.channel, verdict.why)
-            return False
-        inbound = replace(inbound, is_owner=verdict.is_owner)
-        agent = self._agents.named(agent_id) or self._agents.of(inbound)
-        received = await self._ledger.receive(
-            inbound, agent.session_key(inbound), agent_id=agent.id, is_spoken=False
-        )
+        key = self._agent(inbound, agent_id).session_key(inbound)
+        received = await self._ledger.receive(inbound, key, agent_id=agent_id, along=along)
         if received is not None:
             self._dispatch.take(received)
-        return received is not None
+
+    async def tell(self, asker: Inbound, text: str, *, along: Along) -> None:
+        """Tells `asker` a text that no model wrote; it is in the outbox when this returns, with `along`."""
+        connection = self._connections.find(asker)
+        texts = [text] if connection is None else parts_of(text, connection.bridge.capabilities)
+        await self._ledger.tell(asker, texts, along=along)
+        self._connections.notify(asker)
 
     async def close(self, *, turn_seconds: float = 0.0) -> None:
         """Stops the bridges and the turns, which may take `turn_seconds` to end by themselves first.
@@ -223,6 +237,9 @@ class Gateway:
             log.info("a message of %s came before and was dropped", key)
         else:
             self._dispatch.take(received)
+
+    def _agent(self, inbound: Inbound, agent_id: str) -> Agent:
+        return self._agents.named(agent_id) or self._agents.of(inbound)
 
     def _activation(self, inbound: Inbound) -> str:
         if inbound.chat_kind == "direct":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -12,6 +13,9 @@ from nacre.bridges.channels.configured import Account, Configured, configured_ac
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
+from nacre.bridges.schedule.schedule_tool import ScheduleDesk
+from nacre.bridges.schedule.timekeeper import Timekeeper
+from nacre.bridges.schedule.timetable import Timetable
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.clock import Clock, owner_zone, system_clock
 from nacre.runtime.contracts.errors import ConfigError
@@ -41,6 +45,7 @@ class Server:
         *,
         agents: BoundAgents,
         gateway: Gateway,
+        timekeeper: Timekeeper,
         accounts: tuple[Account, ...],
         notices: tuple[str, ...],
         now: Clock,
@@ -52,6 +57,7 @@ class Server:
         self._environment = environment
         self._agents = agents
         self._gateway = gateway
+        self._timekeeper = timekeeper
         self._accounts = accounts
         self._now = now
         self._closing = closing
@@ -91,13 +97,17 @@ class Server:
                 environment=environment,
                 clock=clock,
                 new_id=new_id,
-                all_agents=True,
             )
             runtime = await closing.enter_async_context(await opening)
             first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
-            opened = [await runtime.agent(agent.id) for agent in first]
+            desk = ScheduleDesk(now=now, new_id=new_id)
+            opened = [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
             agents = BoundAgents(opened, config.settings)
             gateway = await Gateway.open(agents, bridges, state_dir=config.state_dir, now=now, new_id=new_id)
+            timetable = Timetable(gateway.database, now=now)
+            desk.opened(timetable, gateway.speaking)
+            timekeeper = Timekeeper(gateway, timetable, opened, now=now, sleep=asyncio.sleep)
+            timekeeper.start()
         except BaseException:
             await closing.aclose()
             raise
@@ -108,6 +118,7 @@ class Server:
             environment,
             agents=agents,
             gateway=gateway,
+            timekeeper=timekeeper,
             accounts=found.accounts,
             notices=tuple(dict.fromkeys(notice for notice in told if notice)),
             now=now,
@@ -166,6 +177,7 @@ class Server:
         What is not done then is recorded as aborted, and stays in the ledger for the next start.
         """
         try:
+            await self._timekeeper.close()
             await self._gateway.close(turn_seconds=turn_seconds)
         finally:
             await self._closing.aclose()

@@ -23,18 +23,23 @@ from nacre.runtime.settings.config import process_environment
 
 log = logging.getLogger(__name__)
 
-_COMMANDS: Mapping[str, tuple[str, str]] = {
+COMMANDS: Mapping[str, tuple[str, str]] = {
     "chat": ("nacre.cli.talk.chat", "Talk to the assistant in this terminal (the default)."),
     "send": ("nacre.cli.talk.send", "Send one message and print the reply."),
     "serve": (
         "nacre.cli.serving.serve",
         "Answer the chats that the settings name, until a signal ends it.",
     ),
+    "schedule": (
+        "nacre.cli.serving.schedule",
+        "List scheduled jobs, make and remove them.",
+    ),
     "sessions": (
         "nacre.cli.sessions.commands",
         "Look at conversations, export and delete them, go back to one.",
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
+    "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory of the LanceDB engine."),
     "extensions": ("nacre.cli.setup.extensions", "List what is installed beside Nacre, and what is on."),
     "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace, and trust them or not."),
     "pairing": (
@@ -51,12 +56,12 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they run; help needs their one-line texts alone."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        command = import_module(_COMMANDS[cmd_name][0]).command
+        command = import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
         return command
 
@@ -69,14 +74,14 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             from difflib import get_close_matches
 
-            nearest = get_close_matches(args[0].lower(), _COMMANDS, n=1)
+            nearest = get_close_matches(args[0].lower(), COMMANDS, n=1)
             if not nearest:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {nearest[0]!r}?", ctx) from error
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
 @click.group(

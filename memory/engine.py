@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.embedder import fallback_of
 from nacre.memory.contracts.records import SearchReport
@@ -20,25 +21,27 @@ from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.reading import read_excerpt
-from nacre.memory.search.question import Answer, EmbedderInUse, Question
+from nacre.memory.search.question import EmbedderInUse, Question
+from nacre.memory.search.rerankers.reranking import Reranking, reranking_of
 from nacre.memory.search.searching import search
 from nacre.memory.stores.sqlite.opening import SqliteIndexPlace
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.syncing import Syncing
 from nacre.memory.sync.transcripts import any_due
-from nacre.memory.sync.triggers.settling import Settling
-from nacre.memory.sync.triggers.transcript_growth import TranscriptGrowth
+from nacre.memory.sync.triggers.following import Following
 from nacre.memory.text.chunker import ChunkSizes
 from nacre.memory.text.days.day_limits import Day, day_limits
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
-    from nacre.memory.contracts.notes import NoteWatch
     from nacre.memory.contracts.records import Excerpt, MemoryStatus, Source, SyncProgress, SyncReport
     from nacre.memory.contracts.transcripts import TranscriptSource
     from nacre.memory.contracts.workspace import Workspace
+    from nacre.memory.search.rerankers.reranker import Reranker
+    from nacre.memory.text.days.day_limits import DayLimits
 
+T = TypeVar("T")
 MAX_RESULTS = 1_000
 """Most hits of one search, whatever is asked for."""
 FRESHNESS_WAIT_SECONDS = 0.5
@@ -52,17 +55,22 @@ class MemoryEngine:
     """Search over one agent's memory. Make it with `MemoryEngine.open`; close it when done."""
 
     def __init__(
-        self, plan: IndexPlan, syncing: Syncing, now: Callable[[], datetime], *, owns_embedder: bool
+        self,
+        plan: IndexPlan,
+        syncing: Syncing,
+        now: Callable[[], datetime],
+        *,
+        owns_embedder: bool,
+        reranking: Reranking | None,
     ) -> None:
         self._plan = plan
         self._owns_embedder = owns_embedder
         self._settings = plan.settings
         self._syncing = syncing
         self._now = now
-        self._watch: NoteWatch | None = None
-        self._settling: Settling | None = None
-        self._growth: TranscriptGrowth | None = None
-        self._background: list[asyncio.Task[None]] = []
+        self._reranking = reranking
+        self._following = Following(plan.settings.sync, start=syncing.start, changed=self.mark_dirty)
+        self._check: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -76,11 +84,12 @@ class MemoryEngine:
         count_tokens: Callable[[str], int] | None = None,
         transcripts: TranscriptSource | None = None,
         owns_embedder: bool = False,
+        reranker: Reranker | None = None,
     ) -> MemoryEngine:
         """Opens the index, creating it when there is none; a damaged one is set aside. Reads no Markdown yet.
 
-        The engine closes `transcripts`, and `embedder` only if it `owns_embedder`. `count_tokens` makes
-        chunk sizes exact and indexing slower; without it sizes are estimated.
+        The engine closes `transcripts`, `reranker`, and `embedder` only if it `owns_embedder`. `count_tokens`
+        makes chunk sizes exact and indexing slower; without it sizes are estimated.
 
         Raises:
             IndexUnusable: the index cannot be opened, and no fresh one can take its place.
@@ -101,7 +110,8 @@ class MemoryEngine:
         )
         syncing = Syncing(plan, place, await place.open(), now)
         await syncing.know_languages()
-        return cls(plan, syncing, now, owns_embedder=owns_embedder)
+        reranking = reranking_of(reranker, settings.query.rerank)
+        return cls(plan, syncing, now, owns_embedder=owns_embedder, reranking=reranking)
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -139,20 +149,16 @@ class MemoryEngine:
         await self._freshen()
         await self._syncing.follow_index()
         embedder = self._plan.embedder.facts if self._plan.embedder else None
-        usual, allowed = self._settings.query, self._settings.sources
+        usual = self._settings.query
         question = Question(
             wordings=(query, *also),
             max_results=min(MAX_RESULTS, max(1, usual.max_results if max_results is None else max_results)),
             min_score=min(1.0, max(0.0, min_score)) if min_score is not None else usual.min_score,
-            scope=Scope(
-                sources=tuple(source for source in allowed if sources is None or source in sources),
-                after=limits.after,
-                before=limits.before,
-                below=below,
-            ),
+            scope=self._scope(sources, limits, below),
             explain=explain,
             settings=usual,
             embedder=self._embedder_in_use(),
+            reranking=self._reranking,
             now=datetime.combine(limits.today, now.timetz()),
         )
         result = await search(self._search, question)
@@ -162,6 +168,7 @@ class MemoryEngine:
             degraded=result.degraded,
             absent=result.absent,
             limited=limits.told,
+            reranked_by=result.reranked_by,
             provider=embedder.provider if embedder else "none",
             model=embedder.model if embedder else "",
             fallback=fallback_of(self._plan.embedder),
@@ -199,9 +206,12 @@ class MemoryEngine:
         return await self._syncing.run(reason, force=force, listener=progress)
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
-        """What is indexed, what is not and why. `deep` also asks the embedder and reads the index through."""
-        watching = (self._watch.problem or "on") if self._watch else "off"
-        return await self._syncing.status(deep=deep, watching=watching)
+        """What is indexed, what is not and why. `deep` also asks the models and reads the index through."""
+        found = await self._syncing.status(deep=deep, watching=self._following.watching)
+        if self._reranking is None:
+            return found
+        problem = await self._reranking.ask_now() if deep else self._reranking.problem
+        return replace(found, reranker=self._reranking.name, reranker_problem=problem)
 
     def mark_dirty(self) -> None:
         """Says that a memory file may have changed; the next search or sync looks."""
@@ -213,8 +223,7 @@ class MemoryEngine:
         Of an engine that follows the files, a transcript that has grown by enough is indexed soon after it.
         """
         self._syncing.mark_dirty()
-        if self._growth is not None:
-            self._growth.grown()
+        self._following.transcripts_changed()
 
     def embedder_changed(self) -> None:
         """Says that the embedder is another from now on, and starts to make all vectors again.
@@ -232,47 +241,40 @@ class MemoryEngine:
     async def start_watching(self) -> None:
         """Follows files and transcripts: as they change, and every `sync.intervalMinutes`, by the settings.
 
-        Also begins to read a large index through for damage, in the background.
+        Also begins, in the background, to read a large index through for damage and to load the re-ranker.
         """
-        if self._background:
+        if self._check is not None:
             return
         self._syncing.keep_vectors_current()
-        self._background.append(asyncio.create_task(self._syncing.heal_if_damaged(), name="memory-check"))
-        if self._settings.sync.interval_minutes:
-            self._background.append(asyncio.create_task(self._sync_at_intervals(), name="memory-interval"))
-        if (source := self._plan.transcripts) is not None:
-            due = partial(any_due, source=source, settings=self._settings.sync.sessions)
-            self._growth = TranscriptGrowth(
-                is_due=lambda: self._syncing.with_store(due),
-                index=lambda: self._start("session-delta"),
-            )
-        if self._settings.sync.watch:
-            self._settling = Settling(
-                debounce_ms=self._settings.sync.watch_debounce_ms,
-                changed=self.mark_dirty,
-                settled=lambda: self._start("watch"),
-            )
-            self._watch = await self._plan.corpus.notes.watch(self._settling.note_change)
+        self._check = asyncio.create_task(self._syncing.heal_if_damaged(), name="memory-check")
+        if self._reranking is not None:
+            self._reranking.load_ahead()
+        source, due = self._plan.transcripts, None
+        if source is not None:
+            any_is_due = partial(any_due, source=source, settings=self._settings.sync.sessions)
+            due = partial(self._syncing.with_store, any_is_due)
+        await self._following.begin(self._plan.corpus.notes.watch, due)
 
     async def close(self) -> None:
         """Stops watching and syncing, waits for the file in hand, and closes the index."""
-        if self._watch is not None:
-            await self._watch.close()
-        if self._settling is not None:
-            self._settling.close()
-        if self._growth is not None:
-            await self._growth.close()
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._following.close()
+        if self._check is not None:
+            self._check.cancel()
+            await asyncio.gather(self._check, return_exceptions=True)
+        if self._reranking is not None:
+            await self._reranking.close()
         await self._syncing.close()
         if self._plan.transcripts is not None:
             await self._plan.transcripts.close()
         if self._owns_embedder and self._plan.embedder is not None:
             await self._plan.embedder.close()
 
-    async def _search(self, work: Callable[[Snapshot], Answer]) -> Answer:
+    async def _search(self, work: Callable[[Snapshot], T]) -> T:
         return await self._syncing.with_store(lambda store: store.search(work))
+
+    def _scope(self, sources: Sequence[Source] | None, limits: DayLimits, below: str) -> Scope:
+        allowed = tuple(item for item in self._settings.sources if sources is None or item in sources)
+        return Scope(sources=allowed, after=limits.after, before=limits.before, below=below)
 
     def _embedder_in_use(self) -> EmbedderInUse | None:
         vectors = self._syncing.query_vectors
@@ -288,11 +290,3 @@ class MemoryEngine:
         if self._syncing.running_seconds > patience:
             return
         await asyncio.wait({self._syncing.start("search")}, timeout=patience)
-
-    def _start(self, reason: str) -> None:
-        self._syncing.start(reason)
-
-    async def _sync_at_intervals(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.sync.interval_minutes * 60)
-            self._syncing.start("interval")

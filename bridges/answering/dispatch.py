@@ -54,7 +54,7 @@ class Dispatch:
         self._queues = SessionQueues(
             self._answer,
             rules=rules.queue,
-            is_alone=lambda received: bool(self._command(received)),
+            is_alone=lambda received: bool(received.inbound.trigger or self._command(received)),
             on_idle=self._stopped.discard,
             sleep=sleep,
         )
@@ -97,7 +97,7 @@ class Dispatch:
         inbound, key = received.inbound, received.session_key
         if self._is_ending:
             return  # it is in the ledger, for the next start
-        if is_stop(inbound.text) and may_stop(inbound):
+        if not inbound.trigger and is_stop(inbound.text) and may_stop(inbound):
             self._begin(self._stop(received, self._queues.clear(key)))
             return
         command = "" if received.was_begun else self._command(received)
@@ -140,7 +140,8 @@ class Dispatch:
         return self._agents.named(received.agent_id) or self._agents.of(received.inbound)
 
     def _command(self, received: Received) -> str:
-        return self._agent_of(received).command(received.inbound)
+        inbound = received.inbound
+        return "" if inbound.trigger else self._agent_of(received).command(inbound)
 
     def _status_lines(self, received: Received) -> tuple[str, ...]:
         """What `/status` says of the chats; how the bridges are is the owner's affair alone."""
@@ -153,7 +154,8 @@ class Dispatch:
 
     def _may_steer(self, received: Received) -> bool:
         running = self._queues.running(received.session_key)
-        is_new = not received.was_begun and bool(received.inbound.message_id)
+        inbound = received.inbound
+        is_new = not received.was_begun and bool(inbound.message_id) and not inbound.trigger
         return is_new and self._rules.queue(received).rules.mode == "steer" and may_join(received, running)
 
     def _wait(self, received: Received) -> None:
@@ -169,7 +171,7 @@ class Dispatch:
             self._begin(self._ledger.drop(dropped))
 
     def _joins_as_well(self, received: Received) -> bool:
-        is_words = not received.was_begun and not self._command(received)
+        is_words = not (received.was_begun or received.inbound.trigger or self._command(received))
         return is_words and self._rules.queue(received).rules.mode == "steer-backlog"
 
     async def _answer(self, batch: tuple[Received, ...]) -> None:

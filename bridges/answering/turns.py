@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import replace
 
 from nacre.bridges.connections.connections import Connection
-from nacre.bridges.contracts.bridge import Place
+from nacre.bridges.contracts.bridge import place_of
 from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.delivery.live_reply import LiveReply
 from nacre.bridges.delivery.outgoing import parts_of
@@ -72,7 +72,7 @@ class Turns:
         """
         first = batch[0]
         if first.was_begun and first.attempts >= MOST_ATTEMPTS:
-            await self.say(batch, GIVEN_UP)
+            await self.say(batch, "" if first.inbound.trigger == "heartbeat" else GIVEN_UP)
             return
         said = tuple(received for received in batch if not received.has_joined) or batch[:1]
         inbound = composed(said, cap=cap)
@@ -127,7 +127,11 @@ class Turns:
             place_of(inbound),
             turn=batch[0].number,
             answers=inbound.message_id,
-            may_show=lambda: connection.is_up and not connection.outgoing.is_sending(inbound.chat_id),
+            may_show=lambda: (
+                inbound.trigger != "heartbeat"  # it may well turn out to be silence
+                and connection.is_up
+                and not connection.outgoing.is_sending(inbound.chat_id)
+            ),
             sleep=self._sleep,
         )
         try:
@@ -152,6 +156,9 @@ class Turns:
             await self.say(batch, "")
             return
         log.warning("a message of %s was not answered: %s", batch[0].session_key, error)
+        if inbound.trigger == "heartbeat":  # nobody waits for it, and the next one may be well
+            await self.say(batch, "")
+            return
         await self.say(batch, await self._kept_back(batch, failure_text(error, inbound)))
 
 
@@ -162,13 +169,3 @@ def failure_text(error: AgentError, inbound: Inbound) -> str:
     """
     in_private = inbound.is_owner is True and inbound.chat_kind == "direct"
     return str(error) if in_private or isinstance(error, MessageRefused) else FAILED_HERE
-
-
-def place_of(inbound: Inbound) -> Place:
-    """Where a message came from, and its answer goes."""
-    return Place(
-        channel=inbound.channel,
-        account=inbound.account,
-        chat_id=inbound.chat_id,
-        thread_id=inbound.thread_id,
-    )

@@ -24,6 +24,7 @@ BUILT_IN: Mapping[str, str] = {
     "email": "email",
     "irc": "irc",
     "matrix": "matrix",
+    "slack": "slack",
     "telegram": "telegram",
     "xmpp": "xmpp",
 }

@@ -67,6 +67,16 @@ class Place:
     thread_id: str = ""
 
 
+def place_of(inbound: Inbound) -> Place:
+    """Where a message came from, and its answer goes."""
+    return Place(
+        channel=inbound.channel,
+        account=inbound.account,
+        chat_id=inbound.chat_id,
+        thread_id=inbound.thread_id,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One message to send. `key` names it for ever, also across restarts: the same part, the same key.

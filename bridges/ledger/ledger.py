@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
-from nacre.bridges.contracts.bridge import Place
+from nacre.bridges.contracts.bridge import Place, place_of
 from nacre.bridges.contracts.errors import LedgerUnusable
 from nacre.bridges.ledger.database import PRIVATE_FOLDER, Connection, Database, open_database, unusable
 from nacre.bridges.ledger.outbox import Outbox, chat_of, forget_old, put_part
+from nacre.bridges.ledger.owner_chats import note_owner_chat
 from nacre.bridges.ledger.schema import MIGRATIONS
 from nacre.bridges.ledger.stored_inbound import asker_to_json, inbound_from_json, inbound_to_json
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.sessions.disk.kernel_lock import try_lock
+
+Along: TypeAlias = Callable[[Connection], None]
+"""Writes something in the same transaction, and takes all of it back by raising."""
 
 LEDGER_FILE = Path("bridges") / "ledger.sqlite"
 """Where a state folder has it."""
@@ -106,11 +110,12 @@ class Ledger:
         *,
         agent_id: str = "",
         cursor: str = "",
-        is_spoken: bool = True,
+        along: Along | None = None,
     ) -> Received | None:
-        """Puts a message on disk, and its bridge's cursor; `None` for one that came before.
+        """Puts a message on disk, its bridge's cursor, and what `along` writes; `None` if it came before.
 
-        `is_spoken`: a person said it, so that the owner may be found there from now on.
+        Where the owner said it in private, they are found there from now on. What `along` raises takes all
+        of it back.
         """
         at_ms, body = epoch_ms(self._now()), inbound_to_json(inbound)
         chat = (inbound.channel, inbound.account, inbound.chat_id)
@@ -126,20 +131,29 @@ class Ledger:
                 row,
             )
             number = db.last_insert_rowid() if db.changes() else 0
-            if number and is_spoken and inbound.is_owner is True and inbound.chat_kind == "direct":
-                known = (agent_id, asker_to_json(inbound))
-                db.execute("INSERT OR REPLACE INTO owner_chats VALUES (?, ?)", known)
+            if number and not inbound.trigger:
+                note_owner_chat(db, agent_id, inbound, at_ms)
+            if along is not None:
+                along(db)
             return number
 
         number = await self.database.write(work)
         received = Received(number=number, session_key=session_key, inbound=inbound, agent_id=agent_id)
         return _named(received) if number else None
 
-    async def owner_chat(self, agent_id: str) -> Inbound | None:
-        """Where the owner last wrote to an agent in private, as a message without words."""
-        query = "SELECT inbound FROM owner_chats WHERE agent = ?"
-        text = await self.database.write(lambda db: db.execute(query, (agent_id,)).get)
-        return inbound_from_json(str(text)) if text else None
+    async def tell(self, asker: Inbound, texts: Sequence[str], *, along: Along | None = None) -> None:
+        """Puts texts into the outbox that no message asked for, with what `along` writes; both or none.
+
+        They go to where `asker` wrote, while that person may still read there what they might then.
+        """
+
+        def work(db: Connection) -> None:
+            for text in texts:
+                put_part(db, place_of(asker), text, answers="", asker=asker_to_json(asker))
+            if along is not None:
+                along(db)
+
+        await self.database.write(work)
 
     async def pass_over(self, inbound: Inbound, cursor: str) -> None:
         """Keeps the cursor of a message that nobody answers, and nothing else of it."""

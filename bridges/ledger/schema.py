@@ -87,5 +87,51 @@ CREATE TABLE choices (
 CREATE TABLE owner_chats (agent TEXT PRIMARY KEY, inbound TEXT NOT NULL) STRICT;
 """
 
-MIGRATIONS = (_VERSION_1, _VERSION_2)
+_VERSION_3 = """
+-- Where the owner last wrote to an agent in private, on each account.
+ALTER TABLE owner_chats RENAME TO owner_chats_2;
+CREATE TABLE owner_chats (
+    agent TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    account TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    inbound TEXT NOT NULL,
+    PRIMARY KEY (agent, channel, account)
+) STRICT;
+INSERT INTO owner_chats
+    SELECT agent, json_extract(inbound, '$.channel'), json_extract(inbound, '$.account'), 0, inbound
+    FROM owner_chats_2;
+DROP TABLE owner_chats_2;
+
+-- `rule` is a cron expression, empty for once. Without `due_ms` it does not come any more, and `problem` says
+-- why. `asker` says where it was asked for and by whom, as `asker_to_json` writes it.
+CREATE TABLE jobs (
+    id TEXT PRIMARY KEY,
+    agent TEXT NOT NULL,
+    asker TEXT NOT NULL,
+    text TEXT NOT NULL,
+    rule TEXT NOT NULL,
+    made_ms INTEGER NOT NULL,
+    due_ms INTEGER,
+    problem TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX jobs_due ON jobs (due_ms) WHERE due_ms IS NOT NULL;
+
+-- When an agent last had a heartbeat, or its heartbeats began.
+CREATE TABLE heartbeats (agent TEXT PRIMARY KEY, at_ms INTEGER NOT NULL) STRICT;
+
+-- How each bridge was when that last changed, for a terminal beside the program. 0: no next try.
+CREATE TABLE bridge_states (
+    channel TEXT NOT NULL,
+    account TEXT NOT NULL,
+    state TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    restarts INTEGER NOT NULL,
+    since_ms INTEGER NOT NULL,
+    next_try_ms INTEGER NOT NULL,
+    PRIMARY KEY (channel, account)
+) STRICT;
+"""
+
+MIGRATIONS = (_VERSION_1, _VERSION_2, _VERSION_3)
 """Each brings a file from the version before it to its own; the first makes the tables."""

@@ -68,7 +68,8 @@ class SessionQueues:
         queue = self._queues.get(received.session_key) or self._new(received)
         if now.drop == "new" and queue.depth >= rules.cap and queue.running:
             return "refused", []
-        interrupts = rules.mode == "interrupt" and bool(queue.running) and not received.was_begun
+        is_said = not received.was_begun and not received.inbound.trigger
+        interrupts = rules.mode == "interrupt" and bool(queue.running) and is_said
         queue.put(received)
         dropped: list[Received] = []
         if now.drop == "old" and queue.running and queue.depth > rules.cap:

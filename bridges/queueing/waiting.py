@@ -67,7 +67,8 @@ def overflow_text(dropped: Sequence[Received]) -> str:
 
 
 def same_sender(one: Inbound, other: Inbound) -> bool:
-    """Whether two messages are of the same person, with the same rights, in the same place."""
+    """Whether two messages are of the same person, with the same rights, in the same place; what nobody said
+    is nobody's."""
     return _sender(one) == _sender(other)
 
 
@@ -80,6 +81,7 @@ def _sender(inbound: Inbound) -> tuple[object, ...]:
         inbound.thread_id,
         inbound.sender_id,
         inbound.is_owner,
+        inbound.trigger,
     )
 
 

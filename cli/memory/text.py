@@ -55,7 +55,7 @@ def search_problems(report: SearchReport) -> list[str]:
 def search_json(report: SearchReport) -> dict[str, Any]:
     told = {"results": [_hit_json(hit) for hit in report.hits], **camel_json(report)}
     del told["hits"]
-    blank = {name: told[name] or None for name in ("model", "degraded")}
+    blank = {name: told[name] or None for name in ("model", "degraded", "rerankedBy")}
     rest = {"fallback": _fallback_json(report.fallback), "elapsedMs": round(report.elapsed_ms, 2)}
     return told | blank | rest
 
@@ -109,6 +109,8 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str], *, agent_id
         ("Vector problem", status.vector_problem),
         ("Embeddings", _embeddings(status)),
         ("Embedding cache", _cache(status)),
+        ("Re-ranker", status.reranker),
+        ("Re-ranker problem", status.reranker_problem),
         ("Differs", status.identity_problem),
     ]
     lines = [f"Memory Search ({agent_id})"]
@@ -169,6 +171,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
             "entries": status.vectors,
             "loadError": status.vector_problem or None,
         },
+        "rerank": _rerank_json(status),
         "lastSyncAt": _moment(status.last_sync_at_seconds),
         "lastSyncError": status.last_sync_problem or None,
         "watching": status.watching,
@@ -192,6 +195,7 @@ def _explanation(why: HitExplanation) -> str:
         f"meaning #{why.vector_rank} (cosine {why.cosine:.3f})"
         if why.vector_rank and why.cosine is not None
         else "",
+        f"re-ranked ({why.relevance:.3f})" if why.relevance is not None else "",
         f"fused {why.fused:.3f}",
         f"age ×{why.decay_factor:.3f}" if why.decay_factor != 1 else "",
         f"diversity #{why.mmr_rank}" if why.mmr_rank is not None else "",
@@ -245,6 +249,12 @@ def _fallback_json(fallback: Fallback | None) -> dict[str, Any] | None:
     told = {"from": fallback.provider, "reason": fallback.reason}
     again = _moment(fallback.retry_at_seconds)
     return told | {"retryAt": again} if again else told
+
+
+def _rerank_json(status: MemoryStatus) -> dict[str, Any] | None:
+    if not status.reranker:
+        return None
+    return {"model": status.reranker, "error": status.reranker_problem or None}
 
 
 def _cache(status: MemoryStatus) -> str:

@@ -53,7 +53,8 @@ class HitExplanation:
     """How a hit got its place. Ranks count from 1; `None` means that the list did not have the chunk.
 
     `lexical_score` is BM25 (higher is better), `cosine` −1…1, `fused` the calibrated score before
-    `decay_factor` (1 = untouched); `mmr_rank` the place that diversity gave it, `None` when off.
+    `decay_factor` (1 = untouched); `mmr_rank` the place that diversity gave it, `None` when off. `relevance`
+    is what a re-ranker said, in its own measure; then `fused` is what the place is worth that it gave.
     """
 
     lexical_rank: int | None
@@ -64,6 +65,7 @@ class HitExplanation:
     decay_factor: float
     mmr_rank: int | None
     final: float
+    relevance: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +113,7 @@ class SearchReport:
     `fallback` the one that it stands in for; `stale` is true when known changes in the workspace are not in
     the index yet. `absent` has the identifiers, long numbers and quoted phrases of the question that stand
     nowhere in what was searched. `limited` says as a sentence to which days the search was limited.
+    `reranked_by` names the re-ranker that gave the hits their order, and is empty where none did.
     """
 
     hits: tuple[SearchHit, ...]
@@ -123,6 +126,7 @@ class SearchReport:
     fallback: Fallback | None = None
     absent: tuple[str, ...] = ()
     limited: str = ""
+    reranked_by: str = ""
 
     @property
     def absent_sentence(self) -> str:
@@ -234,7 +238,8 @@ class MemoryStatus:
     `vector_problem` its other parts. `pending_*`, `failed` and `identity_problem` say what is not up to date
     and why; `waiting_transcripts` have grown, but by less than `sync.sessions` asks for. `refused` cites
     chunks that the embedder does not take, the first hundred. `embeddings_problem` is what the embedder
-    lacks, such as a key, else `None` until it is asked (`deep`) and empty when it answered.
+    lacks, such as a key, else `None` until it is asked (`deep`) and empty when it answered. `reranker` names
+    the re-ranker of the settings, `reranker_problem` says why it gave no order when it was asked last.
     """
 
     index_path: str
@@ -273,6 +278,8 @@ class MemoryStatus:
     index_bytes: int
     watching: str
     fallback: Fallback | None = None
+    reranker: str = ""
+    reranker_problem: str = ""
 
 
 def citation(path: str, start_line: int, end_line: int) -> str:

@@ -172,12 +172,24 @@ class HybridSettings(_Group):
         )
 
 
+class RerankSettings(_Group):
+    """A model that puts the best places of a search into another order; none unless a provider is named."""
+
+    provider: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key: str | None = Field(default=None, repr=False)
+    candidates: int = Field(default=30, ge=2, le=200)
+    timeout_ms: int = Field(default=3000, ge=1)
+
+
 class QuerySettings(_Group):
     """What a search returns."""
 
     max_results: int = Field(default=6, ge=1)
     min_score: UnitInterval = 0.35
     hybrid: HybridSettings = Field(default_factory=HybridSettings.model_construct)
+    rerank: RerankSettings = Field(default_factory=RerankSettings.model_construct)
 
 
 class CacheSettings(_Group):

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.records import SearchHit, SearchMode
 from nacre.memory.contracts.settings import QuerySettings
 from nacre.memory.contracts.store import Scope
 from nacre.memory.vectors.query_vectors import QueryVectors
+
+if TYPE_CHECKING:
+    from nacre.memory.search.rerankers.reranking import Reranking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +29,8 @@ class EmbedderInUse:
 class Question:
     """What a search asks, with every default filled in. Without an `embedder` words alone are searched.
 
-    `wordings` ask for one thing in different words or languages; the first is the question itself.
+    `wordings` ask for one thing in different words or languages; the first is the question itself, which a
+    re-ranker is asked.
     """
 
     wordings: tuple[str, ...]
@@ -35,14 +40,16 @@ class Question:
     explain: bool
     settings: QuerySettings
     embedder: EmbedderInUse | None
+    reranking: Reranking | None
     now: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Hits, best first, which lists took part, and which names of the question stand nowhere."""
+    """Hits, best first, which lists and which re-ranker took part, which names stand nowhere."""
 
     hits: tuple[SearchHit, ...]
     mode: SearchMode
     degraded: str = ""
     absent: tuple[str, ...] = ()
+    reranked_by: str = ""

@@ -1,14 +1,18 @@
 """From a query to hits: candidates out of one moment of the index, ranked, cut to snippets. Reads only.
 
-Nothing here waits for a sync. Without a vector the words answer, with a sentence in `degraded`.
+Nothing here waits for a sync. Without a vector the words answer, and without a re-ranker's answer the usual
+order stays, with a sentence in `degraded`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from nacre.memory.contracts.embedder import embedding_texts
 from nacre.memory.contracts.records import Chunk, SearchHit, citation
 from nacre.memory.contracts.store import Snapshot, Vector
 from nacre.memory.search.finding import Found, find
@@ -17,6 +21,9 @@ from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, 
 from nacre.memory.search.same_words import told_once
 from nacre.memory.text.evidence import counted, rarity
 from nacre.memory.text.snippet import cut_snippet
+
+if TYPE_CHECKING:
+    from nacre.memory.search.rerankers.reranking import Reranking
 
 MAX_QUERY_CHARS = 2_000
 MAX_WORDINGS = 5
@@ -28,12 +35,29 @@ MOST_REPEATED = 6
 _WEIGHING_POOL = 11
 """How many of the best texts by words say which words are rare, for the snippets."""
 
-Reading = Callable[[Callable[[Snapshot], Answer]], Awaitable[Answer]]
-"""`Store.search`, of the store that is in use."""
+T = TypeVar("T")
+
+
+class Reading(Protocol):
+    """`Store.search`, of the store that is in use."""
+
+    async def __call__(self, work: Callable[[Snapshot], T], /) -> T: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pool:
+    """The best places of all wordings, best first, and what each wording found."""
+
+    ranked: Sequence[Ranked]
+    chunks: Mapping[int, Chunk]
+    found: Sequence[Found]
+    found_by: Mapping[int, Found]
+    reranked_by: str = ""
+    rerank_problem: str = ""
 
 
 async def search(read: Reading, question: Question) -> Answer:
-    """Embeds the question if it can, then searches the index in one go.
+    """Embeds the question if it can, searches the index in one go, and asks the re-ranker if there is one.
 
     Raises:
         IndexUnusable, IndexClosed: the store cannot be read.
@@ -46,29 +70,76 @@ async def search(read: Reading, question: Question) -> Answer:
     vectors: list[Vector | None] = [None] * len(wordings)
     if embedder is not None:
         vectors = list(await asyncio.gather(*map(embedder.vectors.vector, wordings)))
-    return await read(
-        lambda snapshot: _answer(snapshot, question, tuple(zip(wordings, vectors, strict=True)))
+    asked = tuple(zip(wordings, vectors, strict=True))
+    if question.reranking is None:
+        return await read(lambda snapshot: _answer(question, _pool(snapshot, question, asked)))
+    pool = await read(lambda snapshot: _pool(snapshot, question, asked))
+    pool = await _reranked(pool, wordings[0], question.reranking)
+    return await asyncio.to_thread(_answer, question, pool)
+
+
+def _pool(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str, Vector | None]]) -> _Pool:
+    mmr, wanted = question.settings.hybrid.mmr, question.max_results
+    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted + MOST_REPEATED
+    if question.reranking is not None:
+        count = max(count, question.reranking.candidates)
+    found = [find(snapshot, question, text, vector, count) for text, vector in wordings]
+    best, places = best_of([one.ranked for one in found], count)
+    chunks = snapshot.chunks([item.chunk_id for item in best])
+    found_by = {chunk_id: found[place] for chunk_id, place in places.items()}
+    return _Pool(ranked=placed(best, chunks), chunks=chunks, found=found, found_by=found_by)
+
+
+async def _reranked(pool: _Pool, text: str, reranking: Reranking) -> _Pool:
+    """The pool in the re-ranker's order, or as it was, with the reason. One place needs no order."""
+    best = [item.chunk_id for item in pool.ranked[: reranking.candidates]]
+    if len(best) < 2:
+        return pool
+    texts = [embedding_texts(pool.chunks[chunk_id])[0] for chunk_id in best]
+    relevance = await reranking.relevance(text, texts)
+    if relevance is None:
+        return replace(pool, rerank_problem=f"The hits stand in their usual order. {reranking.problem}")
+    ranked = reordered(pool.ranked, dict(zip(best, relevance, strict=True)))
+    return replace(pool, ranked=ranked, reranked_by=reranking.name)
+
+
+def reordered(ranked: Sequence[Ranked], relevance: Mapping[int, float]) -> list[Ranked]:
+    """`ranked`, best first, with the chunks that have a `relevance` in its order, each worth its new place.
+
+    The re-ranker says who stands where; what a place is worth, the search says as ever, so that the first hit
+    still scores how sure the search is that anything fits (docs/decisions/0068-re-ranking.md). What a chunk
+    loses by its age, it loses at its new place too. Of equals the one that stood before stays before.
+    """
+    asked = [item for item in ranked if item.chunk_id in relevance]
+    worths = sorted((item.explanation.fused for item in asked), reverse=True)
+    order = sorted(asked, key=lambda item: relevance[item.chunk_id], reverse=True)
+    moved = [_at_place(item, fused, relevance) for item, fused in zip(order, worths, strict=True)]
+    others = [item for item in ranked if item.chunk_id not in relevance]
+    return sorted((*moved, *others), key=lambda item: item.explanation.final, reverse=True)
+
+
+def _at_place(item: Ranked, fused: float, relevance: Mapping[int, float]) -> Ranked:
+    why, said = item.explanation, relevance[item.chunk_id]
+    return replace(
+        item, explanation=replace(why, fused=fused, final=fused * why.decay_factor, relevance=said)
     )
 
 
-def _answer(snapshot: Snapshot, question: Question, wordings: Sequence[tuple[str, Vector | None]]) -> Answer:
-    hybrid = question.settings.hybrid
-    mmr, wanted = hybrid.mmr, question.max_results
-    count = max(wanted, DIVERSE_POOL) if mmr.enabled else wanted + MOST_REPEATED
-    found = [find(snapshot, question, text, vector, count) for text, vector in wordings]
-    best, places = best_of([one.ranked for one in found], count)
-    found_by = {chunk_id: found[place] for chunk_id, place in places.items()}
-    chunks = snapshot.chunks([item.chunk_id for item in best])
-    ranked = placed(best, chunks)
-    if mmr.enabled:
-        ranked = diverse(ranked, chunks, mmr.lambda_, wanted)
-    told = told_once(ranked, chunks, {chunk_id: one.finder for chunk_id, one in found_by.items()})
+def _answer(question: Question, pool: _Pool) -> Answer:
+    hybrid, wanted, found = question.settings.hybrid, question.max_results, pool.found
+    ranked = pool.ranked
+    if hybrid.mmr.enabled:
+        ranked = diverse(ranked, pool.chunks, hybrid.mmr.lambda_, wanted)
+    finders = {chunk_id: one.finder for chunk_id, one in pool.found_by.items()}
+    told = told_once(ranked, pool.chunks, finders)
     has_vector = any(one.has_vector for one in found)
+    degraded = next((one.degraded for one in found if one.degraded), "")
     return Answer(
-        hits=tuple(_hits(question, told[:wanted], found_by, chunks)),
+        hits=tuple(_hits(question, told[:wanted], pool.found_by, pool.chunks)),
         mode="lexical" if not has_vector else "hybrid" if hybrid.enabled else "vector",
-        degraded=next((one.degraded for one in found if one.degraded), ""),
+        degraded=f"{degraded} {pool.rerank_problem}".strip(),
         absent=tuple(dict.fromkeys(name for one in found for name in one.absent)),
+        reranked_by=pool.reranked_by,
     )
 
 

@@ -33,6 +33,14 @@ class _Known:
         return self.fingerprint.changed_ns < self.looked_at_ns - RACY_NS
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """What was given for names whose files were all settled, and their fingerprints."""
+
+    seen: Mapping[str, Fingerprint | None]
+    files: tuple[ContextFile, ...]
+
+
 class ContextFiles:
     """The context files of one workspace. `now_ns` is the time in nanoseconds since the epoch.
 
@@ -44,6 +52,7 @@ class ContextFiles:
         self._workspace = workspace
         self._now_ns = now_ns
         self._known: dict[str, _Known] = {}
+        self._shown: dict[tuple[object, ...], _Shown] = {}
 
     async def read(
         self, names: Sequence[str], *, per_file_chars: int = 20_000, total_chars: int = 60_000
@@ -51,12 +60,16 @@ class ContextFiles:
         """The files in the order of their names, which is the order in which the total is spent.
 
         A file that the total no longer reaches comes back with an empty text, marked as truncated. One that
-        did not change is the same object as before. One step asks for the fingerprints of all, and one more
-        reads what may have changed.
+        did not change is the same object as before, and so is the tuple where none did. One step asks for
+        the fingerprints of all, and one more reads what may have changed.
         """
+        asked = (*names, per_file_chars, total_chars)
         # Before the files are looked at: what changes from here on is later than this.
         looked_at_ns = self._now_ns()
         seen = await self._workspace.fingerprints((*names, *_older(names)))
+        before = self._shown.get(asked)
+        if before is not None and before.seen == seen:
+            return before.files
         present = {name: _present(name, seen) for name in names}
         changed = [present[name] for name in names if not self._is_unchanged(name, present[name], seen)]
         read = await self._workspace.read_many(changed) if changed else {}
@@ -73,7 +86,10 @@ class ContextFiles:
             file = self._known[name].file
             left_chars -= file.injected_chars
             shown.append(file)
-        return tuple(shown)
+        files = tuple(shown)
+        if all(self._known[name].is_settled() for name in names):
+            self._shown[asked] = _Shown(seen=seen, files=files)
+        return files
 
     def _is_unchanged(self, name: str, present: str, seen: Mapping[str, Fingerprint | None]) -> bool:
         known = self._known.get(name)

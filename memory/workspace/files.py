@@ -79,7 +79,7 @@ def stamped_now_ns(folder: Path) -> int:
         return 0
 
 
-def fingerprint(path: Path) -> Fingerprint | None:
+def fingerprint(path: str) -> Fingerprint | None:
     """What tells a changed file from the same one: device, inode, size, times; `None` where there is none.
 
     A link is looked at, not followed.

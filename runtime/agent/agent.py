@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from nacre.runtime.agent.answering import failure_of, run_turn
+from nacre.runtime.agent.answering import ending_of, refuse, run_turn, stopped
 from nacre.runtime.agent.approving import ApprovalDoor
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given
@@ -22,8 +22,8 @@ from nacre.runtime.agent.sessions import Sessions
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TurnFailed
+from nacre.runtime.contracts.errors import AgentError, TurnBroken
+from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
 from nacre.runtime.contracts.model import ChatModel
@@ -193,13 +193,11 @@ class Agent:
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        async with aclosing(self.stream(inbound, limits=limits)) as events:
-            async for event in events:
-                if isinstance(event, ReplyReady):
-                    return event.reply
-                if isinstance(event, TurnFailed):
-                    raise event.error
-        return None
+        heard: list[Event] = []
+        ending = await ending_of(self._begun(inbound, heard.append, limits), heard)
+        if isinstance(ending, TurnFailed):
+            raise ending.error
+        return ending.reply if isinstance(ending, ReplyReady) else None
 
     async def stream(
         self, inbound: Inbound, *, limits: UsageLimits | None = None
@@ -209,17 +207,8 @@ class Agent:
         Closing the iterator early, or cancelling the task that reads it, stops the turn. `limits` stand in
         place of the agent's.
         """
-        if self._closed:
-            raise TurnBroken("This agent is closed. Open a new one.")
-        parts, events = self._parts, asyncio.Queue[Event | None]()
-        bounds = TurnBounds(limits or parts.limits)
-        try:
-            where = self._route(inbound)
-        except Exception as error:  # noqa: BLE001 - as in the turn itself: a bug ends in an answer
-            yield TurnFailed(error=failure_of(error))
-            return
-        work = run_turn(parts, inbound, where, events.put_nowait, bounds)
-        task = parts.running.start(where.key, work, bounds)
+        events = asyncio.Queue[Event | None]()
+        task = self._begun(inbound, events.put_nowait, limits)
         task.add_done_callback(lambda _done: events.put_nowait(None))
         last: Event | None = None
         try:
@@ -227,11 +216,10 @@ class Agent:
                 last = event
                 yield event
             if not isinstance(last, ReplyReady | Silence | TurnFailed):
-                # Stopped before its first step, so that no line of `run_turn` could say so.
-                yield TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
+                yield stopped()
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            if task.cancel():
+                await asyncio.gather(task, return_exceptions=True)
 
     def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
         """Stops the running and waiting turns of a session, named by a message to it or by its key.
@@ -283,6 +271,17 @@ class Agent:
         self, key: str, text: str, attachments: tuple[Attachment, ...], limits: UsageLimits | None
     ) -> Reply | None:
         return await self.ask(text, session=key, attachments=attachments, limits=limits)
+
+    def _begun(self, inbound: Inbound, emit: Emit, limits: UsageLimits | None) -> asyncio.Task[None]:
+        """The task in which a message is answered; `emit` hears its events."""
+        if self._closed:
+            raise TurnBroken("This agent is closed. Open a new one.")
+        parts, bounds = self._parts, TurnBounds(limits or self._parts.limits)
+        try:
+            where = self._route(inbound)
+        except Exception as error:  # noqa: BLE001 - as in the turn itself: a bug ends in an answer
+            return asyncio.create_task(refuse(error, emit))
+        return parts.running.start(where.key, run_turn(parts, inbound, where, emit, bounds), bounds)
 
     def _route(self, inbound: Inbound) -> Route:
         return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.runtime.agent.approving import answered_in_chat
 from nacre.runtime.agent.opening.parts import AgentParts
+from nacre.runtime.agent.triggered import heartbeat_ended, worded
 from nacre.runtime.commands.contract.command import CommandRun, Outcome, said
 from nacre.runtime.commands.status import STATUS
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
-from nacre.runtime.contracts.events import Emit, MessageJoined, ReplyReady, Silence, TurnFailed, Warned
+from nacre.runtime.contracts.events import Emit, Event, MessageJoined, ReplyReady, Silence, TurnFailed, Warned
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.around import arrived, leaving, without_text
 from nacre.runtime.lanes.routing import Route
@@ -45,9 +47,39 @@ async def run_turn(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit
         emit(TurnFailed(error=failure_of(error)))
 
 
+async def refuse(error: Exception, emit: Emit) -> None:
+    """The turn of a message that belongs to no session."""
+    emit(TurnFailed(error=failure_of(error)))
+
+
+def stopped() -> TurnFailed:
+    """How a turn ends that was stopped before its first step, so that no line of `run_turn` could say so."""
+    return TurnFailed(error=TurnCancelled("The turn was stopped before it began."))
+
+
+async def ending_of(task: asyncio.Task[None], heard: Sequence[Event]) -> ReplyReady | Silence | TurnFailed:
+    """Waits for a turn's task; the event that it ended with, the last of those that were `heard`.
+
+    Cancelling the caller stops the turn.
+    """
+    try:
+        await task
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if caller is not None and caller.cancelling():
+            raise
+    last = heard[-1] if heard else None
+    return last if isinstance(last, ReplyReady | Silence | TurnFailed) else stopped()
+
+
 async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit, bounds: TurnBounds) -> None:
     """Answers one message in the lane of its session; an answer to a call that waits is heard without it."""
-    if await answered_in_chat(parts, inbound.text, where, emit):
+    worded_inbound = await worded(parts, inbound, where)
+    if worded_inbound is None:
+        emit(Silence(session_key=where.key, session_id=""))
+        return
+    inbound = worded_inbound
+    if not inbound.trigger and await answered_in_chat(parts, inbound.text, where, emit):
         return
     if parts.lanes.is_busy(where.key) and _asks_for_status(parts, inbound, where):
         emit(await _status_meanwhile(parts, inbound, where, emit))
@@ -64,6 +96,8 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
             await settle(turn, left_over, runs=False)
             message = await arrived(hooks, chat, inbound)
             turn, reply = await _outcome(parts, message, turn, has_left_over=bool(left_over))
+            if inbound.trigger == "heartbeat":
+                reply = await heartbeat_ended(turn, inbound, reply)
             parts.turn.on_said()
             reply = None if reply is None else await leaving(hooks, chat, reply)
             emit(turn.ending(reply))
@@ -89,8 +123,8 @@ async def _status_meanwhile(
 
 async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_over: bool) -> Outcome:
     """What comes of a message, and the turn that it ended in: a command may have changed the session."""
-    policy = turn.session.policy
-    called = parts.commands.called(inbound.text, policy)
+    policy, turn.trigger = turn.session.policy, inbound.trigger
+    called = None if inbound.trigger else parts.commands.called(inbound.text, policy)
     if called is not None and inbound.redelivered:
         return turn, said(turn.session, INTERRUPTED_COMMAND.format(name=called.command.called_by[0]))
     if called is not None:
@@ -126,8 +160,11 @@ async def _outcome(parts: AgentParts, inbound: Inbound, turn: Turn, *, has_left_
 async def _written_down(parts: AgentParts, inbound: Inbound, turn: Turn) -> Turn:
     """The turn in which the words stand on disk: another where the session was over before them.
 
-    Only words find a session at its end: a command is about the present one.
+    Only words find a session at its end: a command is about the present one, and what nobody said ends none.
     """
+    if inbound.trigger:
+        await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id)
+        return turn
     before, turn = turn, await parts.lifecycle.after_a_due_reset(turn)
     await turn.write_down(inbound.text, inbound.attachments, inbound.inbound_id)
     if turn is not before:

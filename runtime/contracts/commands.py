@@ -6,7 +6,7 @@ What there is to call, and what it does, is `runtime/commands/`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 RESET_TRIGGERS = ("/new", "/reset")
 """What begins a fresh session unless the owner says otherwise."""
@@ -19,17 +19,16 @@ _ADDRESSED = re.compile(r"(?:<@!?\w+>|@[\w.-]+)[,:]?\s+(?=/)|(?<=^)(/[A-Za-z][\w
 _SLASH_WORD = re.compile(r"(/[A-Za-z][A-Za-z0-9_-]{0,31})(?=\s*:|\s|$)\s*(.*)", re.DOTALL)
 
 
-def called_word(text: str, words: Iterable[str]) -> tuple[str, str] | None:
+def called_word(text: str, words: Collection[str]) -> tuple[str, str] | None:
     """Which of `words`, in lower case, a message begins with, and what stands behind it.
 
     In any case, alone or before more text; what addresses the assistant in a group (`@name /new`,
     `/new@name`) does not count. The longest word wins.
     """
     text = _unaddressed(text)
-    begun = [word for word in words if text[: len(word)].lower() == word]
-    for word in sorted(begun, key=len, reverse=True):
-        rest = text[len(word) :]
-        if re.match(r"\s*:|\s|$", rest):
+    for length in sorted(set(map(len, words)), reverse=True):
+        word, rest = text[:length].lower(), text[length:]
+        if word in words and re.match(r"\s*:|\s|$", rest):
             return word, re.sub(r"^\s*:", "", rest).strip()
     return None
 

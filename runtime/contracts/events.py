@@ -174,7 +174,10 @@ class ReplyReady:
 
 @dataclass(frozen=True, kw_only=True)
 class Silence:
-    """The turn ended and nothing is to be delivered. `usage` is as in `Reply`."""
+    """The turn ended and nothing is to be delivered. `usage` is as in `Reply`.
+
+    `session_id` is empty where no session was opened: a heartbeat whose list asks for nothing.
+    """
 
     session_key: str
     session_id: str

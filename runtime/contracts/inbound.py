@@ -9,6 +9,7 @@ from urllib.parse import quote
 from nacre.sessions.contracts.usage import Usage
 
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
+Trigger: TypeAlias = Literal["", "heartbeat", "schedule"]
 CHAT_KINDS: tuple[ChatKind, ...] = ("direct", "group", "channel")
 
 
@@ -43,6 +44,9 @@ class Inbound:
     was handed in before, by a program that then ended: what was written down of it is not written again, and
     an answer that was had is given again without asking a model. `joined_by` are the `inbound_id`s of what
     was said into its turn then.
+
+    `trigger` is what made the message where nobody said it. A heartbeat has no `text`: its words are those of
+    HEARTBEAT.md. A triggered message is never a command, and neither ends a session nor keeps it going.
     """
 
     text: str
@@ -61,6 +65,7 @@ class Inbound:
     is_mentioned: bool = False
     redelivered: bool = False
     joined_by: tuple[str, ...] = ()
+    trigger: Trigger = ""
 
     @property
     def inbound_id(self) -> str:

@@ -85,6 +85,18 @@ def problem_of(item: Installed, plugins: PluginsSettings) -> str:
     return " ".join(settings_problems(config, schema, key=f"plugins.entries.{item.id}.config"))
 
 
+def checked_settings(name: str, plugins: PluginsSettings) -> None:
+    """Returns when the settings of an extension fit its schema, for a command that opens what it keeps.
+
+    Raises:
+        ConfigError: they do not, or its install is broken.
+    """
+    item = next((item for item in installed_extensions() if item.id == name), None)
+    problem = problem_of(item, plugins) if item is not None else not_installed(name, plugins)
+    if problem:
+        raise ConfigError(problem)
+
+
 def _registered(item: Installed, plugins: PluginsSettings) -> ExtensionHost:
     problem = problem_of(item, plugins)
     if problem or item.manifest is None:

@@ -29,6 +29,8 @@ async def arrived(hooks: Hooks, chat: ToolChat, inbound: Inbound) -> Inbound:
     Raises:
         MessageRefused: a handler said no, with its reason.
     """
+    if not hooks.hears("inbound"):
+        return inbound
     for call in hooks.calls(told.MessageArrived(chat=chat, inbound=inbound)):
         answer = await call(told.MessageArrived(chat=chat, inbound=inbound))
         if isinstance(answer.value, told.Deny):
@@ -42,7 +44,8 @@ async def arrived(hooks: Hooks, chat: ToolChat, inbound: Inbound) -> Inbound:
 
 async def leaving(hooks: Hooks, chat: ToolChat, reply: Reply) -> Reply | None:
     """The reply as the `outbound` handlers leave it; `None` when one of them holds it back."""
-    for call in hooks.calls(told.ReplyLeaves(chat=chat, reply=reply)):
+    calls = hooks.calls(told.ReplyLeaves(chat=chat, reply=reply)) if hooks.hears("outbound") else ()
+    for call in calls:
         answer = await call(told.ReplyLeaves(chat=chat, reply=reply))
         if isinstance(answer.value, told.Deny):
             log.info("the hook %s held back a reply of %s", answer.handler, chat.session_key)

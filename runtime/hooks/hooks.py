@@ -194,7 +194,7 @@ class Hooks:
 
     def hears(self, *names: str) -> bool:
         """Whether there is a handler for one of the names. All that a turn pays where there is none."""
-        return any(self._handlers.get(name) for name in names)
+        return any(map(self._handlers.get, names))
 
     async def trigger(self, event: AnyEvent) -> tuple[str, ...]:
         """Runs the name's handlers and then the action's, each in the order of registration.

@@ -17,7 +17,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nacre.sessions.disk.durable import locked, make_folder, read_plain, replace_file, set_aside
+from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
+from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.reported import make_folder
 
 HOOKS_FOLDER = "hooks"
 MAX_HOOK_BYTES = 1024 * 1024

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import AssistantMessage
-from nacre.sessions.index.changes import with_model_override, with_usage, without_usage
+from nacre.sessions.index.changes import unknown_usage, usage_fields, with_model_override
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import SessionLines
 
@@ -42,7 +42,7 @@ class IndexLine:
     async def settle(self) -> None:
         """Notes what waits to be noted, for a turn that ends without an answer."""
         if self._said_at_ms is not None:
-            await self._change(lambda record: record)
+            await self._mirror()
 
     async def settle_if_it_can(self) -> None:
         """The same, where a refusal is logged: why there is no answer matters more."""
@@ -54,60 +54,56 @@ class IndexLine:
     async def flushed(self, *, cycle: int) -> None:
         """Notes an attempt to flush in this cycle."""
         at_ms = epoch_ms(self._now())
-        await self._change(
-            lambda record: replace(record, memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
-        )
+        await self._mirror(memory_flush_at_ms=at_ms, memory_flush_compaction_count=cycle)
 
     async def compacted(self, *, count: int, tokens_after: int) -> None:
         """Notes a compaction, the `count`th; the old total would speak of a context that is gone."""
-        await self._change(
-            lambda record: replace(
-                without_usage(record),
-                compaction_count=count,
-                total_tokens=tokens_after or None,
-                total_tokens_fresh=tokens_after > 0,
-            )
-        )
+        total = {"total_tokens": tokens_after or None, "total_tokens_fresh": tokens_after > 0}
+        await self._mirror(**unknown_usage() | total, compaction_count=count)
 
     async def answered(self, answer: AssistantMessage, *, window_tokens: int, compactions: int) -> None:
         """Mirrors the last call of a turn: its model, that model's window, and its usage."""
         usage = answer.usage
-
-        def settled(record: SessionRecord) -> SessionRecord:
-            record = replace(
-                record,
-                model_provider=answer.provider,
-                model=answer.model,
-                context_tokens=window_tokens,
-                compaction_count=compactions,
-                aborted_last_run=False,
-            )
-            return record if usage is None or not usage.context_tokens else with_usage(record, usage)
-
-        await self._change(settled)
+        await self._mirror(
+            **usage_fields(usage) if usage is not None and usage.context_tokens else {},
+            model_provider=answer.provider,
+            model=answer.model,
+            context_tokens=window_tokens,
+            compaction_count=compactions,
+            aborted_last_run=False,
+        )
 
     async def choose_model(self, name: str) -> None:
         """Notes which model this chat's owner wants; empty is the settings' own."""
-        await self._change(lambda record: with_model_override(record, name))
+        at_ms = epoch_ms(self._now())
+
+        def chosen(record: SessionRecord | None) -> SessionRecord | None:
+            if record is None or self._ours(record) is None:
+                return record
+            return with_model_override(replace(record, updated_at_ms=at_ms), name)
+
+        there = await self._index.update(self._key, chosen)
+        self.record = self._ours(there) or with_model_override(self.record, name)
 
     async def aborted(self) -> None:
         """Notes that the last turn was broken off."""
-        await self._change(lambda record: replace(record, aborted_last_run=True))
+        await self._mirror(aborted_last_run=True)
 
-    async def _change(self, change: Callable[[SessionRecord], SessionRecord]) -> None:
-        session_id, said_at_ms = self.record.session_id, self._said_at_ms
+    async def _mirror(self, **fields: Any) -> None:
+        """Changes fields that the transcript tells as well, and notes when a person spoke."""
+        if self._said_at_ms is not None:
+            fields |= {"last_interaction_at_ms": self._said_at_ms, "system_sent": True}
+        at_ms = epoch_ms(self._now())
 
-        def changed(record: SessionRecord) -> SessionRecord:
-            if said_at_ms is not None:
-                record = replace(record, last_interaction_at_ms=said_at_ms, system_sent=True)
-            return change(record)
-
-        def checked(record: SessionRecord | None) -> SessionRecord | None:
-            if record is None or record.session_id != session_id:
+        def mirrored(record: SessionRecord) -> SessionRecord:
+            if self._ours(record) is None:
                 return record
-            return changed(replace(record, updated_at_ms=epoch_ms(self._now())))
+            return replace(record, updated_at_ms=at_ms, **fields)
 
-        there = await self._index.update(self._key, checked)
-        is_ours = there is not None and there.session_id == session_id
-        self.record = there if there is not None and is_ours else changed(self.record)
+        there = await self._index.mirror(self._key, mirrored)
+        self.record = self._ours(there) or replace(self.record, **fields)
         self._said_at_ms = None
+
+    def _ours(self, record: SessionRecord | None) -> SessionRecord | None:
+        """A record of the key if it is this session's."""
+        return record if record is not None and record.session_id == self.record.session_id else None

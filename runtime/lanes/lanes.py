@@ -53,32 +53,30 @@ class Lanes:
         """
         lock = self._locks.setdefault(session_key, asyncio.Lock())
         self._waiting[session_key] = self._waiting.get(session_key, 0) + 1
+        longest_seconds = self._wait_seconds if wait_seconds is None else wait_seconds
+        waited_seconds = 0.0
         try:
-            longest = self._wait_seconds if wait_seconds is None else wait_seconds
-            async with lock, self._across_processes(session_key, on_wait, longest):
-                yield
+            async with lock:
+                while True:
+                    async with self._between_processes.lane(session_key) as is_ours:
+                        if is_ours:
+                            yield
+                            return
+                    if waited_seconds >= longest_seconds:
+                        raise _in_use(session_key, longest_seconds)
+                    await self._sleep(POLL_SECONDS)
+                    before, waited_seconds = waited_seconds, waited_seconds + POLL_SECONDS
+                    if before < NOTICE_AFTER_SECONDS <= waited_seconds:
+                        on_wait(f"Waiting: another process is in a turn of session {session_key!r}.")
         finally:
             self._waiting[session_key] -= 1
             if not self._waiting[session_key]:
                 del self._waiting[session_key], self._locks[session_key]
 
-    @asynccontextmanager
-    async def _across_processes(
-        self, session_key: str, on_wait: Callable[[str], None], wait_seconds: float
-    ) -> AsyncIterator[None]:
-        waited_seconds = 0.0
-        while True:
-            async with self._between_processes.lane(session_key) as is_ours:
-                if is_ours:
-                    yield
-                    return
-            if waited_seconds >= wait_seconds:
-                raise SessionInUse(
-                    f"Another process has been in a turn of session {session_key!r} for over "
-                    f"{wait_seconds:.0f} seconds. "
-                    "Try again when it is done, or use another session."
-                )
-            await self._sleep(POLL_SECONDS)
-            before, waited_seconds = waited_seconds, waited_seconds + POLL_SECONDS
-            if before < NOTICE_AFTER_SECONDS <= waited_seconds:
-                on_wait(f"Waiting: another process is in a turn of session {session_key!r}.")
+
+def _in_use(session_key: str, waited_seconds: float) -> SessionInUse:
+    return SessionInUse(
+        f"Another process has been in a turn of session {session_key!r} for over "
+        f"{waited_seconds:.0f} seconds. "
+        "Try again when it is done, or use another session."
+    )

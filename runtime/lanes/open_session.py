@@ -46,9 +46,10 @@ class OpenSession:
         notices: tuple[str, ...] = (),
     ) -> None:
         self.route = route
-        self.policy: ChatPolicy = replace(route.policy, access=access)
-        if is_read_by_others:
-            self.policy = replace(self.policy, session_key_is_private=False)
+        self.policy: ChatPolicy = route.policy
+        if is_read_by_others or access != route.policy.access:
+            is_private = route.policy.session_key_is_private and not is_read_by_others
+            self.policy = replace(route.policy, access=access, session_key_is_private=is_private)
         self.journal = journal
         self.line = IndexLine(route.key, record, index=index, now=now)
         self.view = ModelView(journal, history_turns=history_turns)

@@ -109,7 +109,7 @@ class SessionOpener:
         there = await self.index.get(route.key)
         if there is None or not await self.store.has_transcript(there):
             there = await self.index.found_again(route.key)
-        if not fresh and there is not None and there == with_origin(there, route.origin):
+        if not fresh and there is not None and there is with_origin(there, route.origin):
             return there
 
         def begun(record: SessionRecord | None) -> SessionRecord:

@@ -65,16 +65,14 @@ class ModelChain:
         self._candidates = {candidate.model.name: candidate for candidate in candidates}
         if not candidates or len(self._candidates) != len(candidates):
             raise ValueError(f"models must differ, got {[item.model.name for item in candidates]}")
+        self.first = candidates[0]
+        """The model that the owner chose."""
         self._cooldowns = cooldowns
         self._now = now
         self._sleep = sleep
         self._count_tokens = count_tokens
         self._patience = patience
-
-    @property
-    def first(self) -> Candidate:
-        """The model that the owner chose."""
-        return next(iter(self._candidates.values()))
+        self._last_patience = replace(patience, first_byte_seconds=None)
 
     async def current(self) -> Candidate:
         """The model that the next request goes to."""
@@ -137,7 +135,7 @@ class ModelChain:
     def _one(
         self, model: ChatModel, request: ModelRequest, emit: Callable[[Event], None], *, next_name: str = ""
     ) -> AsyncGenerator[Answering, None]:
-        patience = self._patience if next_name else replace(self._patience, first_byte_seconds=None)
+        patience = self._patience if next_name else self._last_patience
 
         def tell_silence(has_begun: bool) -> None:
             emit(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import pickle
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -130,7 +131,7 @@ class ScriptedModel:
             ScriptViolation: no step is left, the purpose differs, the check failed, or the model is closed.
             ModelError: the step says so.
         """
-        self.requests.append(copy.deepcopy(request))
+        self.requests.append(pickle.loads(pickle.dumps(request)))
         step = self._next_step(request)
         for start in range(0, len(step.text), self._piece_chars):
             yield TextDelta(text=step.text[start : start + self._piece_chars])

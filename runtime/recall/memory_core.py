@@ -17,7 +17,7 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool
 from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.recall.memory_tools import memory_tools
-from nacre.runtime.recall.open_embedder import Lend
+from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of, open_engine, unindexed_notes
 from nacre.runtime.tools.function import ToolChat
 
@@ -131,6 +131,7 @@ class MemoryCore(MemoryPlugin):
             f"{files}, {chunks}, {status.mode} search",
             status.fallback.told() if status.fallback else "",
             status.last_sync_problem or status.embeddings_problem or "",
+            status.reranker_problem,
         ]
         return " · ".join(filter(None, told))
 

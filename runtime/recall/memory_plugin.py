@@ -20,11 +20,13 @@ runtime holds one and calls it through `MemorySlot` alone, which keeps these pro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.settings import at_home
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.tools.function import FunctionTool, ToolChat
@@ -32,6 +34,13 @@ from nacre.runtime.tools.toolbox import Tool
 
 MemoryTool: TypeAlias = FunctionTool[..., Any] | Tool
 """A tool as `nacre.tool` makes it, or one that is already bound to its chat."""
+
+
+EmbedderSource: TypeAlias = Callable[[Mapping[str, Any]], Embedder | None]
+
+
+def _no_embedder(_changes: Mapping[str, Any]) -> Embedder | None:
+    return None
 
 
 class EngineCommand(Protocol):
@@ -53,7 +62,10 @@ class MemoryHome:
     """Whose memory an engine is, and where. `now` gives aware datetimes in the owner's zone.
 
     `settings` is `plugins.entries.<engine_id>.config`, which fits the manifest's schema when an extension
-    brings the engine.
+    brings the engine. `embedder` gives the agent's embedding model: that of `memorySearch`, with the keys of
+    it that the engine hands in laid over the settings, such as `{"provider": "openai"}`. It is shared, so the
+    runtime closes it; `None` where the settings want none. It raises `ConfigError` where there cannot be such
+    a one. `user_folder` is where `~` is.
     """
 
     agent_id: str
@@ -62,12 +74,18 @@ class MemoryHome:
     engine_id: str
     now: Clock
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    embedder: EmbedderSource = field(default=_no_embedder, repr=False)
+    user_folder: Path = Path("~")
 
     def folder(self) -> Path:
         """The engine's own folder for this agent, made if there is none, open to the owner alone."""
         folder = self.state_dir / "memory" / self.engine_id / self.agent_id
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
+
+    def place(self, named: str) -> Path:
+        """A folder or file that the owner names in the settings; a relative one lies in the state folder."""
+        return self.state_dir / at_home(named, self.user_folder)
 
 
 class MemoryPlugin:

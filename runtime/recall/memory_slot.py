@@ -107,7 +107,7 @@ class MemorySlot:
 
     async def recall(self, chat: ToolChat, asked: str, tell: Callable[[Sequence[str]], None]) -> str:
         """What the engine recalls for a message, quoted as data; `tell` hears when it cannot."""
-        if not _is_owners(chat) or not asked.strip():
+        if not _is_owners(chat) or type(self._plugin).recall is MemoryPlugin.recall or not asked.strip():
             return ""
         try:
             async with asyncio.timeout(RECALL_SECONDS):

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from nacre.memory.contracts.settings import at_home
+from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.files.note_files import NoteFiles
 from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.recall.open_embedder import Lend, embedder_for, new_for_each
+from nacre.runtime.recall.memory_plugin import MemoryHome
+from nacre.runtime.recall.models.open_embedder import Lend, embedder_for, new_for_each
+from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
-from nacre.runtime.settings.models import with_profile_keys
+from nacre.runtime.settings.models import ProviderSettings, with_profile_keys
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -51,16 +54,19 @@ def embedder_of(
     *,
     local: Callable[[], Embedder] = MiniLmEmbedder,
     lent: Lend | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> Embedder | None:
     """The embedder that the settings ask for, if they ask for one; `lent` has those that others made.
+
+    `changes` are keys of `memorySearch`, as in the settings file, that count in place of what stands there.
 
     Raises:
         ConfigError: there cannot be such an embedder.
     """
     return embedder_for(
-        config.settings.agent.memory_search,
-        with_profile_keys(config.settings.models.providers, config.auth, now_ms=epoch_ms(now())),
-        now_seconds=lambda: now().timestamp(),
+        _with(config.settings.agent.memory_search, changes or {}),
+        _providers(config, now),
+        now_seconds=_seconds(now),
         home=config.home,
         models_folder=config.state_dir / "models",
         budget=_budget(config, now),
@@ -69,12 +75,40 @@ def embedder_of(
     )
 
 
+def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> MemoryHome:
+    """Whose memory an engine of this id is, and where; `lent` makes its embedders, and closes them."""
+    entry = config.settings.plugins.entries.get(engine_id)
+    return MemoryHome(
+        agent_id=config.agent_id,
+        workspace=config.workspace,
+        state_dir=config.state_dir,
+        engine_id=engine_id,
+        now=now,
+        settings=entry.config if entry is not None else {},
+        embedder=lambda changes: embedder_of(config, now, lent=lent, changes=changes),
+        user_folder=config.home,
+    )
+
+
+def _with(settings: MemorySearchSettings, changes: Mapping[str, Any]) -> MemorySearchSettings:
+    if not changes:
+        return settings
+    there = settings.model_dump(by_alias=True, exclude_unset=True)
+    if "provider" in changes:  # another provider's model and address mean nothing to this one
+        there = {key: value for key, value in there.items() if key not in ("model", "remote", "local")}
+    try:
+        return resolve_settings(there, changes)
+    except ValueError as error:
+        raise ConfigError(f"These settings of an embedder cannot be used: {error}.") from error
+
+
 async def open_engine(
     config: Config, now: Clock, embedder: Embedder | None, *, owns_embedder: bool
 ) -> MemoryEngine:
     """The engine over this agent's notes; one that `owns_embedder` closes it.
 
     Raises:
+        ConfigError: the settings ask for a re-ranker that there cannot be.
         MemoryIndexError: the index cannot be opened, and no fresh one can take its place.
     """
     settings = config.settings.agent.memory_search
@@ -82,12 +116,16 @@ async def open_engine(
     from nacre.memory.engine import MemoryEngine
 
     try:
+        reranker = reranker_for(
+            settings.query.rerank, _providers(config, now), home=config.home, now_seconds=_seconds(now)
+        )
         engine = await MemoryEngine.open(
             workspace=open_workspace(config.folders, config.state_dir),
             index_path=config.folders.index_file,
             settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
             embedder=embedder,
             owns_embedder=owns_embedder,
+            reranker=reranker,
             now=now,
             transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
         )
@@ -104,6 +142,14 @@ def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:
     """The same notes without their index, which `problem` keeps away."""
     workspace = open_workspace(config.folders, config.state_dir)
     return UnindexedNotes(NoteFiles(workspace, _extra_paths(config)), problem)
+
+
+def _providers(config: Config, now: Clock) -> Mapping[str, ProviderSettings]:
+    return with_profile_keys(config.settings.models.providers, config.auth, now_ms=epoch_ms(now()))
+
+
+def _seconds(now: Clock) -> Callable[[], float]:
+    return lambda: now().timestamp()
 
 
 def _extra_paths(config: Config) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -10,24 +9,20 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.policy import WorkspaceAccess
+from nacre.runtime.settings.channels import HeartbeatSettings
 from nacre.runtime.settings.hooks import AgentTools, ToolNames
-from nacre.runtime.settings.section import SettingsSection, bytes_or, clamped, count_or
+from nacre.runtime.settings.section import (
+    SettingsSection,
+    as_duration,
+    bytes_or,
+    clamped,
+    count_or,
+    duration_seconds,
+)
 from nacre.sessions.contracts.keys import normalise_agent_id
 
 FIRST_AGENT = "main"
 """The agent of a state folder whose settings list none."""
-
-_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE)
-
-
-def _duration(value: object) -> object:
-    """A duration as OpenClaw writes it: `"5m"`, `"1h"`; a bare number is minutes."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return value
-    if _DURATION.fullmatch(str(value)) is None:
-        raise ValueError(f"{value!r} is no duration; write it like '5m', '90s' or '1h'")
-    return str(value)
 
 
 def _agent_id(value: object) -> object:
@@ -141,7 +136,7 @@ class ContextPruningSettings(SettingsSection):
 
     mode: Literal["off", "cache-ttl"] = "off"
     """`cache-ttl` prunes once the provider has forgotten the prompt anyway, or the window is getting full."""
-    ttl: Annotated[str, BeforeValidator(_duration)] = "5m"
+    ttl: Annotated[str, BeforeValidator(as_duration)] = "5m"
     """How long a provider remembers a prompt: `"5m"`, `"1h"`; a bare number is minutes, 0 is never."""
     size_trigger_ratio: Annotated[float, clamped(float, 0, 1)] = 0.8
     """From this share of the flush line on a remembered prompt is pruned too; 1 is never."""
@@ -160,9 +155,7 @@ class ContextPruningSettings(SettingsSection):
 
     @property
     def ttl_seconds(self) -> float:
-        match = _DURATION.fullmatch(self.ttl)
-        assert match is not None, "it was validated"
-        return float(match[1]) * _UNIT_SECONDS[(match[2] or "m").lower()]
+        return duration_seconds(self.ttl)
 
 
 class SandboxSettings(SettingsSection):
@@ -216,6 +209,7 @@ class AgentSettings(SettingsSection):
     """How long a model that has a fallback may send not one byte before the fallback is asked."""
     tool_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
     """Longest that one tool call may take."""
+    heartbeat: HeartbeatSettings = Field(default_factory=HeartbeatSettings.model_construct)
     context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.model_construct)
     compaction: CompactionSettings = Field(default_factory=CompactionSettings.model_construct)
     memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)

@@ -1,4 +1,5 @@
-"""`channels`, `bindings`, `messages`: what holds in the chats of others, who answers, what waits. Pure."""
+"""`channels`, `bindings`, `messages`: what holds in the chats of others, who answers, what waits; and what is
+said there without being asked. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from nacre.runtime.settings.section import SettingsSection
+from nacre.runtime.settings.section import SettingsSection, as_duration, count_or, duration_seconds
 from nacre.sessions.contracts.keys import folded_id
 
 QueueMode: TypeAlias = Literal["collect", "followup", "steer", "steer-backlog", "interrupt"]
 QUEUE_MODES: tuple[QueueMode, ...] = ("collect", "followup", "steer", "steer-backlog", "interrupt")
 DropPolicy: TypeAlias = Literal["summarize", "old", "new"]
+_TIME = r"^([01]?\d|2[0-3]):[0-5]\d$|^24:00$"
 
 
 def _queue_mode(value: Any) -> Any:
@@ -137,6 +139,34 @@ class MessagesSettings(SettingsSection):
 
     queue: QueueSettings = Field(default_factory=QueueSettings.model_construct)
     inbound: InboundSettings = Field(default_factory=InboundSettings.model_construct)
+
+
+class ActiveHours(SettingsSection):
+    """`agents.defaults.heartbeat.activeHours`: when there are heartbeats, by the clock of the owner's zone.
+
+    An end before the start is one of the next day; two equal times are the whole day.
+    """
+
+    start: Annotated[str, Field(pattern=_TIME)] = "00:00"
+    end: Annotated[str, Field(pattern=_TIME)] = "24:00"
+
+
+class HeartbeatSettings(SettingsSection):
+    """`agents.defaults.heartbeat`: the assistant looks around by itself, as HEARTBEAT.md says."""
+
+    every: Annotated[str, BeforeValidator(as_duration)] = "30m"
+    """How often: `"30m"`, `"1h"`; a bare number is minutes, 0 is never."""
+    active_hours: ActiveHours = Field(default_factory=ActiveHours.model_construct)
+    target: str = "last"
+    """Where the owner is told: `last` is where they last wrote in private, the name of a channel where they
+    last did there; `none` is no heartbeat."""
+    ack_max_chars: Annotated[int, count_or(300)] = 300
+    """So much beside `HEARTBEAT_OK` is not worth saying."""
+
+    @property
+    def every_seconds(self) -> float:
+        """How often; 0 is never."""
+        return 0.0 if self.target.strip().lower() == "none" else duration_seconds(self.every)
 
 
 def queue_mode(settings: QueueSettings, channel: str) -> QueueMode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, TypeGuard
 
@@ -19,6 +20,9 @@ from pydantic.alias_generators import to_camel
 
 BYTES = TypeAdapter(ByteSize, config=ConfigDict(defer_build=True))
 """Reads a number of bytes, also as `"2mb"`."""
+
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE)
 
 
 class SettingsSection(BaseModel):
@@ -79,6 +83,22 @@ def bytes_or(default: int) -> BeforeValidator:
             return default
 
     return BeforeValidator(read)
+
+
+def as_duration(value: object) -> object:
+    """A duration as OpenClaw writes it: `"5m"`, `"1h"`; a bare number is minutes."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return value
+    if _DURATION.fullmatch(str(value)) is None:
+        raise ValueError(f"{value!r} is no duration; write it like '5m', '90s' or '1h'")
+    return str(value)
+
+
+def duration_seconds(text: str) -> float:
+    """The seconds of a duration that `as_duration` let through."""
+    match = _DURATION.fullmatch(text)
+    assert match is not None, "it was validated"
+    return float(match[1]) * _UNIT_SECONDS[(match[2] or "m").lower()]
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

@@ -18,7 +18,7 @@ from functools import partial
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
-from nacre.runtime.contracts.inbound import Attachment, Reply
+from nacre.runtime.contracts.inbound import Attachment, Reply, Trigger
 from nacre.runtime.contracts.model import Ask, ModelRequest
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.around import around_turn, asking
@@ -49,6 +49,7 @@ class Turn:
 
     `parts` is what the agent's turns share, `emit` hears what happens. `usage` sums the tokens and the cost
     of the turn's answers; `None` until a provider has reported any. `bounds` limit it; `words` it answers.
+    `trigger` made these where nobody said them.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Turn:
         self._deadline = asyncio.timeout(None)
         self._said: list[str] = []
         self.words = ""
+        self.trigger: Trigger = ""
         self._has_overflowed = False
         self._shortenings = 0
 
@@ -79,10 +81,11 @@ class Turn:
         return Turn(self.session, replace(self.parts, models=models), self.emit, self.bounds)
 
     async def write_down(self, text: str, attachments: tuple[Attachment, ...], inbound_id: str = "") -> None:
-        """Puts a person's words, and what came with them, on disk."""
+        """Puts a person's words, or what stands in their place, on disk with what came with them."""
         session, self.words = self.session, text
         now_ms = session.now_ms()
-        await session.say(await message_of(text, attachments, timestamp_ms=now_ms, inbound_id=inbound_id))
+        message = await message_of(text, attachments, timestamp_ms=now_ms, inbound_id=inbound_id)
+        await (session.write(message) if self.trigger else session.say(message))
 
     async def answer(self) -> Reply | None:
         """The reply to what was written down, or `None` for silence.
@@ -138,7 +141,7 @@ class Turn:
         finally:
             await self.session.line.settle_if_it_can()
         reply = self.reply(answer, self._said)
-        if self.parts.sub_agent is None:
+        if self.parts.sub_agent is None and not self.trigger:
             self.parts.memory.capture(context.chat, self.words, reply.text if reply else "")
         return reply
 

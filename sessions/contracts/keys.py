@@ -109,7 +109,7 @@ def canonical_key(text: str, *, agent_id: str, main_key: str = "main") -> str:
         raise SessionKeyInvalid(
             f"The session key has {len(key)} characters; at most {MAX_KEY_CHARS} are allowed. Shorten it."
         )
-    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in key):
+    if not key.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in key):
         raise SessionKeyInvalid(f"The session key {key!r} has control characters. Remove them.")
     if key in _UNPREFIXED or key.startswith(RECOVERED):
         return key

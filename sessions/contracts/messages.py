@@ -157,7 +157,8 @@ Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
 
 def message_text(message: Message) -> str:
     """The message's plain text: its text blocks joined by line feeds, without thinking and tool calls."""
-    return "\n".join(block.text for block in message.content if isinstance(block, Text))
+    texts = [block.text for block in message.content if isinstance(block, Text)]
+    return "\n".join(texts)
 
 
 def user_message(text: str, *, timestamp_ms: int) -> UserMessage:

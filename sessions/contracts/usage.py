@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 _MOST = 2**53
@@ -28,7 +28,11 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         """Both calls together. A sum says what was paid for, not how full the window is."""
         return Usage(
-            **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
         )
 
     def to_json(self) -> dict[str, Any]:

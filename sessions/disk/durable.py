@@ -1,76 +1,31 @@
 """The file system as sessions need it: what is reported as written survives a crash right after.
 
-Edge: private files and folders, whole replacements, copies set aside, and the cross-process lock.
+Edge: private files, whole replacements, copies set aside.
 Never follows a symbolic link to a file.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from nacre.sessions.contracts.errors import SessionCorrupt, SessionWriteFailed
-from nacre.sessions.disk.kernel_lock import FILE_MODE, try_lock
+from nacre.sessions.contracts.errors import SessionCorrupt
+from nacre.sessions.disk.kernel_lock import FILE_MODE
+from nacre.sessions.disk.reported import reported
 
-LOCK_TIMEOUT_SECONDS = 30.0
-LOCK_POLL_SECONDS = 0.005
-FOLDER_MODE = 0o700
 READ_BLOCK_BYTES = 1 << 18
 
 Sync: TypeAlias = Callable[[int], None]
 """Waits until the disk has what a descriptor's file or folder holds: `os.fsync`, unless somebody watches."""
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds the lock `<path>.lock` across processes; the kernel frees it when its holder dies.
-
-    Creates the folder when it is missing.
-
-    Raises:
-        SessionWriteFailed: the lock could not be had within `LOCK_TIMEOUT_SECONDS`.
-    """
-    with reported("lock", path):
-        release = _waited_for(path.with_name(f"{path.name}.lock"))
-    try:
-        yield
-    finally:
-        release()
-
-
-@contextmanager
-def reported(verb: str, path: Path) -> Iterator[None]:
-    """Turns the system's errors into `SessionWriteFailed` with a sentence."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise SessionWriteFailed(
-            f"Could not {verb} {path}: {reason}. What was on disk before still is; "
-            "check the disk's space and the folder's permissions, then try again.",
-            path=path,
-        ) from error
-
-
-def make_folder(path: Path) -> None:
-    """Creates a folder, and those above it, for its owner only; an existing one is left as it is."""
-    if path.is_dir():
-        return
-    with reported("create the folder", path):
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
 def open_plain(path: Path, flags: int) -> int:
@@ -82,7 +37,7 @@ def open_plain(path: Path, flags: int) -> int:
         SessionWriteFailed: the system refused.
     """
     try:
-        kind = path.lstat().st_mode
+        kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
             what = "a symbolic link" if stat.S_ISLNK(kind) else "not a plain file"
             raise SessionCorrupt(f"{path} is {what}, so it was not opened. Put the file itself there.")
@@ -254,22 +209,6 @@ def sync_folder(path: Path, *, sync: Sync = os.fsync) -> None:
         sync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _waited_for(lock: Path) -> Callable[[], None]:
-    give_up_at = time.monotonic() + LOCK_TIMEOUT_SECONDS
-    while time.monotonic() < give_up_at:
-        try:
-            release = try_lock(lock)
-        except FileNotFoundError:
-            make_folder(lock.parent)
-            release = try_lock(lock)
-        if release is not None:
-            return release
-        time.sleep(LOCK_POLL_SECONDS)
-    raise TimeoutError(
-        errno.ETIMEDOUT, f"another process has held its lock for {LOCK_TIMEOUT_SECONDS:.0f} seconds"
-    )
 
 
 def keep_as(backup: Path, path: Path, *, sync: Sync = os.fsync) -> None:

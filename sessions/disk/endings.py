@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre.sessions.contracts.endings import END_REASONS, EndedSession
-from nacre.sessions.disk.durable import make_folder, read_plain, replace_file, reported, set_aside
+from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
+from nacre.sessions.disk.reported import make_folder, reported
 from nacre.sessions.disk.worker import OrderedWorker
 
 log = logging.getLogger(__name__)

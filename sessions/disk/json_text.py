@@ -26,6 +26,15 @@ def json_value(data: bytes) -> Any:
         return json.loads(data.decode())
 
 
+def compact_json(value: object) -> bytes:
+    """A value as JSON in UTF-8 without blanks.
+
+    Raises:
+        TypeError, ValueError, RecursionError: JSON or UTF-8 has no such value, or msgspec does not know it.
+    """
+    return _encoder()(value)
+
+
 def indented_json(value: object) -> bytes:
     """A value as JSON with two blanks for each level, as `json.dumps(…, indent=2)` writes it, in UTF-8.
 
@@ -38,6 +47,13 @@ def indented_json(value: object) -> bytes:
     except (TypeError, ValueError, RecursionError):
         text = json.dumps(value, indent=2, ensure_ascii=False)
         return text.encode("utf-8", "backslashreplace")
+
+
+@cache
+def _encoder() -> Callable[[Any], bytes]:
+    import msgspec
+
+    return msgspec.json.Encoder().encode
 
 
 @cache

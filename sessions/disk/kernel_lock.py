@@ -16,7 +16,7 @@ from pathlib import Path
 FILE_MODE = 0o600
 
 
-def try_lock(path: Path) -> Callable[[], None] | None:
+def try_lock(path: Path | str) -> Callable[[], None] | None:
     """Takes the lock at `path`, a file that is made if need be in a folder that is there.
 
     What comes back releases the lock; `None` says that somebody else has it, in this process or another.
@@ -56,7 +56,7 @@ def try_lock(path: Path) -> Callable[[], None] | None:
     return release
 
 
-def _by_filelock(path: Path) -> Callable[[], None] | None:
+def _by_filelock(path: Path | str) -> Callable[[], None] | None:
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, mode=FILE_MODE, thread_local=False)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-from nacre.sessions.disk.durable import make_folder, reported
 from nacre.sessions.disk.kernel_lock import try_lock
+from nacre.sessions.disk.reported import make_folder, reported
 
 
 class LaneFiles:
@@ -20,24 +19,34 @@ class LaneFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    @asynccontextmanager
-    async def lane(self, key: str) -> AsyncIterator[bool]:
+    def lane(self, key: str) -> LaneFile:
         """Whether this caller alone may have a turn of the key until the block ends; never waits.
 
         Raises:
             SessionWriteFailed: the system refused.
         """
-        release = self._try(self._directory / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.lane")
-        try:
-            yield release is not None
-        finally:
-            if release is not None:
-                release()
+        return LaneFile(self._directory, f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.lane")
 
-    def _try(self, path: Path) -> Callable[[], None] | None:
-        with reported("lock", path):
+
+class LaneFile:
+    """The lane of one key, for an `async with`."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory
+        self._path = f"{directory}/{name}"
+        self._release: Callable[[], None] | None = None
+
+    async def __aenter__(self) -> bool:
+        """Whether it is this caller's."""
+        with reported("lock", self._path):
             try:
-                return try_lock(path)
+                self._release = try_lock(self._path)
             except FileNotFoundError:
-                make_folder(path.parent)
-                return try_lock(path)
+                make_folder(self._directory)
+                self._release = try_lock(self._path)
+        return self._release is not None
+
+    async def __aexit__(self, *_ended: object) -> None:
+        """Leaves it to others."""
+        if self._release is not None:
+            self._release()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any, BinaryIO, NamedTuple
 
-from nacre.sessions.disk.json_text import json_value
+from nacre.sessions.disk.json_text import compact_json, json_value
 
 
 class Line(NamedTuple):
@@ -52,6 +53,8 @@ def split_lines(data: bytes, *, offset_bytes: int = 0) -> list[Line]:
 
 def to_line(raw: Mapping[str, Any]) -> bytes:
     """One JSONL line, line feed included; what JSON cannot hold is written as text or null."""
+    with suppress(TypeError, ValueError, RecursionError):
+        return compact_json(raw) + b"\n"
     try:
         text = json.dumps(raw, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)
     except (TypeError, ValueError):

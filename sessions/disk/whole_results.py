@@ -7,10 +7,12 @@ goes, and nothing but the session's own tools reads it.
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from pathlib import Path
 
 from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS, is_result_name
-from nacre.sessions.disk.durable import make_folder, read_plain, replace_file
+from nacre.sessions.disk.durable import read_plain, replace_file
+from nacre.sessions.disk.reported import make_folder
 
 FOLDER_SUFFIX = ".results"
 
@@ -24,7 +26,11 @@ class ResultFiles:
     """The `WholeResults` of the session with this transcript."""
 
     def __init__(self, transcript: Path) -> None:
-        self._folder = results_folder(transcript)
+        self._transcript = transcript
+
+    @cached_property
+    def _folder(self) -> Path:
+        return results_folder(self._transcript)
 
     async def keep(self, name: str, text: str) -> None:
         """Stores a result under a new name of letters, digits, `-` and `_`.

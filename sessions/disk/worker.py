@@ -24,6 +24,11 @@ class OrderedWorker:
     def __init__(self) -> None:
         self._last: asyncio.Future[Any] | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was asked for is done."""
+        return self._last is None or self._last.done()
+
     async def run(self, work: Callable[[], T]) -> T:
         """The result of `work`, or its exception."""
         before = self._last

@@ -35,7 +35,7 @@ class EntryRun(Sequence[Entry]):
     def __getitem__(self, place: slice) -> tuple[Entry, ...]: ...
     def __getitem__(self, place: int | slice) -> Entry | tuple[Entry, ...]:
         if isinstance(place, slice):
-            return tuple(self._grown[index] for index in range(*place.indices(self._length)))
+            return tuple(map(self._grown.__getitem__, range(*place.indices(self._length))))
         if not -self._length <= place < self._length:
             raise IndexError(f"there are {self._length} entries, so none at {place}")
         return self._grown[place if place >= 0 else self._length + place]
@@ -44,8 +44,7 @@ class EntryRun(Sequence[Entry]):
         return islice(self._grown, self._length)
 
     def __reversed__(self) -> Iterator[Entry]:
-        grown = self._grown
-        return (grown[index] for index in range(self._length - 1, -1, -1))
+        return map(self._grown.__getitem__, range(self._length - 1, -1, -1))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
@@ -136,12 +135,11 @@ class EntryTree:
 
     def _walk(self) -> None:
         """Walks the branch if its end is not the leaf any more."""
-        leaf_id = self.leaf_id
-        if leaf_id is None or (self._path and self._path[-1].id == leaf_id):
+        if not self._grown or (self._path and self._path[-1] is self._grown[-1]):
             return
         # A new list: runs of the old one must stay what they were.
         self._path, self._compactions = [], 0
-        for entry in self._chain(leaf_id):
+        for entry in self._chain(self._grown[-1].id):
             self._lengthen(entry)
 
     def _lengthen(self, entry: Entry) -> None:

@@ -8,7 +8,8 @@ counts, the model a fallback chose, other programs' caches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nacre.sessions.contracts.usage import Usage
@@ -18,7 +19,6 @@ MOST_PREVIOUS = 100
 """How many former sessions a line names, so that it does not grow for ever; older transcripts say
 themselves to which key they belong."""
 
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 _PROVIDER, _MODEL, _SOURCE = "providerOverride", "modelOverride", "modelOverrideSource"
 
 
@@ -44,42 +44,42 @@ def with_origin(record: SessionRecord, origin: Origin) -> SessionRecord:
     """The record after a message from `origin`, texts trimmed, the channel in lower case.
 
     A place to which nothing can be sent later, such as a terminal, does not displace one to which it can.
+    The same object where that changes nothing, as in most messages.
     """
-    origin = replace(origin, **{each.name: getattr(origin, each.name).strip() for each in fields(origin)})
-    channel = origin.channel.lower()
-    address = {"to": origin.reply_to, "accountId": origin.account, "threadId": origin.thread_id}
-    latest = {"label": origin.chat_name, "provider": channel, "chatType": origin.chat_kind}
-    latest |= {**address, "from": origin.sender_id}
-    record = replace(record, origin=_known(**latest), chat_type=record.chat_type or origin.chat_kind)
-    if origin.chat_kind != "direct":
-        record = replace(
-            record,
-            channel=channel or record.channel,
-            group_id=origin.chat_id or record.group_id,
-            display_name=origin.chat_name or record.display_name,
-        )
-    if not origin.reply_to and record.last_to:
-        return record
-    return replace(
-        record,
-        delivery_context=_known(channel=channel, **address),
-        last_channel=channel or None,
-        last_to=origin.reply_to or None,
-        last_account_id=origin.account or None,
-        last_thread_id=origin.thread_id or None,
-    )
+    kind, channel, chat_id = origin.chat_kind, origin.channel.strip().lower(), origin.chat_id.strip()
+    sender, name = origin.sender_id.strip(), origin.chat_name.strip()
+    to, account, thread = origin.reply_to, origin.account.strip(), origin.thread_id.strip()
+    address = {"to": to, "accountId": account, "threadId": thread}
+    latest = {"label": name, "provider": channel, "chatType": kind, **address, "from": sender}
+    told: dict[str, Any] = {"origin": _known(latest), "chat_type": record.chat_type or kind}
+    if kind != "direct":
+        told["channel"] = channel or record.channel
+        told["group_id"] = chat_id or record.group_id
+        told["display_name"] = name or record.display_name
+    if to or not record.last_to:
+        told["delivery_context"] = _known({"channel": channel, **address})
+        told["last_channel"] = channel or None
+        told["last_to"] = to or None
+        told["last_account_id"] = account or None
+        told["last_thread_id"] = thread or None
+    return record if told.items() <= vars(record).items() else replace(record, **told)
 
 
-def with_usage(record: SessionRecord, usage: Usage) -> SessionRecord:
-    """The record with what the last call counted; what was cached stands apart from what was new."""
-    counts = {name: getattr(usage, name) for name in _COUNTS}
-    return replace(record, **counts, total_tokens=usage.context_tokens, total_tokens_fresh=True)
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """The fields with what the last call counted; what was cached stands apart from what was new."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "total_tokens": usage.context_tokens,
+        "total_tokens_fresh": True,
+    }
 
 
-def without_usage(record: SessionRecord) -> SessionRecord:
-    """The record without what the last call counted, once that speaks of another context."""
-    unknown: dict[str, Any] = dict.fromkeys(_COUNTS)
-    return replace(record, **unknown, total_tokens=None, total_tokens_fresh=False)
+def unknown_usage() -> dict[str, Any]:
+    """The same fields once what the last call counted speaks of another context."""
+    return {**dict.fromkeys(usage_fields(Usage())), "total_tokens_fresh": False}
 
 
 def model_override(record: SessionRecord) -> str:
@@ -140,5 +140,5 @@ def _each_once(ids: tuple[str, ...], *, but: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in ids if name != but))[-MOST_PREVIOUS:]
 
 
-def _known(**texts: str) -> dict[str, Any]:
+def _known(texts: Mapping[str, str]) -> dict[str, Any]:
     return {name: text for name, text in texts.items() if text}

@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from nacre.sessions.disk.durable import Sync, keep_as, replace_file, reported, sync_folder, unfinished_file
+from nacre.sessions.disk.durable import Sync, keep_as, replace_file, sync_folder, unfinished_file
+from nacre.sessions.disk.reported import reported
 from nacre.sessions.index.image import Fingerprint, Image
 from nacre.sessions.index.patches import header_line
 
@@ -23,17 +25,17 @@ class IndexPaths:
 
     base: Path
 
-    @property
+    @cached_property
     def backup(self) -> Path:
         """The index before it was last written."""
         return self._beside(".bak")
 
-    @property
+    @cached_property
     def log(self) -> Path:
         """What changed since."""
         return self._beside(".changes")
 
-    @property
+    @cached_property
     def log_backup(self) -> Path:
         """What changed between the two."""
         return self._beside(".changes.bak")
@@ -45,7 +47,7 @@ class IndexPaths:
 def fingerprint(path: Path) -> Fingerprint | None:
     """What tells a file from what it was before; `None` when there is none."""
     try:
-        return facts_fingerprint(path.lstat())
+        return facts_fingerprint(os.lstat(path))
     except FileNotFoundError:
         return None
 

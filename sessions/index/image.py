@@ -55,10 +55,13 @@ class Image(Mapping[str, SessionRecord]):
             self._take(line.data, line.value)
         self.log_bytes += len(whole)
 
-    def apply(self, patches: list[Patch], line: bytes) -> None:
-        """Takes an edit that has been put on disk as `line`."""
+    def apply(self, patches: list[Patch], line: bytes, after: Mapping[str, SessionRecord | None]) -> None:
+        """Takes an edit that has been put on disk as `line`; `after` are the records that it made."""
         for patch in patches:
             apply_patch(self.lines, patch)
+            record = after[patch.key]
+            if record is not None:
+                self._records[patch.key] = (self.lines[patch.key], record)
         self.edits.append(line.rstrip(b"\n"))
         self.log_bytes += len(line)
 

@@ -112,6 +112,28 @@ class SessionIndex:
 
         return (await self.edit(one))[key]
 
+    async def mirror(
+        self, key: str, change: Callable[[SessionRecord], SessionRecord]
+    ) -> SessionRecord | None:
+        """`update` of a line that there is, by what its transcript tells as well.
+
+        Where nobody else writes, it is done at once and on no thread: it costs less than handing it to one.
+        `change` may be called more than once.
+
+        Raises:
+            SessionWriteFailed: the system refused; the index is as it was.
+        """
+
+        def one(records: Mapping[str, SessionRecord]) -> Mapping[str, SessionRecord | None]:
+            record = records.get(key)
+            return {key: None if record is None else change(record)}
+
+        after = self._files.edit_at_once(one) if self._worker.is_idle else None
+        if after is None:
+            return (await self.edit(one))[key]
+        self._checkpoint_if_due()
+        return after[key]
+
     async def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
         """Replaces several records at once; returns what `change` returned.
 
@@ -135,7 +157,11 @@ class SessionIndex:
         await self._write_index()
 
     def transcript_path(self, record: SessionRecord) -> Path:
-        """Where a record's transcript lies: always directly in this folder.
+        """Where a record's transcript lies. Raises as `transcript_name`."""
+        return self.directory / self.transcript_name(record)
+
+    def transcript_name(self, record: SessionRecord) -> str:
+        """What a record's transcript is called, which lies always directly in this folder.
 
         A record brought along from elsewhere may name a file of another folder; the file of the same
         name here stands in for it.
@@ -145,13 +171,13 @@ class SessionIndex:
         """
         name = record.session_file or f"{record.session_id}.jsonl"
         if _is_plain(name):
-            return self.directory / name
+            return name
         if "\0" not in name:
             folder = self.directory.resolve()
             path = Path(name) if Path(name).is_absolute() else folder / name
             is_here = path.parent.resolve() == folder or (folder / path.name).is_file()
             if _is_plain(path.name) and is_here:
-                return self.directory / path.name
+                return path.name
         raise SessionCorrupt(
             f"The session {record.session_id!r} names the transcript {name!r}, which is not a .jsonl file in "
             f"{self.directory}. Move the file there or remove the session from {self.path.name}."

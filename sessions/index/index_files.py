@@ -16,14 +16,14 @@ from typing import TypeAlias, TypeVar
 from nacre.sessions.disk.durable import (
     Sync,
     append_all,
-    locked,
     read_plain,
     remove_unfinished,
-    reported,
     set_aside,
     sync_folder,
     unfinished_file,
 )
+from nacre.sessions.disk.locks import locked, locked_if_free
+from nacre.sessions.disk.reported import reported
 from nacre.sessions.index.checkpoint import (
     IndexPaths,
     facts_fingerprint,
@@ -102,14 +102,31 @@ class IndexFiles:
                 self._is_swept = True
             image = self._sound()
             after = change(image)
-            patches = [
-                patch_of(key, image.lines, record_to_json(record) if record is not None else None)
-                for key, record in after.items()
-                if record != image.get(key)
-            ]
+            patches = _patches(image, after)
             if patches:
-                self._append(image, patches)
+                self._append(image, patches, after)
             return after
+
+    def edit_at_once(self, change: Change) -> Mapping[str, SessionRecord | None] | None:
+        """`edit` that waits for nothing: neither for another writer nor for the disk.
+
+        `None` says that it would have had to, and nothing was written; `change` may have been called.
+
+        Raises:
+            SessionWriteFailed: the system refused; the index is as it was.
+        """
+        if not self._is_swept or not self._editing.acquire(blocking=False):
+            return None
+        try:
+            if not self._looking.acquire(blocking=False):
+                return None
+            try:
+                with locked_if_free(self.paths.base) as is_ours:
+                    return self._edit_present(change) if is_ours else None
+            finally:
+                self._looking.release()
+        finally:
+            self._editing.release()
 
     def found_again(self, key: str, has_transcript: Callable[[SessionRecord], bool]) -> SessionRecord | None:
         """Does what `SessionIndex.found_again` promises."""
@@ -159,8 +176,24 @@ class IndexFiles:
             if is_same and unfinished.exists():
                 self._put_in_place(unfinished, image, contained=contained)
 
-    def _append(self, image: Image, patches: list[Patch]) -> None:
-        """Puts an edit on disk; waits for the disk if the edit tells what nothing else does."""
+    def _edit_present(self, change: Change) -> Mapping[str, SessionRecord | None] | None:
+        """Under all locks: the edit, if the index is as it was read and the disk need not be waited for."""
+        image = self._reader.present
+        if image is None or image.base is None or image.log is None or image.is_torn:
+            return None
+        after = change(image)
+        patches = _patches(image, after)
+        if not all(patch.is_told_elsewhere for patch in patches):
+            return None
+        if patches:
+            self._append(image, patches, after)
+        return after
+
+    def _append(self, image: Image, patches: list[Patch], after: Mapping[str, SessionRecord | None]) -> None:
+        """Puts an edit on disk, which makes the records `after`.
+
+        Waits for the disk if the edit tells what nothing else does.
+        """
         paths, is_first = self.paths, image.log is None
         line = edit_line(patches)
         header = header_line(has_base=image.base is not None) if is_first else b""
@@ -184,7 +217,7 @@ class IndexFiles:
             at_bytes = facts.st_size - len(line)
             if image.log_bytes + len(header) == at_bytes:
                 image.log_bytes = at_bytes
-                image.apply(patches, line)
+                image.apply(patches, line, after)
                 image.log = facts_fingerprint(facts)
         if image.base is None:
             self._write_anew(image)
@@ -239,6 +272,15 @@ class IndexFiles:
             self._reader.image = None
             put_in_place(self.paths, unfinished, image, contained=contained, earlier=earlier, sync=self._sync)
             self._reader.wrote(image)
+
+
+def _patches(image: Image, after: Mapping[str, SessionRecord | None]) -> list[Patch]:
+    """What makes the records of an index those of `after`."""
+    return [
+        patch_of(key, image.lines, record_to_json(record) if record is not None else None)
+        for key, record in after.items()
+        if record != image.get(key)
+    ]
 
 
 def _told_of_line(name: str, key: str, raw: object, better: SessionRecord | None, aside: str) -> str:

@@ -45,8 +45,7 @@ class Patch:
         if self.was is None or self.now is None:
             return False
         was, now = self.was, self.now
-        differing = (name for name in {*was, *now} if was.get(name, _NOTHING) != now.get(name, _NOTHING))
-        return all(name in MIRRORED for name in differing)
+        return MIRRORED.issuperset({*_differing(was, now), *_differing(now, was)})
 
 
 def patch_of(key: str, lines: Mapping[str, Any], after: Mapping[str, Any] | None) -> Patch:
@@ -56,17 +55,11 @@ def patch_of(key: str, lines: Mapping[str, Any], after: Mapping[str, Any] | None
         return Patch(key=key, was=None, now=after, odd=before if key in lines else _NOTHING)
     if after is None:
         return Patch(key=key, was=_session(before), now=None)
-    was = {
-        name: value
-        for name, value in before.items()
-        if name == _SESSION or after.get(name, _NOTHING) != value
-    }
-    now = {
-        name: value
-        for name, value in after.items()
-        if name == _SESSION or before.get(name, _NOTHING) != value
-    }
-    return Patch(key=key, was=was, now=now)
+    return Patch(
+        key=key,
+        was=_session(before) | _differing(before, after),
+        now=_session(after) | _differing(after, before),
+    )
 
 
 def apply_patch(lines: dict[str, Any], patch: Patch) -> None:
@@ -107,9 +100,19 @@ def _put(lines: dict[str, Any], key: str, line: Mapping[str, Any] | None) -> Non
 
 
 def _merged(line: Mapping[str, Any], was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    fitting = {name for name in {*was, *now} if line.get(name, _NOTHING) == was.get(name, _NOTHING)}
+    fitting = {
+        name
+        for name in {*was, *now}
+        if (name in was and name in line and line[name] == was[name])
+        or (name not in was and name not in line)
+    }
     merged = {name: value for name, value in line.items() if name not in fitting or name in now}
     return merged | {name: value for name, value in now.items() if name in fitting}
+
+
+def _differing(line: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a line that the other one lacks or has another value of."""
+    return {name: value for name, value in line.items() if name not in other or other[name] != value}
 
 
 def _session(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import os
 import time
 
 from nacre.sessions.contracts.errors import SessionVersionUnknown
-from nacre.sessions.disk.durable import read_plain, reading, reported
+from nacre.sessions.disk.durable import read_plain, reading
+from nacre.sessions.disk.reported import reported
 from nacre.sessions.index.checkpoint import IndexPaths, facts_fingerprint, fingerprint
 from nacre.sessions.index.image import Image
 from nacre.sessions.index.json_file import parsed_index

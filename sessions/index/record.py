@@ -98,6 +98,8 @@ _STORED: Mapping[str, Mapping[str, Any]] = {
 }
 """The fields that are stored as they are, in the order of the file."""
 
+_STORED_NAMES = tuple((name, stored["name"]) for name, stored in _STORED.items())
+
 MIRRORED = frozenset({"updatedAt", *(each["name"] for each in _STORED.values() if each["mirrored"])})
 """Fields of a line, as the file names them, that could be read from the session's transcript again."""
 
@@ -116,10 +118,11 @@ def record_to_json(record: SessionRecord) -> dict[str, Any]:
         "sessionId": record.session_id,
         "updatedAt": record.updated_at_ms,
     }
-    for name, stored in _STORED.items():
-        value = getattr(record, name)
+    values = vars(record)
+    for name, stored_name in _STORED_NAMES:
+        value = values[name]
         if value is not None:
-            raw[stored["name"]] = value
+            raw[stored_name] = value
     if record.previous_session_ids:
         raw["previousSessionIds"] = list(record.previous_session_ids)
     return raw

@@ -10,8 +10,9 @@ from typing import Any
 
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import RECOVERED
-from nacre.sessions.disk.durable import open_plain, read_plain, reported
+from nacre.sessions.disk.durable import open_plain, read_plain
 from nacre.sessions.disk.lines import split_lines, timestamp_ms
+from nacre.sessions.disk.reported import reported
 from nacre.sessions.entries.entries import entry_from_json, header_from_json
 from nacre.sessions.entries.owner import session_owner
 from nacre.sessions.index.checkpoint import IndexPaths

@@ -15,17 +15,10 @@ from pathlib import Path
 from types import EllipsisType
 
 from nacre.sessions.contracts.errors import SessionCorrupt
-from nacre.sessions.disk.durable import (
-    Sync,
-    append_all,
-    locked,
-    open_plain,
-    reading,
-    replace_file,
-    reported,
-    set_aside,
-)
+from nacre.sessions.disk.durable import Sync, append_all, open_plain, reading, replace_file, set_aside
 from nacre.sessions.disk.lines import Line, read_lines, timestamp_text, to_line
+from nacre.sessions.disk.locks import locked
+from nacre.sessions.disk.reported import reported
 from nacre.sessions.entries.branch_copy import branch_copy
 from nacre.sessions.entries.entries import Entry, KnownBody, SessionHeader, entry_to_json
 from nacre.sessions.entries.linking import EntryLinker
@@ -78,7 +71,7 @@ class JournalFile:
         if not self._busy.acquire(blocking=False):
             return False
         try:
-            return self._is_known(self.path.lstat())
+            return self._is_known(os.lstat(self.path))
         except OSError:
             return False
         finally:
@@ -144,7 +137,7 @@ class JournalFile:
     def _catch_up(self) -> bool:
         """Under the lock: reads on, or anew when the file is another one or has become shorter."""
         try:
-            facts = self.path.lstat()
+            facts = os.lstat(self.path)
         except OSError as error:
             raise SessionCorrupt(
                 f"{self.path} was there and cannot be found any more. Put it back, or begin a new session."

@@ -16,7 +16,8 @@ from pathlib import Path
 import aiofiles
 
 from nacre.sessions.contracts.errors import SessionNotFound
-from nacre.sessions.disk.durable import copy_plain, open_plain, reported
+from nacre.sessions.disk.durable import copy_plain, open_plain
+from nacre.sessions.disk.reported import reported
 from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.journal.journal import Journal
 

@@ -64,7 +64,7 @@ class FileSessionStore:
 
     def transcript_name(self, record: SessionRecord) -> str:
         """The name of the session's file. Raises `SessionCorrupt` when it cannot be here."""
-        return self.index.transcript_path(record).name
+        return self.index.transcript_name(record)
 
     async def has_transcript(self, record: SessionRecord) -> bool:
         """Whether the session's file is there."""

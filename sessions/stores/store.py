@@ -52,6 +52,15 @@ class SessionLines(Protocol):
     ) -> SessionRecord | None:
         """Replaces a line by what `change` makes of the present one; `None` is no line. Gives the new one."""
 
+    async def mirror(
+        self, key: str, change: Callable[[SessionRecord], SessionRecord]
+    ) -> SessionRecord | None:
+        """Replaces a line, if there is one, by what `change` makes of it; gives the new one.
+
+        For what the transcript tells as well: a crash of the machine may take the last seconds of it.
+        `change` may be called more than once.
+        """
+
     async def edit(
         self, change: Callable[[Mapping[str, SessionRecord]], Mapping[str, SessionRecord | None]]
     ) -> Mapping[str, SessionRecord | None]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import open_plain, reported
+from nacre.sessions.disk.durable import open_plain
+from nacre.sessions.disk.reported import reported
 from nacre.sessions.upkeep.stored_session import TranscriptFacts
 
 log = logging.getLogger(__name__)

@@ -18,6 +18,8 @@ class Follower:
         """The entries behind those that were seen; `None` for another branch, which is to be read whole."""
         # An entry has one parent, so a branch that still has our newest entry in its place goes on from it.
         goes_on = 0 < self._seen <= len(branch) and branch[self._seen - 1] is self._newest
+        if goes_on and self._seen == len(branch):
+            return ()
         fresh = branch[self._seen :] if goes_on else None
         self._seen = len(branch)
         self._newest = branch[-1] if branch else None

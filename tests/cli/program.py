@@ -20,6 +20,7 @@ from types import TracebackType
 from click.testing import CliRunner
 
 from nacre.cli.main import nacre
+from tests.servers.warm_python import run_warm
 
 WAIT_SECONDS = 60.0
 
@@ -43,15 +44,26 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 def run_nacre(
     home: Path, *arguments: str, stdin: str | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end, without a terminal."""
+    """Runs a command to its end, without a terminal, in a process that starts warm."""
+    return run_warm(
+        *("-m", "nacre", *arguments),
+        cwd=home,
+        env=environment(home, **variables),
+        stdin=stdin or "",
+        timeout_seconds=WAIT_SECONDS,
+    )
+
+
+def run_cold(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end as a shell starts it: the installed program, which takes far longer."""
     return subprocess.run(
-        [sys.executable, "-m", "nacre", *arguments],
-        input="" if stdin is None else stdin,
+        [Path(sys.executable).with_name("nacre"), *arguments],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         encoding="utf-8",
         cwd=home,
-        env=environment(home, **variables),
+        env=environment(home),
         timeout=WAIT_SECONDS,
     )
 

@@ -12,9 +12,11 @@ from tests.cli.program import environment, run_nacre
 
 ALWAYS_TOO_MUCH = {
     "httpx",
+    "lancedb",
     "litellm",
     "multiprocessing",
     "openai",
+    "pyarrow",
     "sqlite_vec",
     "tiktoken",
     "urllib.request",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import pytest
 
 from nacre.runtime.settings.settings import Settings
 from tests.documents.settings_keys import settings_keys
+from tests.servers.warm_python import run_warm
 
 ROOT = Path(__file__).parents[2]
 REQUIRED = ("README.md", "AGENTS.md", "CHANGELOG.md", "docs/architecture.md", "docs/settings.md")
@@ -95,14 +95,7 @@ def test_python_in_documents_runs(fence: Fence, tmp_path: Path, home: dict[str, 
     script = tmp_path / "block.py"
     script.write_text(fence.text, encoding="utf-8")
 
-    run = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=home,
-        timeout=RUN_SECONDS,
-    )
+    run = run_warm(str(script), cwd=tmp_path, env=home, timeout_seconds=RUN_SECONDS)
 
     assert run.returncode == 0, run.stderr
 
@@ -119,15 +112,7 @@ def test_commands_in_documents_answer_as_shown(fence: Fence, tmp_path: Path, hom
         assert program == "nacre", f"{command!r} is neither make nor nacre"
         if program != words[0]:
             continue  # With variables before it, it asks a real provider; no test does.
-        run = subprocess.run(
-            [*words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=home,
-            timeout=RUN_SECONDS,
-        )
+        run = run_warm("-m", *words, cwd=tmp_path, env=home, timeout_seconds=RUN_SECONDS)
         assert run.returncode == 0, run.stderr
         assert _matches(shown, run.stdout), f"{command} printed:\n{run.stdout}"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.servers.warm_python import run_warm
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 RUN_SECONDS = 60
@@ -25,14 +25,7 @@ def test_example_runs(example: Path, tmp_path: Path) -> None:
         "PYTHONWARNINGS": "error::ResourceWarning",
     }
 
-    run = subprocess.run(
-        [sys.executable, str(example)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        timeout=RUN_SECONDS,
-    )
+    run = run_warm(str(example), cwd=tmp_path, env=environment, timeout_seconds=RUN_SECONDS)
 
     assert run.returncode == 0, run.stderr
     assert run.stdout.strip()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.house.law import LAW
 from tests.house.rules.rooms import Floors, Law, RoomGraph
-from tests.house.tree import GRAPH, ROOT
+from tests.house.tree import ROOT, graph
 
 DOCUMENT = ROOT / "docs" / "architecture.md"
 START = "<!-- rooms: drawn from the code by `make fix` -->"
@@ -45,7 +45,7 @@ def first_sentence(room: str) -> str:
 
 def current() -> str:
     """The drawing of this checkout."""
-    return drawing(GRAPH, LAW, first_sentence)
+    return drawing(graph(), LAW, first_sentence)
 
 
 def write(document: Path = DOCUMENT) -> None:

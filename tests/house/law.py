@@ -24,9 +24,9 @@ CLI: Floors = (
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/answering",),
+    ("bridges/answering", "bridges/schedule"),
     ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
-    ("bridges/channels/telegram", "bridges/channels/discord"),
+    ("bridges/channels/telegram", "bridges/channels/discord", "bridges/channels/slack"),
     ("bridges/delivery",),
     ("bridges/ledger",),
     ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
@@ -36,6 +36,7 @@ BRIDGES: Floors = (
 RUNTIME: Floors = (
     ("runtime/agent",),
     ("runtime/agent/opening",),
+    ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
     ("runtime/commands",),
     ("runtime/commands/session",),
@@ -52,7 +53,7 @@ RUNTIME: Floors = (
         "runtime/turn/inbound",
         "runtime/lanes",
     ),
-    ("runtime/hooks",),
+    ("runtime/hooks", "runtime/recall/models"),
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
@@ -72,7 +73,13 @@ MEMORY: Floors = (
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
     ("memory/stores/sqlite", "memory/files"),
-    ("memory/batch_jobs", "memory/vectors", "memory/embedders", "memory/workspace"),
+    (
+        "memory/batch_jobs",
+        "memory/vectors",
+        "memory/embedders",
+        "memory/search/rerankers",
+        "memory/workspace",
+    ),
     ("memory/text",),
     ("memory/text/days", "memory/text/forms"),
     ("memory/contracts",),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
-from tests.house.rules.rooms import room_graph
+from tests.house.rules.rooms import RoomGraph, room_graph
 from tests.house.rules.source import Source
 
 ROOT = Path(__file__).parents[2]
@@ -56,4 +57,9 @@ HOUSE = _sources(*ROOMS, package="nacre")
 TESTS = _sources("tests", package="")
 OTHERS = _sources("benchmarks", "examples", package="")
 FOLDERS = sorted({source.room for source in HOUSE})
-GRAPH = room_graph(HOUSE)
+
+
+@cache
+def graph() -> RoomGraph:
+    """Who imports whom in this checkout."""
+    return room_graph(HOUSE)

@@ -9,8 +9,8 @@ from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
 from nacre.runtime.recall.memory_core import memory_core
-from nacre.runtime.recall.memory_plugin import MemoryHome
 from nacre.runtime.recall.memory_slot import MemorySlot
+from nacre.runtime.recall.open_memory import memory_home
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
 
@@ -25,16 +25,8 @@ async def open_memory_slot(
     `commands` are those of the agent without the engine's.
     """
     slot = _slot(config, given, world)
-    entry = config.settings.plugins.entries.get(slot.name)
     world.closing.push_async_callback(slot.close)
-    home = MemoryHome(
-        agent_id=config.agent_id,
-        workspace=config.workspace,
-        state_dir=config.state_dir,
-        engine_id=slot.name,
-        now=world.now,
-        settings=entry.config if entry is not None else {},
-    )
+    home = memory_home(config, slot.name, world.now, lent=world.embedder)
     brought = await slot.start(home, lambda engine: engine_parts(engine, commands))
     return slot, brought or EngineParts(commands=commands)
 

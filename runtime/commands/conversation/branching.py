@@ -26,8 +26,8 @@ from nacre.sessions.entries.owner import SessionOwner, begun_private
 from nacre.sessions.index.changes import (
     model_override,
     next_session,
+    unknown_usage,
     with_model_override,
-    without_usage,
 )
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import Transcript
@@ -82,7 +82,7 @@ async def rewind(turn: Turn, place: str | SessionTurn, *, note: str = "") -> Rew
     await _tell_what_was_saved(journal, flush)
     count, line = session.compaction_count, session.line.record
     await turn.parts.sessions.index.update(
-        session.key, lambda record: replace(without_usage(record or line), compaction_count=count)
+        session.key, lambda record: replace(record or line, **unknown_usage(), compaction_count=count)
     )
     return Rewound(
         left=going.left,

@@ -26,7 +26,8 @@ from nacre.runtime.models.waits.cooldown import (
     to_json,
 )
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import locked, read_plain, replace_file, set_aside
+from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
+from nacre.sessions.disk.locks import locked
 
 log = logging.getLogger(__name__)
 

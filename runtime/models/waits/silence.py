@@ -60,6 +60,8 @@ async def watched(
 async def _first(
     items: AsyncGenerator[StreamItem, None], model_name: str, seconds: float | None
 ) -> StreamItem | None:
+    if seconds is None:
+        return await anext(items, None)
     try:
         async with asyncio.timeout(seconds):
             return await anext(items, None)

@@ -72,11 +72,13 @@ def test_an_id_is_its_channels() -> None:
     assert _judged(settings, sender_id="NORA", ids_fold_case=True)[1] is True
 
 
+_ANN_AND_GROUPS = _settings(("line:ann",), groups={"*": {}})
+
+
 @given(st.text(max_size=10), st.booleans(), st.sampled_from(["", "guest", "owner"]))
 def test_an_unknown_kind_is_a_group(kind: str, is_mentioned: bool, role: Role) -> None:
     """Whatever a bridge says that is not `direct` gets what a group gets."""
-    settings = _settings(("line:ann",), groups={"*": {}})
     if kind == "direct":
         return
-    same = _judged(settings, role, chat_kind="group", is_mentioned=is_mentioned)
-    assert _judged(settings, role, chat_kind=kind, is_mentioned=is_mentioned) == same
+    same = _judged(_ANN_AND_GROUPS, role, chat_kind="group", is_mentioned=is_mentioned)
+    assert _judged(_ANN_AND_GROUPS, role, chat_kind=kind, is_mentioned=is_mentioned) == same

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.program import environment, run_nacre
+from tests.cli.program import environment, run_cold, run_nacre
 from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import Step
 
@@ -41,7 +41,7 @@ def assert_log_holds_no_words(log: Path, *words: str) -> None:
 
 def test_what_one_run_was_told_the_next_one_knows(tmp_path: Path) -> None:
     """The reply alone is on standard output; a question from a pipe finds yesterday's note, as JSON."""
-    told = run_nacre(tmp_path, "send", "-m", "Remember that my boat is called Halcyon.")
+    told = run_cold(tmp_path, "send", "-m", "Remember that my boat is called Halcyon.")
     asked = run_nacre(tmp_path, "send", "--json", stdin="What is my boat called?")
 
     assert told.returncode == 0

@@ -39,7 +39,7 @@ class Hostile(ScriptedModel):
     """Calls tools with hostile arguments twice a turn, and then says what they answered."""
 
     def __init__(self, state_dir: Path, random: Random) -> None:
-        super().__init__(context_window_tokens=24_000)
+        super().__init__(context_window_tokens=24_000, piece_chars=200)  # it says very much
         self._state_dir = state_dir
         self._random = random
         self._rounds = 0

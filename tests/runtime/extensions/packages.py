@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from tests.cli.program import environment, run_nacre
+from tests.servers.warm_python import run_warm
 
 RUN_SECONDS = 60
 
@@ -35,13 +34,11 @@ def listed(home: Path, site: Path) -> dict[str, dict[str, Any]]:
 
 def told(home: Path, site: Path, *texts: str) -> dict[str, Any]:
     """What an agent with these extensions does with these messages; see `extended_driver.py`."""
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.runtime.extensions.extended_driver", *texts],
-        capture_output=True,
-        text=True,
+    run = run_warm(
+        *("-m", "tests.runtime.extensions.extended_driver", *texts),
         cwd=Path(__file__).parents[3],
         env=environment(home, PYTHONPATH=str(site)),
-        timeout=RUN_SECONDS,
+        timeout_seconds=RUN_SECONDS,
     )
     assert run.returncode == 0, run.stderr
     result: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
+import os
 import threading
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import events_of, said
 from tests.runtime.tools.tool_turns import turn_with
+from tests.servers.warm_python import run_warm
 
 
 async def test_failures_are_told_to_the_model_and_end_no_turn(tmp_path: Path) -> None:
@@ -199,11 +199,12 @@ def test_a_running_tool_keeps_no_program_from_ending(tmp_path: Path, called: str
     log.parent.mkdir(parents=True)
     with log.open("wb") as file:
         file.truncate(3_000_000_000)  # it takes no room on the disk
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path), called, how],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    ended = run_warm(
+        *(str(program), str(tmp_path), called, how),
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+        timeout_seconds=120,
     )
     assert (ended.returncode, ended.stdout) == (0, "closed\n"), ended.stderr

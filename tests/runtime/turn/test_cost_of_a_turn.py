@@ -18,6 +18,9 @@ from tests.runtime.agents import transcript_file
 from tests.runtime.turn.watched_work import Work, watched_work
 from tests.sessions.talk import STAMP, answer, user
 
+MOST_CALLS = 2_600
+"""Of functions, in a turn that calls no tool: what it has is 2,400, and each call costs a microsecond."""
+
 
 class InstantModel:
     """Answers everything at once, with a usage."""
@@ -91,11 +94,15 @@ async def with_history(folder: Path, messages: int, work: Work) -> Work:
 
 
 async def test_a_turn_waits_for_the_disk_where_a_promise_needs_it(tmp_path: Path) -> None:
-    """Once for what a person said, once for what was answered; threads are given work four times."""
+    """Once for what a person said, once for what was answered; for nothing else is a thread given work.
+
+    Seven files are opened: the lane's lock, and a lock and a file for each of two entries and for the line.
+    """
     with watched_work() as work:
         async with await opened(tmp_path) as agent:
             turn = await work_of_a_turn(agent, work)
-    assert (turn.syncs, turn.hops) == (2, 4)
+    assert (turn.syncs, turn.hops, turn.opened) == (2, 2, 7)
+    assert turn.calls < MOST_CALLS
 
 
 async def test_a_long_history_adds_nothing_to_a_turn(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from nacre.sessions.disk.kernel_lock import try_lock
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
+from tests.runtime.turn.watched_work import watched_work
 from tests.sessions.disk_steps import disk_steps, is_on_disk
 from tests.sessions.index.changing import MAIN, change, index, put, record
 from tests.sessions.talk import START, set_aside_in, ticking_clock
@@ -139,6 +141,49 @@ async def test_only_what_no_transcript_tells_waits_for_the_disk(tmp_path: Path) 
         await sessions.get(MAIN)
         costs.append(len(synced))
     assert costs == [0, 1, 1, 0, 1]
+
+
+def counting_one(present: SessionRecord) -> SessionRecord:
+    return replace(present, input_tokens=(present.input_tokens or 0) + 1)
+
+
+async def test_what_is_mirrored_needs_neither_thread_nor_disk(tmp_path: Path) -> None:
+    """The bytes are those of an update; what no transcript tells waits for the disk here, too."""
+    sessions = index(tmp_path)
+    with watched_work() as work:
+        await sessions.update(MAIN, put(record()))
+        await sessions.mirror(MAIN, counting_one)
+        before = work.so_far()
+        await sessions.mirror(MAIN, counting_one)
+        mirrored = work - before
+        await sessions.mirror(MAIN, lambda present: replace(present, label="mine"))
+        lasting = work - before - mirrored
+    assert (mirrored.hops, mirrored.syncs) == (0, 0)
+    assert (lasting.hops, lasting.syncs) == (1, 1)
+    lines = (tmp_path / "sessions.json.changes").read_bytes().splitlines()
+    assert json.loads(lines[2])["changes"] == [
+        {
+            "key": MAIN,
+            "was": {"sessionId": "s-1", "inputTokens": 1},
+            "now": {"sessionId": "s-1", "inputTokens": 2},
+        }
+    ]
+    assert await index(tmp_path).get(MAIN) == record(input_tokens=2, label="mine")
+
+
+async def test_what_is_mirrored_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """While somebody else writes, it waits on a thread, and begins from what that other one wrote."""
+    sessions = index(tmp_path)
+    await sessions.update(MAIN, put(record()))
+    await sessions.mirror(MAIN, counting_one)
+    release = try_lock(tmp_path / "sessions.json.lock")
+    assert release is not None
+    waiting = asyncio.create_task(sessions.mirror(MAIN, counting_one))
+    behind_it = asyncio.create_task(sessions.mirror(MAIN, counting_one))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    release()
+    assert [await waiting, await behind_it] == [record(input_tokens=2), record(input_tokens=3)]
 
 
 async def test_a_look_reads_nothing_while_nothing_changed(tmp_path: Path) -> None:

@@ -45,6 +45,11 @@ class RememberedLines:
     ) -> SessionRecord | None:
         return (await self.edit(lambda lines: {key: change(lines.get(key))}))[key]
 
+    async def mirror(
+        self, key: str, change: Callable[[SessionRecord], SessionRecord]
+    ) -> SessionRecord | None:
+        return await self.update(key, lambda record: None if record is None else change(record))
+
     async def edit(self, change: Change) -> Mapping[str, SessionRecord | None]:
         changed = change(dict(self._everything.lines))
         for key, record in changed.items():

@@ -61,6 +61,23 @@ class StoreContract:
         assert found is not None
         assert found.compaction_count == 24
 
+    async def test_what_is_mirrored_is_there_for_everybody_at_once(self, open_store: OpenStore) -> None:
+        """Between changes that others make; a key without a line stays without."""
+        stores = [open_store() for _ in range(3)]
+        assert await stores[0].index.mirror(MAIN, lambda record: replace(record, model="m")) is None
+        assert await stores[1].index.update(MAIN, lambda _: FIRST) == FIRST
+
+        def counted(present: SessionRecord) -> SessionRecord:
+            return replace(present, input_tokens=(present.input_tokens or 0) + 1)
+
+        for number in range(12):
+            await stores[number % 3].index.mirror(MAIN, counted)
+            found = await stores[(number + 1) % 3].index.get(MAIN)
+            assert found == replace(FIRST, input_tokens=number + 1)
+        await asyncio.gather(*(stores[number % 3].index.mirror(MAIN, counted) for number in range(24)))
+        found = await open_store().index.get(MAIN)
+        assert found == replace(FIRST, input_tokens=36)
+
     async def test_an_edit_is_made_whole_or_not_at_all(self, open_store: OpenStore) -> None:
         """Several lines change together; a change that fails changes none."""
         store = open_store()

@@ -14,7 +14,8 @@ from pathlib import Path
 from nacre.memory.contracts.embedder import BudgetUsedUp
 from nacre.runtime.contracts.clock import Clock
 from nacre.sessions.contracts.errors import SessionError
-from nacre.sessions.disk.durable import locked, read_plain, replace_file, set_aside
+from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
+from nacre.sessions.disk.locks import locked
 
 log = logging.getLogger(__name__)
 

@@ -111,7 +111,7 @@ async def uncovered(state_dir: Path, flushes: Sequence[str], sizes: Sequence[int
     return [fact for fact in facts if fact not in model.seen and fact not in notes]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8)
 @given(
     flushes=st.lists(st.sampled_from(["writes", "nothing", "wrong", "fails"]), min_size=1, max_size=4),
     sizes=st.lists(st.sampled_from([1, 20, 120, 300, 700]), min_size=8, max_size=24),

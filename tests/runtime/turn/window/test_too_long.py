@@ -228,7 +228,7 @@ async def answered(state_dir: Path, windows: Sequence[int], messages: Sequence[t
     assert [number for number in range(len(messages)) if f"{number} " not in kept] == []
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6)
 @given(
     windows=st.lists(st.sampled_from([16_000, 24_000, 64_000]), min_size=1, max_size=3),
     messages=st.lists(

@@ -1,0 +1,139 @@
+"""The command `nacre schedule`: reminders, and jobs that come again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.bridges.schedule.timetable import Job, Timetable
+    from nacre.cli.invocation import Invocation
+
+T = TypeVar("T")
+
+
+@click.group("schedule", invoke_without_command=True)
+@json_option("Print a JSON array.")
+@shared_options
+def command(context: click.Context, as_json: bool) -> int | None:
+    """List scheduled jobs, make and remove them.
+
+    `nacre serve` carries them out.
+    """
+    return None if context.invoked_subcommand else _list(context, as_json=as_json)
+
+
+@command.command("list")
+@json_option("Print a JSON array.")
+@shared_options
+def list_(context: click.Context, as_json: bool) -> int:
+    """List them, the same as without `list`."""
+    return _list(context, as_json=as_json)
+
+
+@command.command("add")
+@click.argument("text")
+@click.option("--cron", default="", metavar="FIELDS", help="When it comes again: '0 9 * * MON-FRI'.")
+@click.option("--at", default="", metavar="TIME", help="Once: 2026-12-01T18:00, or a span such as 20m.")
+@click.option("--channel", default="last", metavar="NAME", help="Which of your private chats; the last one.")
+@shared_options
+def add(context: click.Context, text: str, cron: str, at: str, channel: str) -> int:
+    """Have the assistant do TEXT when its time has come, and tell you in your private chat."""
+    from nacre.bridges.ledger.owner_chats import owner_chats
+    from nacre.bridges.schedule.schedule_tool import job_line
+    from nacre.bridges.schedule.timetable import TooManyJobs
+    from nacre.bridges.schedule.when import WhenUnreadable, read_when
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.ids import random_id
+
+    invocation = begin(context)
+    zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
+    try:
+        when = read_when(cron=cron, at=at, now=system_clock(zone)())
+    except WhenUnreadable as error:
+        raise click.UsageError(str(error)) from error
+    agent_id = invocation.config.agent_id
+
+    async def added(timetable: Timetable) -> Job | None:
+        chats = await owner_chats(timetable.database, agent_id, target=channel)
+        return await timetable.add(agent_id, chats[0], text.strip(), when, random_id) if chats else None
+
+    try:
+        job = _with_timetable(invocation, added)
+    except TooManyJobs as error:
+        raise click.ClickException(str(error)) from error
+    if job is None:
+        where = "in private" if channel == "last" else f"in private on {channel}"
+        invocation.warn(
+            f"The assistant {agent_id} does not know where to tell you: write to it {where} once.",
+            tone="error",
+        )
+        return 1
+    invocation.say(f"Scheduled as {job_line(job)}")
+    return 0
+
+
+@command.command("remove")
+@click.argument("job_id", metavar="ID")
+@shared_options
+def remove(context: click.Context, job_id: str) -> int:
+    """Remove the job ID."""
+    invocation = begin(context)
+    if not _with_timetable(invocation, lambda timetable: timetable.remove(job_id.strip().lower())):
+        invocation.warn(f"There is no job {job_id!r}. `nacre schedule` lists them.", tone="error")
+        return 1
+    invocation.say(f"Removed: {job_id}.")
+    return 0
+
+
+def _list(context: click.Context, *, as_json: bool) -> int:
+    from nacre.bridges.schedule.schedule_tool import job_line
+    from nacre.cli.screen.plain import one_line
+
+    invocation = begin(context)
+    jobs = _with_timetable(invocation, lambda timetable: timetable.jobs(invocation.config.agent_id))
+    if as_json:
+        return print_json([_json(job) for job in jobs])
+    invocation.say(*(one_line(job_line(job)) for job in jobs) if jobs else ("There are no jobs.",))
+    return 0
+
+
+def _with_timetable(invocation: Invocation, work: Callable[[Timetable], Awaitable[T]]) -> T:
+    from nacre.bridges.contracts.errors import LedgerUnusable
+    from nacre.bridges.ledger.ledger import LEDGER_FILE
+    from nacre.bridges.schedule.timetable import Timetable
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+
+    now = system_clock(owner_zone(invocation.config.settings.agent.user_timezone or None))
+
+    async def run() -> T:
+        timetable = Timetable.open(invocation.config.state_dir / LEDGER_FILE, now=now)
+        try:
+            return await work(timetable)
+        finally:
+            await timetable.close()
+
+    try:
+        return asyncio.run(run())
+    except LedgerUnusable as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _json(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "text": job.text,
+        "cron": job.rule or None,
+        "due": job.due.isoformat() if job.due is not None else None,
+        "channel": job.asker.channel,
+        "accountId": job.asker.account,
+        "chatId": job.asker.chat_id,
+        "chatKind": job.asker.chat_kind,
+        "problem": job.problem or None,
+    }

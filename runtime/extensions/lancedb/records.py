@@ -1,0 +1,125 @@
+"""One memory: where it came from, who may hear it, and how the model and people read it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Any, Literal, TypeAlias
+
+from nacre.runtime.contracts.policy import ChatPolicy
+
+Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
+"""What a memory is about (seed 003)."""
+Speaker: TypeAlias = Literal["owner", "others", "assistant", "unknown"]
+"""Whose words they are."""
+Writer: TypeAlias = Literal["tool", "capture", "import"]
+"""How they came in: by `memory_store`, by auto-capture, or with a table of another program."""
+
+PRIVATE = "private"
+"""The audience of what the owner alone may hear; any other is the folder of a chat, such as
+`chats/telegram-group-7`, and means the people of that chat."""
+DEFAULT_IMPORTANCE = 0.7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a memory came from."""
+
+    session_key: str
+    session_id: str
+    channel: str
+    said_by: Speaker
+    written_by: Writer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """One row. `importance` is 0…1, `created_at_ms` milliseconds since the epoch, `id` a UUID."""
+
+    id: str
+    text: str
+    importance: float
+    category: Category
+    created_at_ms: int
+    audience: str
+    origin: Origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recalled:
+    """A memory that was found, and how well it fits, 0…1."""
+
+    memory: Memory
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which rows of a table are meant: those of one agent, and of one audience unless that is `None`."""
+
+    agent_id: str
+    audience: str | None
+
+
+def audience_of(policy: ChatPolicy) -> str:
+    """Who may hear what is stored in this chat."""
+    return PRIVATE if policy.is_private else policy.notes_folder
+
+
+def to_json(item: Recalled, zone: tzinfo | None) -> dict[str, Any]:
+    """A memory that was found, as the model and `--json` get it."""
+    return {**memory_json(item.memory, zone), "score": round(item.score, 4)}
+
+
+def memory_json(memory: Memory, zone: tzinfo | None) -> dict[str, Any]:
+    """A memory with its source; `audience` only where it is that of a chat with others."""
+    origin = memory.origin
+    told: dict[str, Any] = {
+        "id": memory.id,
+        "text": memory.text,
+        "category": memory.category,
+        "importance": memory.importance,
+        "createdAt": moment_of(memory, zone).isoformat(timespec="seconds"),
+        "saidBy": origin.said_by,
+        "writtenBy": origin.written_by,
+        "session": origin.session_key,
+        "channel": origin.channel,
+    }
+    return told if memory.audience == PRIVATE else {**told, "audience": memory.audience}
+
+
+def recalled_lines(found: Sequence[Recalled], zone: tzinfo | None) -> str:
+    """What is recalled before a turn: a numbered line each, so that no text can pose as several."""
+    return "\n".join(
+        f"{number}. [{item.memory.category}] {' '.join(item.memory.text.split())}"
+        f" ({moment_of(item.memory, zone).date().isoformat()})"
+        for number, item in enumerate(found, 1)
+    )
+
+
+def memory_line(memory: Memory, zone: tzinfo | None, *, score: float | None = None) -> str:
+    """A memory as one line of a terminal, with its whole id."""
+    day = moment_of(memory, zone).date().isoformat()
+    worth = "" if score is None else f"{score:.2f}  "
+    whose = "" if memory.audience == PRIVATE else f" · {memory.audience}"
+    return f"{worth}{memory.id}  {day}  [{memory.category}]  {' '.join(memory.text.split())}{whose}"
+
+
+def counts(memories: Sequence[Memory]) -> Mapping[str, Mapping[str, int]]:
+    """How many memories there are of each category, audience and way in."""
+    counted: dict[str, dict[str, int]] = {"category": {}, "audience": {}, "writtenBy": {}}
+    for memory in memories:
+        for name, value in zip(
+            counted, (memory.category, memory.audience, memory.origin.written_by), strict=True
+        ):
+            counted[name][value] = counted[name].get(value, 0) + 1
+    return counted
+
+
+def moment_of(memory: Memory, zone: tzinfo | None) -> datetime:
+    """When it was stored, in the owner's zone; the first moment that there is for a time that cannot be."""
+    try:
+        return datetime.fromtimestamp(memory.created_at_ms / 1000, zone)
+    except (OverflowError, OSError, ValueError):
+        return datetime.fromtimestamp(0, zone)

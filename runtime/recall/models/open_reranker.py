@@ -1,0 +1,55 @@
+"""Which re-ranker the settings ask for: decisions and thin construction. Loads nothing and asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacre.memory.contracts.settings import RerankSettings, at_home
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.models import ProviderSettings
+
+if TYPE_CHECKING:
+    from nacre.memory.search.rerankers.reranker import Reranker
+
+LOCAL = "sentence-transformers"
+
+
+def reranker_for(
+    settings: RerankSettings,
+    providers: Mapping[str, ProviderSettings],
+    *,
+    home: Path,
+    now_seconds: Callable[[], float],
+) -> Reranker | None:
+    """The re-ranker that `memorySearch.query.rerank` asks for; `None` without a provider, or with `none`.
+
+    `providers` is `models.providers`, which has what `query.rerank` leaves open: address and key. `home` is
+    what a `~` before a model's folder means.
+
+    Raises:
+        ConfigError: there is no model.
+    """
+    provider, model = (settings.provider or "").strip().lower(), (settings.model or "").strip()
+    if provider in ("", "none"):
+        return None
+    if not model:
+        raise ConfigError(
+            f"memorySearch.query.rerank.model is missing: the provider {provider!r} has no usual re-ranker. "
+            "Name one."
+        )
+    # most searches have no re-ranker
+    if provider == LOCAL:
+        from nacre.memory.search.rerankers.cross_encoder import CrossEncoderReranker
+
+        return CrossEncoderReranker(at_home(model, home))
+    from nacre.runtime.models.litellm.reranker import LiteLLMReranker
+
+    shared = providers.get(provider, ProviderSettings())
+    return LiteLLMReranker(
+        f"{provider}/{model.removeprefix(f'{provider}/')}",
+        base_url=(settings.base_url or "").strip() or shared.base_url.strip() or None,
+        api_key=(settings.api_key or "").strip() or shared.api_key.strip() or None,
+        now_seconds=now_seconds,
+    )

@@ -1,0 +1,96 @@
+"""`nacre ltm …`, over what a real agent stored, captured and recalls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from nacre import Agent
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from tests.cli.program import run_here
+from tests.runtime.agents import write_settings
+
+HAS_LANCEDB = find_spec("lancedb") is not None
+needs_lancedb = pytest.mark.skipif(not HAS_LANCEDB, reason="the extra lancedb is not installed")
+SETTINGS = {
+    "plugins": {
+        "slots": {"memory": "memory-lancedb"},
+        "entries": {"memory-lancedb": {"config": {"autoCapture": True}}},
+    }
+}
+
+
+async def _talked(state_dir: Path, model: ScriptedModel, *said: str) -> tuple[str, ...]:
+    async with await Agent.open(state_dir=state_dir, model=model, watch=False) as agent:
+        for text in said:
+            await agent.ask(text)
+        return agent.notices
+
+
+@needs_lancedb
+def test_what_an_agent_remembers_is_listed_found_and_counted(tmp_path: Path) -> None:
+    """Stored by the model and by itself, with the model that ships; a later turn is given what fits it."""
+    state = tmp_path / ".nacre"
+    write_settings(state, SETTINGS)
+    boat = {"text": "The boat is called Halcyon.", "category": "entity"}
+    model = ScriptedModel(calls(("memory_store", boat)), says("Noted."))
+    assert asyncio.run(_talked(state, model, "I prefer dark mode in every editor.")) == ()
+    later = ScriptedModel(says("Dark."))
+    asyncio.run(_talked(state, later, "What colour scheme do I like for my editor?"))
+
+    listed = run_here(tmp_path, "ltm", "list")
+    found = run_here(tmp_path, "ltm", "search", "the name of the ship", "--json")
+    counted = run_here(tmp_path, "ltm", "stats", "--json")
+    told = run_here(tmp_path, "ltm", "stats")
+
+    assert "> 1. [preference] I prefer dark mode in every editor. (" in later.requests[0].system.changing
+    assert "call `memory_store`" in later.requests[0].system.stable
+    assert [spec.name for spec in later.requests[0].tools if spec.name.startswith("memory_")] == [
+        "memory_recall",
+        "memory_store",
+        "memory_forget",
+    ]
+    assert listed.stdout.splitlines()[-1] == "Total memories: 2"
+    assert {line.partition("[")[2].partition("]")[0] for line in listed.stdout.splitlines()[:2]} == {
+        "preference",
+        "entity",
+    }
+    (boat_found,) = json.loads(found.stdout)
+    assert boat_found["text"] == boat["text"]
+    assert boat_found["id"] in listed.stdout
+    assert 0.2 <= boat_found["score"] <= 1
+    numbers = json.loads(counted.stdout)
+    assert (numbers["total"], numbers["withoutVector"]) == (2, 0)
+    assert numbers["writtenBy"] == {"tool": 1, "capture": 1}
+    assert told.stdout.startswith("Total memories: 2\nfrom ")
+
+
+@needs_lancedb
+def test_where_the_slot_has_another_engine_the_owner_is_told(tmp_path: Path) -> None:
+    """What there is can be looked at all the same; settings that do not fit are refused."""
+    empty = run_here(tmp_path, "ltm", "list")
+    write_settings(
+        tmp_path / ".nacre", {"plugins": {"entries": {"memory-lancedb": {"config": {"captureMaxChars": 9}}}}}
+    )
+
+    assert empty.stdout == "Total memories: 0\n"
+    assert "plugins.slots.memory is 'memory-core'" in " ".join(empty.stderr.split())
+    with pytest.raises(Exception, match="captureMaxChars does not fit its rule minimum: 100"):
+        run_here(tmp_path, "ltm", "stats")
+
+
+@pytest.mark.skipif(HAS_LANCEDB, reason="it is about an install without the extra lancedb")
+def test_without_the_library_the_sentence_says_how_to_get_it(tmp_path: Path) -> None:
+    """The agent runs without memory tools, and says so; the command fails with the same sentence."""
+    write_settings(tmp_path / ".nacre", SETTINGS)
+    notices = asyncio.run(_talked(tmp_path / ".nacre", ScriptedModel(says("Hi.")), "Hello"))
+    ended = run_here(tmp_path, "ltm", "list")
+
+    sentence = "The package lancedb is not installed. Install it with pip install 'nacre[lancedb]'"
+    assert [notice for notice in notices if sentence in notice]
+    assert ended.returncode == 1
+    assert sentence in " ".join(ended.stderr.split())

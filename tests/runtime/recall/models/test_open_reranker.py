@@ -1,0 +1,76 @@
+"""Which re-ranker the settings ask for, and an agent that is searched with one over HTTP."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+from nacre.memory.contracts.settings import RerankSettings
+from nacre.memory.search.rerankers.cross_encoder import CrossEncoderReranker
+from nacre.runtime.contracts.clock import system_clock
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.models.litellm.reranker import LiteLLMReranker
+from nacre.runtime.recall.models.open_reranker import reranker_for
+from nacre.runtime.recall.open_memory import open_memory
+from nacre.runtime.settings.config import load_config
+from nacre.runtime.settings.models import ProviderSettings
+from tests.runtime.agents import write_settings
+from tests.runtime.models.litellm.rerank_server import RerankServer
+
+
+def chosen(**settings: object) -> object:
+    """What these settings choose, with a key of Jina's among the providers."""
+    return reranker_for(
+        RerankSettings.model_validate(settings),
+        {"jina_ai": ProviderSettings(api_key="sk-jina")},
+        home=Path("/home/rosa"),
+        now_seconds=lambda: 0.0,
+    )
+
+
+def test_no_provider_is_no_re_ranker() -> None:
+    """Nor is `none`, whatever the model."""
+    assert chosen() is None
+    assert chosen(provider="none", model="x") is None
+
+
+def test_a_provider_needs_a_model() -> None:
+    """There is no usual one."""
+    with pytest.raises(ConfigError, match=r"query\.rerank\.model is missing"):
+        chosen(provider="cohere")
+
+
+def test_local_and_remote_ones_are_told_apart() -> None:
+    """A folder may begin with `~`; a provider in front of the model's name is not doubled."""
+    local = chosen(provider="sentence-transformers", model="~/models/ranker")
+    remote = chosen(provider="Jina_AI", model="jina_ai/jina-reranker-v2")
+    assert isinstance(local, CrossEncoderReranker)
+    assert local.name == "sentence-transformers//home/rosa/models/ranker"
+    assert isinstance(remote, LiteLLMReranker)
+    assert remote.name == "jina_ai/jina-reranker-v2"
+
+
+async def test_the_settings_file_is_enough(tmp_path: Path) -> None:
+    """Address and key come from the settings; the report names the re-ranker, a dead one is told."""
+    with RerankServer() as server:
+        asked = {"provider": "jina_ai", "model": "m", "baseUrl": server.url, "apiKey": "sk-own"}
+        search = {"provider": "none", "query": {"minScore": 0, "rerank": asked}}
+        write_settings(tmp_path, {"agents": {"defaults": {"memorySearch": search}}})
+        config = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path)
+        notes = config.folders.workspace / "memory"
+        notes.mkdir(parents=True)
+        for day, text in enumerate(("The hive swarms in May.", "Rosa painted the hive blue in April."), 1):
+            (notes / f"2026-03-0{day}.md").write_text(text)
+        engine = await open_memory(config, system_clock(UTC))
+        assert engine is not None
+        report = await engine.search("When was the hive painted blue?")
+        server.answer = 500, json.dumps({"message": "down"})
+        degraded = await engine.search("When was the hive painted blue?")
+        await engine.close()
+    assert report.reranked_by == "jina_ai/m"
+    assert report.hits[0].path == "memory/2026-03-02.md"
+    assert server.headers[0]["authorization"] == "Bearer sk-own"
+    assert degraded.degraded.startswith("The hits stand in their usual order. The model 'jina_ai/m' failed")

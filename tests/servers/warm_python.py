@@ -1,0 +1,112 @@
+"""Runs Python programs that start warm: forked from a process that has imported Nacre already.
+
+Starting Python and importing Nacre is most of the time of a program that does little. A forked program is a
+process of its own all the same: with its arguments, environment, folder, pipes, exit code, and the end of any
+Python program. The start itself (its time, imports, signals, terminals) is tested with `subprocess`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
+from multiprocessing.context import ForkServerContext
+from multiprocessing.reduction import DupFd
+from pathlib import Path
+from typing import IO, Any
+
+from nacre.cli.main import COMMANDS
+
+_IMPORTED_AHEAD = (
+    *(module for module, _ in COMMANDS.values()),
+    "nacre.runtime.agent.runtime",
+    "nacre.runtime.agent.opening.assembly",
+    "nacre.runtime.models.offline.responder",
+    "nacre.memory.engine",
+    "numpy",
+    "httpx",
+    __name__,
+)
+"""What most programs import. Importing these opens nothing, so that a fork finds everything at rest."""
+
+
+def run_warm(
+    *arguments: str, cwd: Path, env: Mapping[str, str], stdin: str = "", timeout_seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Runs `python <arguments>` to its end, where the arguments are `-m module …` or `script.py …`.
+
+    Raises:
+        subprocess.TimeoutExpired: it ran for too long; it was killed.
+    """
+    with ExitStack() as closing:
+        streams = [closing.enter_context(tempfile.TemporaryFile()) for _ in ("stdout", "stderr")]
+        read, write = os.pipe()
+        with os.fdopen(write, "wb") as typed, os.fdopen(read) as reader:
+            # The pipe takes some thousand bytes before anybody reads them; no test says more than that.
+            typed.write(stdin.encode())
+            files = [DupFd(file.fileno()) for file in (reader, *streams)]
+            program = _context().Process(target=_run, args=(arguments, str(cwd), dict(env), files))
+            program.start()
+        program.join(timeout_seconds)
+        if program.exitcode is None:
+            program.kill()
+            program.join()
+            raise subprocess.TimeoutExpired(list(arguments), timeout_seconds, *map(_text, streams))
+        code = program.exitcode
+        program.close()
+        return subprocess.CompletedProcess(list(arguments), code, *map(_text, streams))
+
+
+@cache
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_IMPORTED_AHEAD))
+    return context
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode("utf-8").replace("\r\n", "\n")
+
+
+def _run(arguments: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[Any]) -> None:
+    """In the new process: makes it what `python` makes of a process, and runs the program."""
+    gc.freeze()  # What was imported ahead is no garbage, and looking through it again takes long.
+    for number, file in enumerate(files):
+        os.dup2(file.detach(), number)
+    sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    for option in filter(None, env.get("PYTHONWARNINGS", "").split(",")):
+        warnings._setoption(option)  # type: ignore[attr-defined]  # nothing public reads what `-W` reads
+    os.chdir(cwd)
+    more = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    try:
+        if arguments[0] == "-m":
+            sys.argv = [arguments[1], *arguments[2:]]
+            sys.path[:0] = [cwd, *more]
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = [*arguments]
+            sys.path[:0] = [str(Path(arguments[0]).parent), *more]
+            runpy.run_path(arguments[0], run_name="__main__")
+    except Exception:  # noqa: BLE001 - as Python does
+        traceback.print_exc()
+        raise SystemExit(1) from None
+    finally:
+        atexit._run_exitfuncs()
+        gc.collect()  # What was never closed warns now, as when Python ends.
