@@ -10,6 +10,7 @@ from typing import Self, TypeAlias
 
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.channels.configured import Account, Configured, configured_accounts
+from nacre.bridges.connections.states import keep_statuses
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
@@ -135,6 +136,10 @@ class Server:
     def agent_ids(self) -> tuple[str, ...]:
         """The agents that answer, the default one first."""
         return tuple(agent.id for agent in self._agents)
+
+    async def keep_statuses(self) -> None:
+        """Puts how the bridges are on disk, for `nacre status`. Raises `LedgerUnusable`."""
+        await keep_statuses(self._gateway.database, self.statuses, self._now)
 
     async def reload(self) -> tuple[str, ...]:
         """Reads the settings anew and does what can be done at once; sentences about what was and was not.

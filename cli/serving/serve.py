@@ -11,6 +11,7 @@ import click
 from nacre.cli.invocation import begin, shared_options
 
 if TYPE_CHECKING:
+    from nacre.bridges.connections.supervisor import BridgeStatus
     from nacre.bridges.server import Server
     from nacre.cli.invocation import Invocation
 
@@ -82,7 +83,11 @@ async def _follow(invocation: Invocation, server: Server) -> None:
     file = invocation.config.state_dir / SETTINGS_FILE
     before = await asyncio.to_thread(_stamp, file)
     told: dict[tuple[str, str], tuple[str, str]] = {}
+    kept: tuple[BridgeStatus, ...] | None = None
     while True:
+        if server.statuses != kept:
+            kept = server.statuses
+            await server.keep_statuses()
         await asyncio.sleep(LOOK_SECONDS)
         _tell_changes(invocation, server, told)
         now = await asyncio.to_thread(_stamp, file)

@@ -129,7 +129,7 @@ LIBRARIES = {
     "wcwidth": ("cli/screen/plain.py",),
     "yarl": ("bridges/channels/discord/api.py", "bridges/channels/slack/api.py"),
 }
-LONG: dict[str, str] = {}
+LONG: dict[str, str] = {"tests/house/test_architecture.py": "a row for each library and each named door"}
 """Files and functions over their budget, with the reason."""
 HEAVY = {
     "aiofiles",
