@@ -2,8 +2,8 @@
 
     python -m benchmarks.beside.memories ../shared/eval/data --only madial_en --only cjk_seams
 
-Prints the rows that `benchmarks/recall.py` prints, for the way `ltm`. Lines have no file, heading or day here,
-so sets that ask for these find less.
+Prints the rows that `benchmarks/recall.py` prints, for the way `ltm`. Lines have no file, heading or day
+here, so sets that ask for these find less.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m benchmarks.beside.stores [--rows 10000] [--questions 100]
 
-SQLite has FTS5 and sqlite-vec's table, as `plain_sqlite.py`; LanceDB an inverted index over the words, and its
-vectors without an index, as `memory-lancedb` has them. A search asks for the 30 nearest vectors and the 30
-best by words. Figures on a busy machine are worth their ratio alone.
+SQLite has FTS5 and sqlite-vec's table, as `plain_sqlite.py`; LanceDB an inverted index over the words, and
+its vectors without an index, as `memory-lancedb` has them. A search asks for the 30 nearest vectors and the
+30 best by words. Figures on a busy machine are worth their ratio alone.
 """
 
 from __future__ import annotations

@@ -57,8 +57,9 @@ def _check(invocation: Invocation) -> int:
 
 async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
     from nacre.bridges.server import Server
+    from nacre.cli.logs import hide_in_log
 
-    server = await Server.open(invocation.config, invocation.environment)
+    server = await Server.open(invocation.config, invocation.environment, hide=hide_in_log)
     try:
         invocation.warn(*server.notices)
         if not server.statuses:

@@ -46,6 +46,7 @@ OPENERS = {
     "cli/logs.py": "the log file",
     "cli/talk/prompt.py": "the line history",
     "bridges/channels/discord/known_chats.py": "which chats are looked through after a pause",
+    "bridges/channels/matrix/login_file.py": "the login that a homeserver gave",
     "bridges/contracts/channel.py": "files with a secret alone, which the settings name",
     "runtime/settings/disk/settings_file.py": "nacre.json5",
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",

@@ -1,6 +1,6 @@
 """How rows found by meaning and rows found by words become one order, and what a score is worth. Pure.
 
-The decision record 0074 shows what the numbers were chosen by; `benchmarks/beside/memories.py` measures the whole.
+The decision record 0074 shows by what the numbers were chosen; `benchmarks/beside/memories.py` measures all.
 """
 
 from __future__ import annotations
