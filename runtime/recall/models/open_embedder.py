@@ -89,12 +89,9 @@ def embedder_for(
     try:
         second = made(fallback, second_settings)
     except ConfigError as error:
-        from nacre.runtime.models.embedding.http.endpoint import PROVIDERS
-
-        known = ", ".join(("none", "local", "gguf", *PROVIDERS))
         raise ConfigError(
             f"memorySearch.fallback is {settings.fallback!r}, which has no usual embedding model. "
-            f"Use {known}."
+            f"Use {_known_providers()}."
         ) from error
     if second is None or second.facts.fingerprint == first.facts.fingerprint:
         return first
@@ -142,6 +139,12 @@ def _local(
         return lent(file, lambda: GgufEmbedder(FileOnDisk(file)))
     folder = Path(at_home(settings.model_cache_dir, home)) if settings.model_cache_dir else models_folder
     return lent((source, folder), lambda: GgufEmbedder(RemoteModelFile(source, folder)))
+
+
+def _known_providers() -> str:
+    from nacre.runtime.models.embedding.http.endpoint import PROVIDERS
+
+    return ", ".join(("none", "local", "gguf", *PROVIDERS))
 
 
 def _endpoint(
