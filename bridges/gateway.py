@@ -26,7 +26,9 @@ from nacre.bridges.ledger.database import Database
 from nacre.bridges.ledger.ledger import LEDGER_FILE, Along, Ledger
 from nacre.bridges.queueing.choices import Choices
 from nacre.bridges.queueing.session_rules import SessionRules
+from nacre.bridges.schedule.coming import coming_lines
 from nacre.bridges.schedule.timekeeper import Reach
+from nacre.bridges.schedule.timetable import Timetable
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import AgentError
@@ -67,7 +69,11 @@ class Gateway:
         self._connections = Connections(
             ledger, receive=self._receive, may_send=self._gate.still_holds, sleep=sleep
         )
-        self._dispatch = Dispatch(agents, ledger, self._connections, self._gate, self._rules, sleep=sleep)
+        self._now = now
+        self._dispatch = Dispatch(
+            agents, ledger, self._connections, self._gate, self._rules, coming=self._coming, sleep=sleep
+        )
+        self._taking: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(
@@ -185,6 +191,7 @@ class Gateway:
         if not await self._connections.flush(FLUSH_SECONDS):
             log.info("not everything was sent; the next start goes on with it")
         await self._connections.stop_bridges()
+        await asyncio.gather(*self._taking, return_exceptions=True)
         await self._dispatch.close()
         await self._connections.close()
         await self._ledger.close()
@@ -214,7 +221,16 @@ class Gateway:
             self._dispatch.take(received)
 
     async def _receive(self, inbound: Inbound, cursor: str) -> None:
-        """Takes a message from a bridge; its words are on disk when this returns, if they are answered."""
+        """Takes a message from a bridge; its words are on disk when this returns, if they are answered.
+
+        A bridge that is cancelled over it leaves no message on disk that nobody is at: it is taken whole.
+        """
+        taking = asyncio.create_task(self._take_in(inbound, cursor))
+        self._taking.add(taking)
+        taking.add_done_callback(self._taking.discard)
+        await asyncio.shield(taking)
+
+    async def _take_in(self, inbound: Inbound, cursor: str) -> None:
         verdict = await self._gate.verdict(inbound)
         if verdict.outcome != "answer":
             log.info("a message of %s is not answered: %s", inbound.channel, verdict.why)
@@ -240,6 +256,10 @@ class Gateway:
 
     def _agent(self, inbound: Inbound, agent_id: str) -> Agent:
         return self._agents.named(agent_id) or self._agents.of(inbound)
+
+    async def _coming(self, agent: Agent) -> tuple[str, str]:
+        timetable = Timetable(self._ledger.database, now=self._now)
+        return await coming_lines(timetable, agent.id, agent.settings.agent.heartbeat, self._now())
 
     def _activation(self, inbound: Inbound) -> str:
         if inbound.chat_kind == "direct":

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Self
+from typing import Self, TypeAlias
 
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.channels.configured import Account, Configured, configured_accounts
+from nacre.bridges.connections.states import keep_statuses
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
@@ -28,6 +29,12 @@ log = logging.getLogger(__name__)
 LIVE_KEYS = ("channels", "bindings", "commands", "messages")
 """Top-level keys of which a change counts at once; the others count from the next start on."""
 
+Hide: TypeAlias = Callable[[tuple[str, ...]], None]
+
+
+def _hide_nothing(_secrets: tuple[str, ...]) -> None:
+    """There is no log to keep anything out of."""
+
 
 class Server:
     """Use it as `async with await Server.open(...)`."""
@@ -44,8 +51,10 @@ class Server:
         notices: tuple[str, ...],
         now: Clock,
         closing: AsyncExitStack,
+        hide: Hide,
     ) -> None:
         self._config = config
+        self._hide = hide
         self._environment = environment
         self._agents = agents
         self._gateway = gateway
@@ -64,8 +73,11 @@ class Server:
         *,
         clock: Clock | None = None,
         new_id: NewId = random_id,
+        hide: Hide = _hide_nothing,
     ) -> Self:
         """Opens every agent and the ledger, and starts the bridges.
+
+        `hide` is told the accounts' passwords before anything is done with them, to keep them out of a log.
 
         Raises:
             ConfigError: a channel that the settings name cannot be used, or anything else in them.
@@ -74,6 +86,7 @@ class Server:
         """
         now = clock or system_clock(owner_zone(config.settings.agent.user_timezone or None))
         found = checked_channels(config)
+        hide(found.secrets)
         try:
             bridges = [account.bridge(config.state_dir, now) for account in found.accounts]
         except ChannelUnusable as error:
@@ -111,6 +124,7 @@ class Server:
             notices=tuple(dict.fromkeys(notice for notice in told if notice)),
             now=now,
             closing=closing,
+            hide=hide,
         )
 
     @property
@@ -123,6 +137,10 @@ class Server:
         """The agents that answer, the default one first."""
         return tuple(agent.id for agent in self._agents)
 
+    async def keep_statuses(self) -> None:
+        """Puts how the bridges are on disk, for `nacre status`. Raises `LedgerUnusable`."""
+        await keep_statuses(self._gateway.database, self.statuses, self._now)
+
     async def reload(self) -> tuple[str, ...]:
         """Reads the settings anew and does what can be done at once; sentences about what was and was not.
 
@@ -133,6 +151,7 @@ class Server:
                 self._environment, state_dir=self._config.state_dir, agent_id=self._config.agent_id
             )
             found = checked_channels(config)
+            self._hide(found.secrets)
             here = {account.id: account for account in self._accounts}
             wanted = {account.id: account for account in found.accounts}
             changed = [name for name in wanted if wanted[name] != here.get(name)]

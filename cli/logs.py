@@ -37,6 +37,11 @@ class RedactingFormatter(logging.Formatter):
         super().__init__()
         self._secrets = secrets
 
+    def hide(self, secrets: tuple[str, ...]) -> None:
+        """Hides these too, from now on: those that a key file gave, once it is read."""
+        known = {*self._secrets, *(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)}
+        self._secrets = tuple(sorted(known, key=len, reverse=True))
+
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         entry = {
@@ -91,6 +96,13 @@ def log_to_file(state_dir: Path, *, secrets: tuple[str, ...]) -> Path:
     root.setLevel(logging.WARNING)
     logging.getLogger("nacre").setLevel(logging.INFO)
     return path
+
+
+def hide_in_log(secrets: tuple[str, ...]) -> None:
+    """Keeps more values out of the log file."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, RedactingFormatter):
+            handler.formatter.hide(secrets)
 
 
 def _open_private(path: str, flags: int) -> int:

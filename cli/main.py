@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.serve",
         "Answer the chats that the settings name, until a signal ends it.",
     ),
+    "status": (
+        "nacre.cli.serving.status",
+        "Say how `nacre serve` is: its channels, what is left to do, what comes next.",
+    ),
     "schedule": (
         "nacre.cli.serving.schedule",
         "List scheduled jobs, make and remove them.",
@@ -39,7 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Look at conversations, export and delete them, go back to one.",
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
-    "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory of the LanceDB engine."),
+    "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory that the LanceDB engine keeps."),
     "extensions": ("nacre.cli.setup.extensions", "List what is installed beside Nacre, and what is on."),
     "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace, and trust them or not."),
     "pairing": (

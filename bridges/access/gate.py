@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from nacre.bridges.access.people import People
 from nacre.bridges.access.rules import Verdict, judge
@@ -40,8 +41,11 @@ class Gate:
         )
 
     async def still_holds(self, inbound: Inbound) -> bool:
-        """Whether a message that was taken would be taken again, with the same rights."""
-        verdict = await self.verdict(inbound)
+        """Whether a message that was taken would be taken again, with the same rights.
+
+        It was meant for the assistant then, whatever has to be said to be heard since.
+        """
+        verdict = await self.verdict(replace(inbound, is_mentioned=True))
         return verdict.outcome == "answer" and verdict.is_owner == inbound.is_owner
 
     async def invitation(self, inbound: Inbound) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
 from nacre.bridges.answering.turns import Turns
 from nacre.bridges.connections.connections import Connections
 from nacre.bridges.delivery.throttle import Sleep
+from nacre.bridges.ledger.counts import not_done, told
 from nacre.bridges.ledger.ledger import Ledger, Received
 from nacre.bridges.queueing.chat_commands import CHOICES
 from nacre.bridges.queueing.commands import AT_ONCE, is_stop, may_stop
@@ -23,6 +24,8 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.events import BeforeTool, Deny
 
 log = logging.getLogger(__name__)
+
+Coming: TypeAlias = Callable[[Agent], Awaitable[Sequence[str]]]
 
 STOPPED = "⚙️ Agent was aborted."
 TOO_MANY = "Too many messages wait already. Say it again when I have answered."
@@ -39,13 +42,16 @@ class Dispatch:
         gate: Gate,
         rules: SessionRules,
         *,
+        coming: Coming,
         sleep: Sleep,
     ) -> None:
+        """`coming` gives lines about what comes next without being asked."""
         self._agents = agents
         self._ledger = ledger
         self._connections = connections
         self._gate = gate
         self._rules = rules
+        self._coming = coming
         self._off = [agent.hooks.on("before_tool", self._may_go_on) for agent in agents]
         self._aside: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(agents.default.settings.agent.max_concurrent)
@@ -104,8 +110,7 @@ class Dispatch:
         if command in CHOICES:
             self._begin(self._choose(received, command))
         elif command in AT_ONCE:
-            below = self._status_lines(received) if command == "status" else ()
-            self._begin(self._turns.answer((received,), cap=1, below=below))
+            self._begin(self._at_once(received, command))
         elif not command and not received.was_begun and not self._rules.may_answer(received):
             log.info("a message of %s is not answered: sending is off there", key)
             self._begin(self._ledger.drop([received]))
@@ -143,14 +148,23 @@ class Dispatch:
         inbound = received.inbound
         return "" if inbound.trigger else self._agent_of(received).command(inbound)
 
-    def _status_lines(self, received: Received) -> tuple[str, ...]:
+    async def _at_once(self, received: Received, command: str) -> None:
+        below = await self._status_lines(received) if command == "status" else ()
+        await self._turns.answer((received,), cap=1, below=below)
+
+    async def _status_lines(self, received: Received) -> tuple[str, ...]:
         """What `/status` says of the chats; how the bridges are is the owner's affair alone."""
         key, inbound = received.session_key, received.inbound
         is_running = bool(self._queues.running(key))
         line = self._rules.line(received, is_running=is_running, depth=self._queues.depth(key))
         if not (inbound.is_owner is True and inbound.chat_kind == "direct"):
             return (line,)
-        return (line, f"🌉 Bridges: {' · '.join(status.line for status in self._connections.statuses)}")
+        return (
+            line,
+            f"🌉 Bridges: {' · '.join(status.line for status in self._connections.statuses)}",
+            f"📮 Messages: {told(await not_done(self._ledger.database))}",
+            *await self._coming(self._agent_of(received)),
+        )
 
     def _may_steer(self, received: Received) -> bool:
         running = self._queues.running(received.session_key)

@@ -10,7 +10,7 @@ from typing import Any
 
 from nacre.bridges.channels.registry import channel_named
 from nacre.bridges.contracts.bridge import Bridge
-from nacre.bridges.contracts.channel import AccountHome, AccountSettings, Channel
+from nacre.bridges.contracts.channel import AccountHome, AccountSettings, Channel, secrets_of
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.settings.channels import AccountRules, ChannelSettings, laid_over
@@ -73,6 +73,11 @@ class Configured:
     accounts: tuple[Account, ...] = ()
     problems: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The passwords and tokens of all accounts, also those of key files."""
+        return tuple(secret for account in self.accounts for secret in secrets_of(account.settings))
 
 
 def configured_accounts(settings: Settings, *, state_dir: Path, home: Path) -> Configured:

@@ -23,13 +23,17 @@ BridgeState: TypeAlias = Literal["stopped", "connecting", "connected", "waiting"
 
 @dataclass(frozen=True, kw_only=True)
 class BridgeStatus:
-    """How a bridge is. `problem` says why it is not connected, or was not before; `restarts` are counted."""
+    """How a bridge is. `problem` says why it is not connected, or was not before; `restarts` are counted.
+
+    While it is `waiting`, it is started again `wait_seconds` after it failed.
+    """
 
     channel: str
     account: str
     state: BridgeState
     problem: str = ""
     restarts: int = 0
+    wait_seconds: float = 0.0
 
     @property
     def line(self) -> str:
@@ -60,6 +64,7 @@ class Supervisor:
         self._state: BridgeState = "stopped"
         self._problem = ""
         self._restarts = 0
+        self._wait_seconds = 0.0
         self._connected_at: float | None = None
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -73,6 +78,7 @@ class Supervisor:
             state=self._state,
             problem=self._problem,
             restarts=self._restarts,
+            wait_seconds=self._wait_seconds if self._state == "waiting" else 0.0,
         )
 
     def start(self) -> None:
@@ -98,17 +104,18 @@ class Supervisor:
         self._state = "stopped"
 
     async def _run(self) -> None:
-        wait_seconds, clock = 0.0, asyncio.get_running_loop().time
+        clock = asyncio.get_running_loop().time
         while not self._is_stopping():
             self._state, self._connected_at = "connecting", None
             self._problem = await self._until_it_ends()
             self.up.clear()
             if self._is_stopping():
                 return
-            wait_seconds = next_wait_seconds(0.0 if self._was_steady(clock()) else wait_seconds)
+            before_seconds = 0.0 if self._was_steady(clock()) else self._wait_seconds
+            self._wait_seconds = next_wait_seconds(before_seconds)
             self._state, self._restarts = "waiting", self._restarts + 1
-            log.warning("the bridge %s; it is tried again in %g s", self.status.line, wait_seconds)
-            await self._sleep(wait_seconds)
+            log.warning("the bridge %s; it is tried again in %g s", self.status.line, self._wait_seconds)
+            await self._sleep(self._wait_seconds)
 
     async def _until_it_ends(self) -> str:
         """Runs the bridge once; why it ended."""

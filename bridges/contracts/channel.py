@@ -62,6 +62,12 @@ class AccountSettings(SettingsSection):
     """
 
 
+def secrets_of(settings: AccountSettings) -> tuple[str, ...]:
+    """The passwords and tokens of an account."""
+    found = (value.get_secret_value() for _, value in settings if isinstance(value, SecretStr))
+    return tuple(secret for secret in found if secret)
+
+
 S = TypeVar("S", bound=AccountSettings)
 
 

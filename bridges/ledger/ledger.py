@@ -242,6 +242,17 @@ class Ledger:
         await self.database.write(work)
 
 
+def is_served(path: Path) -> bool:
+    """Whether a program has a ledger open now. Raises `LedgerUnusable`."""
+    try:
+        release = try_lock(path.with_name(f"{path.name}.lock"))
+    except OSError as error:
+        raise unusable(path, error) from error
+    if release is not None:
+        release()
+    return release is None
+
+
 def _locked(path: Path) -> Callable[[], None]:
     """Keeps other programs out of a ledger until what comes back is called, or this process dies."""
     try:

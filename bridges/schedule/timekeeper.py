@@ -117,8 +117,7 @@ class Timekeeper:
     async def _do(self, job: Job) -> None:
         now, due = self._now(), job.due
         assert due is not None, "it is due"
-        asker = replace(job.asker, is_mentioned=True)  # nobody has to ask for it again
-        reach = await self._chats.reach(asker, job.agent_id)
+        reach = await self._chats.reach(job.asker, job.agent_id)
         if reach == "away":
             return  # it is late when the bridge is back
         is_late = (now - due).total_seconds() > LATE_SECONDS
@@ -131,11 +130,11 @@ class Timekeeper:
         if is_late and job.rule:
             count = runs_until(job.rule, due, now)
             text = _missed_text(job, due, count, following)
-            await self._chats.tell(asker, text, along=moved(job, following))
+            await self._chats.tell(job.asker, text, along=moved(job, following))
             return
         text = f"[Job {job.id}, due {shown(due)}{_LATE if is_late else ''}]\n{job.text}"
         message_id = f"job-{job.id}-{epoch_ms(due)}"
-        inbound = replace(asker, text=text, message_id=message_id, trigger="schedule")
+        inbound = replace(job.asker, text=text, message_id=message_id, trigger="schedule")
         await self._chats.submit(inbound, job.agent_id, along=moved(job, following))
 
     async def _beat(self, agent: Agent) -> None:

@@ -36,6 +36,7 @@ def search_lines(report: SearchReport) -> list[str]:
         lines.append(hit.snippet.strip())
         if hit.also:
             lines.append(f"      also in {', '.join(hit.also)}")
+        lines += [f"      line {old.line} is not so any more: {old.by}" for old in hit.superseded]
         lines.append("")
     return lines
 
@@ -182,8 +183,9 @@ def _hit_json(hit: SearchHit) -> dict[str, Any]:
     told = camel_json(hit) | {"score": round(hit.score, 4)}
     if hit.explain is None:
         del told["explain"]
-    if not hit.also:
-        del told["also"]
+    for name in ("also", "superseded"):
+        if not told[name]:
+            del told[name]
     return told
 
 

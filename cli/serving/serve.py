@@ -11,6 +11,7 @@ import click
 from nacre.cli.invocation import begin, shared_options
 
 if TYPE_CHECKING:
+    from nacre.bridges.connections.supervisor import BridgeStatus
     from nacre.bridges.server import Server
     from nacre.cli.invocation import Invocation
 
@@ -56,8 +57,9 @@ def _check(invocation: Invocation) -> int:
 
 async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
     from nacre.bridges.server import Server
+    from nacre.cli.logs import hide_in_log
 
-    server = await Server.open(invocation.config, invocation.environment)
+    server = await Server.open(invocation.config, invocation.environment, hide=hide_in_log)
     try:
         invocation.warn(*server.notices)
         if not server.statuses:
@@ -81,7 +83,11 @@ async def _follow(invocation: Invocation, server: Server) -> None:
     file = invocation.config.state_dir / SETTINGS_FILE
     before = await asyncio.to_thread(_stamp, file)
     told: dict[tuple[str, str], tuple[str, str]] = {}
+    kept: tuple[BridgeStatus, ...] | None = None
     while True:
+        if server.statuses != kept:
+            kept = server.statuses
+            await server.keep_statuses()
         await asyncio.sleep(LOOK_SECONDS)
         _tell_changes(invocation, server, told)
         now = await asyncio.to_thread(_stamp, file)

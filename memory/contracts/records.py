@@ -68,11 +68,19 @@ class HitExplanation:
     relevance: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Superseded:
+    """That a later note says otherwise than this `line` of a hit: `by` cites the line of that one."""
+
+    line: int
+    by: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchHit:
     """One found place: `score` 0…1, `snippet` at most 700 characters, `citation` as `path#L3-L7`.
 
-    `also` cites further places that say the same words.
+    `also` cites further places that say the same words; `superseded` has its lines that are not so any more.
     """
 
     path: str
@@ -83,6 +91,7 @@ class SearchHit:
     source: Source
     citation: str
     also: tuple[str, ...] = ()
+    superseded: tuple[Superseded, ...] = ()
     explain: HitExplanation | None = None
 
 

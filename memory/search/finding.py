@@ -10,6 +10,7 @@ from nacre.memory.contracts.store import Scores, Snapshot, Vector
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.absent import Absent, absent_names
+from nacre.memory.search.contradiction import Sought, sought
 from nacre.memory.search.fusion import FEW_CHUNKS
 from nacre.memory.search.mixing import Asked, Candidates, with_sentences
 from nacre.memory.search.question import EmbedderInUse, Question
@@ -36,6 +37,7 @@ class Found:
     ranked: Sequence[Ranked]
     candidates: Candidates
     finder: Finder | None
+    sought: Sought | None
     absent: tuple[str, ...]
     degraded: str
     has_vector: bool
@@ -73,6 +75,7 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
         ranked=ranked,
         candidates=found,
         finder=finder,
+        sought=sought(text, finder, names_days=bool(days)) if finder is not None else None,
         absent=absent.names if has_chunks else (),
         degraded=degraded,
         has_vector=vector is not None,

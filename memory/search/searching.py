@@ -13,8 +13,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from nacre.memory.contracts.embedder import embedding_texts
-from nacre.memory.contracts.records import Chunk, SearchHit, citation
+from nacre.memory.contracts.records import Chunk, SearchHit, Superseded, citation
 from nacre.memory.contracts.store import Snapshot, Vector
+from nacre.memory.search.contradiction import in_order, superseded
 from nacre.memory.search.finding import Found, find
 from nacre.memory.search.question import Answer, Question
 from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, placed
@@ -131,11 +132,13 @@ def _answer(question: Question, pool: _Pool) -> Answer:
     if hybrid.mmr.enabled:
         ranked = diverse(ranked, pool.chunks, hybrid.mmr.lambda_, wanted)
     finders = {chunk_id: one.finder for chunk_id, one in pool.found_by.items()}
-    told = told_once(ranked, pool.chunks, finders)
+    once = told_once(ranked, pool.chunks, finders)[: wanted + MOST_REPEATED]
+    told, later = in_order(once, pool.chunks, {at: one.sought for at, one in pool.found_by.items()})
+    marks = superseded(later, {item.chunk_id for item, _ in told[:wanted]})
     has_vector = any(one.has_vector for one in found)
     degraded = next((one.degraded for one in found if one.degraded), "")
     return Answer(
-        hits=tuple(_hits(question, told[:wanted], pool.found_by, pool.chunks)),
+        hits=tuple(_hits(question, told[:wanted], pool.found_by, pool.chunks, marks)),
         mode="lexical" if not has_vector else "hybrid" if hybrid.enabled else "vector",
         degraded=f"{degraded} {pool.rerank_problem}".strip(),
         absent=tuple(dict.fromkeys(name for one in found for name in one.absent)),
@@ -148,6 +151,7 @@ def _hits(
     told: Sequence[tuple[Ranked, Sequence[Chunk]]],
     found_by: Mapping[int, Found],
     chunks: Mapping[int, Chunk],
+    marks: Mapping[int, tuple[Superseded, ...]],
 ) -> Iterator[SearchHit]:
     """Each hit with the lines that the wording looked for which found it."""
     weights: dict[int, Sequence[float]] = {}
@@ -158,18 +162,15 @@ def _hits(
             counts = counted(looked_at, len(found.finder.terms))
             weights[id(found)] = rarity(counts, len(looked_at))
         snippet = cut_snippet(chunk.text, found.finder, weights.get(id(found), ()))
-        yield _hit(chunk, item, snippet, others, explain=question.explain)
-
-
-def _hit(chunk: Chunk, item: Ranked, snippet: str, others: Sequence[Chunk], *, explain: bool) -> SearchHit:
-    return SearchHit(
-        path=chunk.path,
-        start_line=chunk.start_line,
-        end_line=chunk.end_line,
-        score=item.explanation.final,
-        snippet=snippet,
-        source=chunk.source,
-        citation=citation(chunk.path, chunk.start_line, chunk.end_line),
-        also=tuple(citation(other.path, other.start_line, other.end_line) for other in others),
-        explain=item.explanation if explain else None,
-    )
+        yield SearchHit(
+            path=chunk.path,
+            start_line=chunk.start_line,
+            end_line=chunk.end_line,
+            score=item.explanation.final,
+            snippet=snippet,
+            source=chunk.source,
+            citation=citation(chunk.path, chunk.start_line, chunk.end_line),
+            also=tuple(citation(other.path, other.start_line, other.end_line) for other in others),
+            superseded=marks.get(item.chunk_id, ()),
+            explain=item.explanation if question.explain else None,
+        )

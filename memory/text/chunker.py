@@ -114,7 +114,7 @@ def storable(text: str) -> str:
 
 def day_in_path(path: str) -> date | None:
     """The day that a file's name holds (`2026-02-10.md`, `2026-02-10-standup.md`), if it is a real one."""
-    return _day_in(path.rsplit("/", 1)[-1])
+    return day_in(path.rsplit("/", 1)[-1])
 
 
 def chunk_document(document: Document, sizes: ChunkSizes) -> list[Chunk]:
@@ -270,10 +270,11 @@ def _chars_within(text: str, start: int, sizes: ChunkSizes, limit: int) -> int:
 
 
 def _day_of(headings: Sequence[str]) -> date | None:
-    return next((day for heading in reversed(headings) if (day := _day_in(heading))), None)
+    return next((day for heading in reversed(headings) if (day := day_in(heading))), None)
 
 
-def _day_in(text: str) -> date | None:
+def day_in(text: str) -> date | None:
+    """The first real day that `text` has as `2026-02-10`."""
     for year, month, day in _DAY.findall(text):
         try:
             return date(int(year), int(month), int(day))

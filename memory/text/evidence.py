@@ -17,7 +17,7 @@ from nacre.memory.text.forms.character_grams import seamed
 from nacre.memory.text.forms.emoji import emoji_in, emoji_words
 from nacre.memory.text.forms.endings import beginning
 from nacre.memory.text.forms.letters import DIGITS, normalise
-from nacre.memory.text.forms.numbers import written_together
+from nacre.memory.text.forms.numbers import apart, written_together
 from nacre.memory.text.lexical import HEX, term_atom
 
 _SUFFIXES = (
@@ -26,6 +26,8 @@ _SUFFIXES = (
 )
 _MIN_STEM = 3
 _HASH_CHARS = 7
+_LONG_STEM = 10
+_LONGEST_IN_COMPOUND = 12
 _FARTHEST_NEXT = 16
 _COMBINING = re.compile("[\u0300-\u036f]+")
 _FOLDABLE = re.compile(
@@ -60,7 +62,12 @@ class Finder:
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
             _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
-            for name in filter(None, map(fold, (*query.identifiers, *query.phrases)))
+            for name in filter(None, map(fold, (*query.identifiers, *query.phrases, *query.codes)))
+        ]
+        self._names += [
+            _Name(text=spaced, whole=True)
+            for name in query.identifiers
+            if not HEX.fullmatch(name) and (spaced := apart(fold(name))) != fold(name)
         ]
         self._looked_at: dict[str, TextEvidence] = {}
 
@@ -124,11 +131,14 @@ def _positions(text: str, part: str) -> Iterator[int]:
 
 
 def _is_form_of(text: str, at: int, term: str) -> bool:
-    """Whether the word at `at` is `term` with an ending. Short stems must be nearly the whole word."""
+    """Whether the word at `at` is `term` with an ending.
+
+    Short stems must be nearly the whole word, long ones may begin a compound.
+    """
     if at and text[at - 1].isalnum():
         return False
     end = at + len(term)
-    longest_ending = 2 if len(term) <= 4 else 5
+    longest_ending = 2 if len(term) <= 4 else 5 if len(term) < _LONG_STEM else _LONGEST_IN_COMPOUND
     behind = text[end : end + longest_ending + 1]
     return len(behind) <= longest_ending or not behind.isalnum()
 

@@ -23,7 +23,7 @@ from nacre.memory.text.forms.character_grams import RUN, index_grams, query_gram
 from nacre.memory.text.forms.emoji import emoji_in, emoji_words
 from nacre.memory.text.forms.endings import beginning, is_inflected
 from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
-from nacre.memory.text.forms.numbers import LEAST_DIGITS, written_together
+from nacre.memory.text.forms.numbers import LEAST_DIGITS, apart, codes_in, written_together
 from nacre.memory.text.forms.words import stop_words_for
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ MAX_TERMS = 96
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u0591-\u05bd\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff])"
 _WORD = re.compile(rf"{_LETTER}+(?:['’]{_LETTER}+)?")
 _CODE_WORD = re.compile(r"[#@$]?\w+(?:(?:[-./:@\\]|::|->)\w+)*")
-_SEAM_OF_KINDS = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _JOINT = re.compile(r"(?<=\w)(?:[-_./:\\@]|->)(?=\w)")
 _ISSUE = re.compile(r"#(?<![\w&]#)(\d+)\b")
 HEX = re.compile(r"(?=[0-9a-f]*\d)(?=[0-9]*[a-f])[0-9a-f]{6,40}", re.IGNORECASE)
@@ -166,6 +165,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
         phrases=phrases,
         identifiers=_identifiers(names, numbers),
         numbers=_unique(_LONG_NUMBER.findall(text)),
+        codes=_unique(codes_in(text)),
         inflected=inflected,
     )
 
@@ -263,8 +263,7 @@ def whole_atoms(name: str) -> tuple[Atom, ...]:
         return (Atom(WHOLE + name[1:], "parts"),)
     if HEX.fullmatch(name):
         return (Atom(name, prefix=True), *(Atom(name[:cut]) for cut in (7, 8, 10, 12) if cut < len(name)))
-    spellings = (name, _JOINT.sub("", name), _SEAM_OF_KINDS.sub(" ", name))
-    return tuple(map(_words, _unique(spellings)))
+    return tuple(map(_words, _unique((name, _JOINT.sub("", name), apart(name)))))
 
 
 def words_of(name: str) -> tuple[str, ...]:
@@ -282,6 +281,8 @@ def _name_atoms(identifier: str) -> Iterator[Atom]:
         return
     if len(_WORD.findall(identifier.replace("_", " "))) > 1:
         yield Atom(identifier)
+    if " " in (written_apart := apart(identifier)):
+        yield Atom(written_apart)
     if hyphened := _HYPHENED.fullmatch(identifier):
         yield Atom("".join(hyphened.groups()))
     yield from (Atom(part.lower()) for part in _case_parts(identifier) if part != identifier)

@@ -105,6 +105,20 @@ class ChatModel(Protocol):
         """Releases connections; further calls are an error."""
 
 
+@runtime_checkable
+class KnownSight(Protocol):
+    """A model of which it may be known whether it takes images."""
+
+    @property
+    def takes_images(self) -> bool | None:
+        """`None` when nobody knows."""
+
+
+def takes_images(model: ChatModel) -> bool:
+    """Whether images are shown to a model: not to one that is known to take none."""
+    return not (isinstance(model, KnownSight) and model.takes_images is False)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AnswerRestarted:
     """The text of this answer so far is void: the model failed, and the answer comes anew."""

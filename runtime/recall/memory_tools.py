@@ -199,9 +199,10 @@ def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
 def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
     """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source.
 
-    `also` cites further places with the same words. What stands among the notes of a chat says whose words
-    it is.
+    `also` cites further places with the same words; `superseded` has lines of the hit that are not so any
+    more, with the later line that says so. What stands among the notes of a chat says whose words it is.
     """
+    superseded = [{"line": old.line, "by": old.by} for old in hit.superseded]
     others = {"saidBy": f"others, in the chat of {hit.path.rpartition('/')[0]}"}
     return {
         "path": hit.path,
@@ -212,6 +213,7 @@ def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
         "source": hit.source,
         **({"citation": hit.citation} if cites else {}),
         **({"also": list(hit.also)} if hit.also else {}),
+        **({"superseded": superseded} if superseded else {}),
         **(others if hit.path.startswith(f"{CHATS_FOLDER}/") else {}),
     }
 

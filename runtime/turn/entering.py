@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from nacre.runtime.contracts.errors import MessageRefused
 from nacre.runtime.contracts.events import Emit, MessageJoined, Warned
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.model import takes_images
 from nacre.runtime.hooks.around import arrived
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.recall.recent_notes import recalled_notes
@@ -28,10 +29,15 @@ async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inboun
         except MessageRefused as refused:
             log.info("a message does not join the turn of %s: %s", session.key, refused)
             continue
-        now_ms, name = session.now_ms(), each.inbound_id
-        message = await message_of(inbound.text, inbound.attachments, timestamp_ms=now_ms, inbound_id=name)
+        message = await message_of(
+            inbound.text,
+            inbound.attachments,
+            takes_images=takes_images(parts.model),
+            timestamp_ms=session.now_ms(),
+            inbound_id=each.inbound_id,
+        )
         await session.say(message)
-        emit(MessageJoined(inbound_id=name))
+        emit(MessageJoined(inbound_id=each.inbound_id))
 
 
 async def recalled(session: OpenSession, parts: TurnParts, emit: Emit) -> None:

@@ -19,7 +19,7 @@ from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Reply, Trigger
-from nacre.runtime.contracts.model import Ask, ModelRequest
+from nacre.runtime.contracts.model import Ask, ModelRequest, takes_images
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.around import around_turn, asking
 from nacre.runtime.lanes.open_session import OpenSession
@@ -83,8 +83,13 @@ class Turn:
     async def write_down(self, text: str, attachments: tuple[Attachment, ...], inbound_id: str = "") -> None:
         """Puts a person's words, or what stands in their place, on disk with what came with them."""
         session, self.words = self.session, text
-        now_ms = session.now_ms()
-        message = await message_of(text, attachments, timestamp_ms=now_ms, inbound_id=inbound_id)
+        message = await message_of(
+            text,
+            attachments,
+            takes_images=takes_images(self.parts.model),
+            timestamp_ms=session.now_ms(),
+            inbound_id=inbound_id,
+        )
         await (session.write(message) if self.trigger else session.say(message))
 
     async def answer(self) -> Reply | None:

@@ -47,6 +47,14 @@ def test_known_secrets_are_hidden_whatever_they_look_like() -> None:
     )
 
 
+def test_what_a_key_file_gave_is_hidden_from_then_on() -> None:
+    """Passwords of channels are known once their files are read; the longest is hidden first."""
+    formatter = RedactingFormatter(("a password",))
+    formatter.hide(("a password of a channel", "short"))
+    record = logging.LogRecord("nacre.x", 30, __file__, 1, "a password of a channel, short", None, None)
+    assert json.loads(formatter.format(record))["message"] == "[hidden], short"
+
+
 def test_a_record_is_one_line_of_json() -> None:
     """Line feeds and odd characters stay inside the JSON string."""
     entry = json.loads(line("two\nlines \ud83d"))

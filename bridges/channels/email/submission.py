@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import smtplib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from email.message import EmailMessage
 
 from nacre.bridges.channels.email.settings import EmailSettings
@@ -79,7 +79,7 @@ def _connected(settings: EmailSettings) -> smtplib.SMTP:
 
 
 @contextlib.contextmanager
-def _refusals() -> object:
+def _refusals() -> Iterator[None]:
     try:
         yield
     except (smtplib.SMTPException, OSError) as error:

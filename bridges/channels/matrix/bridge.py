@@ -89,16 +89,18 @@ class MatrixBridge(Bridge):
             self._read_cursor(door.cursor)
             self._me = replace(self._me, name=await client.name())
             self._direct = await client.direct_rooms()
-            await self._take(client, await client.news(self._since, is_first=True), door)
+            first = await client.news(self._since, is_first=True)
+            await self._answer_invitations(client, first)
             for room in self._settings.rooms:
                 if room not in client.rooms:
                     await self._join(client, room)
             # A server may answer the first question as it did minutes ago; who is in a room has to be true.
-            await self._take(client, await client.news(self._since, wait_seconds=0), door)
+            second = await client.news(first.next_batch)
             self._client = client
             door.connected()
+            await self._take(client, door, first, second)
             while (news := await self._next(client)) is not None:
-                await self._take(client, news, door)
+                await self._take(client, door, news)
         finally:
             self._client = None
             await client.close()
@@ -159,21 +161,34 @@ class MatrixBridge(Bridge):
         if why := await client.join(room):
             log.warning("the room %s cannot be joined: %s", room, why)
 
-    async def _take(self, client: MatrixClient, news: SyncResponse, door: Door) -> None:
+    async def _take(self, client: MatrixClient, door: Door, *news: SyncResponse) -> None:
         """Hands in what is new; the last message moves the token, for then all of them are on disk."""
-        for event in news.account_data_events:
-            if getattr(event, "type", "") == "m.direct":
-                self._direct = read_direct(getattr(event, "content", None))
-        for room_id, invited in news.rooms.invite.items():
-            await self._answer_invitation(client, room_id, _sources(invited.invite_state))
+        timelines: dict[str, list[Json]] = {}
+        since = self._since
+        for each in news:
+            for event in each.account_data_events:
+                if getattr(event, "type", "") == "m.direct":
+                    self._direct = read_direct(getattr(event, "content", None))
+            await self._answer_invitations(client, each)
+            for room_id, info in each.rooms.join.items():
+                timelines.setdefault(room_id, []).extend(await self._timeline(client, room_id, info, since))
+            since = each.next_batch
+        messages = await self._messages(client, timelines)
+        for number, said in enumerate(messages):
+            if number == len(messages) - 1:
+                self._since, self._first_ms = since, None
+            files = tuple([await self._fetched(client, file) for file in said.files])
+            await door.receive(replace(said.inbound, attachments=files), cursor=self._cursor())
+        self._since, self._first_ms = since, None
+
+    async def _messages(self, client: MatrixClient, timelines: Mapping[str, Sequence[Json]]) -> list[Heard]:
         found = [
-            (client.rooms[room_id], event)
-            for room_id, info in news.rooms.join.items()
-            for event in await self._timeline(client, room_id, info)
+            (view(client.rooms[room_id], self._direct), event)
+            for room_id, events in timelines.items()
+            for event in to_hear(events, self._me.user_id, first_ms=self._first_ms)
         ]
         messages: list[Heard] = []
-        for room, event in found:
-            where = view(room, self._direct)
+        for where, event in found:
             message_or_why = heard(event, where, self._me)
             if is_encrypted(event) and event.get("sender") != self._me.user_id:
                 await self._say_encrypted(client, where)
@@ -181,20 +196,17 @@ class MatrixBridge(Bridge):
                 log.info("an event on Matrix is not answered: %s", message_or_why)
             else:
                 messages.append(message_or_why)
-        for number, said in enumerate(messages):
-            if number == len(messages) - 1:
-                self._since, self._first_ms = news.next_batch, None
-            files = tuple([await self._fetched(client, file) for file in said.files])
-            await door.receive(replace(said.inbound, attachments=files), cursor=self._cursor())
-        self._since, self._first_ms = news.next_batch, None
+        return messages
 
-    async def _timeline(self, client: MatrixClient, room_id: str, info: RoomInfo) -> Sequence[Json]:
-        """What a room has that is to be heard, also what did not fit into the news."""
+    async def _timeline(
+        self, client: MatrixClient, room_id: str, info: RoomInfo, since: str
+    ) -> Sequence[Json]:
+        """What is new in a room since a token, also what did not fit into the news."""
         events = _sources(info.timeline.events)
         start, me = info.timeline.prev_batch or "", self._settings.user_id
         pages = 0
-        while self._since and info.timeline.limited and start and arrival(events, me) is None:
-            page, start = await client.before(room_id, start, self._since)
+        while since and info.timeline.limited and start and arrival(events, me) is None:
+            page, start = await client.before(room_id, start, since)
             events = [*reversed(_sources(page)), *events]
             pages += 1
             if not page:
@@ -202,7 +214,11 @@ class MatrixBridge(Bridge):
             if pages == MOST_PAGES:
                 log.warning("the beginning of what was missed in %s is left out", room_id)
                 break
-        return list(to_hear(events, me, first_ms=self._first_ms))
+        return events
+
+    async def _answer_invitations(self, client: MatrixClient, news: SyncResponse) -> None:
+        for room_id, invited in news.rooms.invite.items():
+            await self._answer_invitation(client, room_id, _sources(invited.invite_state))
 
     async def _answer_invitation(self, client: MatrixClient, room_id: str, events: Sequence[Json]) -> None:
         """Joins where the settings let it. That it is a private chat is kept first: later nobody says it."""
@@ -250,7 +266,7 @@ class MatrixBridge(Bridge):
 
 def _sources(events: Sequence[Any]) -> list[Json]:
     """Events as the server sent them; nio takes the content out of those about members."""
-    found = []
+    found: list[Json] = []
     for event in events:
         source = getattr(event, "source", None)
         if isinstance(source, Mapping):

@@ -71,7 +71,7 @@ class MatrixClient:
             max_limit_exceeded=0, max_timeouts=0, encryption_enabled=False, store_sync_tokens=False
         )
         context = tls_context(address.ca_file, address.setting) if address.tls else None
-        nio = AsyncClient(settings.homeserver.rstrip("/"), settings.user_id, config=config, ssl=context)  # type: ignore[arg-type]
+        nio = AsyncClient(settings.homeserver.rstrip("/"), settings.user_id, config=config, ssl=context)
         client = cls(nio, settings)
         try:
             await client._log_in(folder)
@@ -83,7 +83,8 @@ class MatrixClient:
     @property
     def rooms(self) -> Mapping[str, MatrixRoom]:
         """The rooms that the account is in, as of the last news."""
-        return self._client.rooms
+        rooms: Mapping[str, MatrixRoom] = self._client.rooms
+        return rooms
 
     async def name(self) -> str:
         """What people see as the account's name."""

@@ -15,6 +15,7 @@ from nacre.memory.text.forms.letters import normalise, spelled_out, without_spel
 from nacre.memory.text.forms.segments import segments
 
 _LEAST_LETTERS = 6
+_LEAST_OF_OTHERS = 3
 _MOST_WORDS = 12
 
 
@@ -35,6 +36,8 @@ def with_unknown_words(query: MatchQuery, is_known: Callable[[Atom], bool]) -> M
     atoms: list[Atom] = []
     for at, term in enumerate(query.terms):
         other = _other(term, stands) if at < _MOST_WORDS else ()
+        if not other and at < _MOST_WORDS and _may_begin(term) and not stands(term):
+            atoms.append(Atom(normalise(term), prefix=True))
         if not other and terms and at < _MOST_WORDS and _is_one(terms[-1], term, stands):
             other = (terms.pop() + term,)
         terms += other or (term,)
@@ -50,6 +53,12 @@ def with_unknown_words(query: MatchQuery, is_known: Callable[[Atom], bool]) -> M
 
 def _is_word(term: str) -> bool:
     return len(term) >= _LEAST_LETTERS and term.isalnum() and not term.isdigit() and not RUN.search(term)
+
+
+def _may_begin(term: str) -> bool:
+    """Whether other words may begin with it: long ones, and shorter ones of languages that add to the end."""
+    least = _LEAST_LETTERS if term.isascii() else _LEAST_OF_OTHERS
+    return len(term) >= least and term.isalpha() and not RUN.search(term)
 
 
 def _other(term: str, stands: Callable[[str], bool]) -> tuple[str, ...]:

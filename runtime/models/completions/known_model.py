@@ -29,6 +29,11 @@ class KnownModel:
         """The configured window, else what the price map says, else `None`."""
         return self._configured_window_tokens or self._mapped_window_tokens()
 
+    @property
+    def takes_images(self) -> bool | None:
+        """What the price map says; `None` for a model that it does not know."""
+        return bool(self.entry.get("supports_vision")) if self.entry else None
+
     def usage(self, counted: Any) -> Usage | None:
         """The provider's count in our terms, with its cost; `None` stays `None`.
 

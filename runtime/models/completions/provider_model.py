@@ -81,6 +81,11 @@ class ProviderModel(ABC):
         """The configured window, else what litellm's price map says, else `None`."""
         return self._known.context_window_tokens
 
+    @property
+    def takes_images(self) -> bool | None:
+        """What is known of it; `None` at an own server, where a known name may stand for anything."""
+        return None if self._base_url else self._known.takes_images
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
         """Answers one request; raises `ModelError` itself after `aclose`."""
         if self._closed:

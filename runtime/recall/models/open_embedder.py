@@ -18,11 +18,11 @@ from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.models.embedding.http.endpoint import PROVIDERS, EmbeddingEndpoint, endpoint_for
 from nacre.runtime.settings.models import ProviderSettings
 
 if TYPE_CHECKING:
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
+    from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 
 LOCAL = ("", "local", "gguf")
 DEFAULT_GGUF = "hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf"
@@ -73,7 +73,7 @@ def embedder_for(
         if name == "sentence-transformers":
             return lent((name, settings.model), lambda: _sentence_transformer(settings.model))
         key = name, settings.model_dump_json(include=_REMOTE), _providers_json(providers)
-        endpoint = endpoint_for(name, settings, providers)
+        endpoint = _endpoint(name, settings, providers)
         return lent(key, lambda: _remote(endpoint, now_seconds, budget, _job_rules(settings)))
 
     name = provider_name(settings, providers, home)
@@ -95,6 +95,8 @@ def embedder_for(
     try:
         second = made(fallback, second_settings)
     except ConfigError as error:
+        from nacre.runtime.models.embedding.http.endpoint import PROVIDERS
+
         known = ", ".join(("none", "local", "gguf", *PROVIDERS))
         raise ConfigError(
             f"memorySearch.fallback is {settings.fallback!r}, which has no usual embedding model. "
@@ -122,7 +124,7 @@ def provider_name(
     if not name and settings.remote is None:
         return name
     return next(
-        (each for each in AUTO_ORDER if _has_key(endpoint_for(each, settings, providers), settings)), "local"
+        (each for each in AUTO_ORDER if _has_key(_endpoint(each, settings, providers), settings)), "local"
     )
 
 
@@ -146,6 +148,15 @@ def _local(
         return lent(file, lambda: GgufEmbedder(FileOnDisk(file)))
     folder = Path(at_home(settings.model_cache_dir, home)) if settings.model_cache_dir else models_folder
     return lent((source, folder), lambda: GgufEmbedder(RemoteModelFile(source, folder)))
+
+
+def _endpoint(
+    name: str, settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings]
+) -> EmbeddingEndpoint:
+    # a command that searches with the local model, or by words, has no use for it
+    from nacre.runtime.models.embedding.http.endpoint import endpoint_for
+
+    return endpoint_for(name, settings, providers)
 
 
 def _remote(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from nacre.runtime.contracts.inbound import Attachment
-from nacre.runtime.turn.inbound.inbound_message import FileText, inbound_message
+from nacre.runtime.turn.inbound.inbound_message import FileText, image_problem, inbound_message, is_image
 from nacre.sessions.contracts.messages import UserMessage
 
 MAX_FILE_CHARS = 50_000
@@ -69,19 +69,26 @@ _TEXT_NAMES = [
 
 
 async def message_of(
-    text: str, attachments: Sequence[Attachment], *, timestamp_ms: int, inbound_id: str = ""
+    text: str,
+    attachments: Sequence[Attachment],
+    *,
+    takes_images: bool,
+    timestamp_ms: int,
+    inbound_id: str = "",
 ) -> UserMessage:
-    """A person's message, with what can be read of its files."""
-    texts = [await file_text(file) for file in attachments]
+    """A person's message, with what can be read of its files; images where the model `takes_images`."""
+    texts = [await file_text(file, takes_images=takes_images) for file in attachments]
     return inbound_message(
         text, tuple(attachments), texts=texts, timestamp_ms=timestamp_ms, inbound_id=inbound_id
     )
 
 
-async def file_text(file: Attachment) -> FileText:
+async def file_text(file: Attachment, *, takes_images: bool = True) -> FileText:
     """What can be read of one file; neither text nor a problem for what has no text to begin with."""
     if file.problem or not file.data:
         return FileText(problem=file.problem)
+    if is_image(file):
+        return FileText(problem=image_problem(file, takes_images=takes_images))
     if _is_pdf(file):
         return await _pdf_text(file.data)
     if not _is_text(file):

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from nacre.runtime.contracts.inbound import Attachment
+from nacre.runtime.turn.inbound.image_size import image_size
 from nacre.sessions.contracts.messages import AssistantMessage, Image, Text, UserMessage, message_text
 from nacre.sessions.entries.entries import Entry
 
@@ -17,6 +18,8 @@ IMAGE_TYPES = ("image/gif", "image/jpeg", "image/png", "image/webp")
 """The image types that the large providers have in common."""
 MAX_IMAGE_BYTES = 3_750_000
 """5 MB as base64, the least that a large provider takes."""
+MAX_IMAGE_PIXELS = 8_000
+"""Of the longer side, the least that a large provider takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +90,12 @@ def inbound_message(
     An image that a provider refuses would be refused again on every later turn of the session.
     """
     clean = text.encode("utf-8", "replace").decode("utf-8")
-    named = [
-        _named(file, read)
-        for file, read in zip(attachments, texts, strict=True)
-        if not _is_readable_image(file)
-    ]
+    pairs = list(zip(attachments, texts, strict=True))
+    named = [_named(file, read) for file, read in pairs if not _is_shown(file, read)]
     images = [
         Image(data=base64.b64encode(file.data).decode("ascii"), mime_type=file.mime_type.lower())
-        for file in attachments
-        if _is_readable_image(file)
+        for file, read in pairs
+        if _is_shown(file, read)
     ]
     words = "\n".join(part for part in (clean, *named) if part)
     return UserMessage(
@@ -117,5 +117,24 @@ def _named(file: Attachment, read: FileText) -> str:
     return f"{head}\n{clean}\n[end of {file.name!r}]"
 
 
-def _is_readable_image(file: Attachment) -> bool:
-    return file.mime_type.lower() in IMAGE_TYPES and 0 < len(file.data) <= MAX_IMAGE_BYTES
+def _is_shown(file: Attachment, read: FileText) -> bool:
+    return is_image(file) and 0 < len(file.data) <= MAX_IMAGE_BYTES and not read.problem
+
+
+def is_image(file: Attachment) -> bool:
+    """Whether a file is called an image of a type that models take."""
+    return file.mime_type.lower() in IMAGE_TYPES
+
+
+def image_problem(file: Attachment, *, takes_images: bool) -> str:
+    """Why an image is not shown to the model; empty where it is."""
+    if not takes_images:
+        return "the model that answers takes no images"
+    if len(file.data) > MAX_IMAGE_BYTES:
+        return f"an image of more than {MAX_IMAGE_BYTES} bytes is not shown to a model"
+    size = image_size(file.data)
+    if size is None:
+        return "it is no image, although it is called so"
+    if max(size) > MAX_IMAGE_PIXELS:
+        return f"it has {size[0]} × {size[1]} pixels, and {MAX_IMAGE_PIXELS} a side are shown at most"
+    return ""

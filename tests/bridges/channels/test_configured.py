@@ -88,7 +88,7 @@ def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "home" / "key").write_text("hunter2\n")
     (tmp_path / "key").write_text("hunter3\n")
 
-    [one, two] = found(
+    here = found(
         tmp_path,
         {
             "line": {
@@ -99,8 +99,10 @@ def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
                 },
             }
         },
-    ).accounts
+    )
 
+    one, two = here.accounts
+    assert here.secrets == ("hunter2", "hunter3")
     assert one.settings.model_dump()["password"].get_secret_value() == "hunter2"
     assert two.settings.model_dump()["password"].get_secret_value() == "hunter3"
     assert "hunter" not in repr(one)

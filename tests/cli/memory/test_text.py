@@ -17,6 +17,7 @@ from nacre.cli.memory.text import (
 )
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.records import MemoryStatus
+from nacre.runtime.recall.memory_tools import search_result
 from tests.cli.program import run_nacre
 from tests.memory.doubles import DeadEmbedder, WordEmbedder, open_engine, workspace
 
@@ -115,6 +116,24 @@ async def test_a_hit_is_shown_with_its_score_and_place(tmp_path: Path) -> None:
         1,
         "memory/2026-02-10.md#L1",
     )
+
+
+async def test_what_is_superseded_is_said_to_people_scripts_and_the_model(tmp_path: Path) -> None:
+    """With its line and the place of what is so now; hits without such lines have no word of it."""
+    workspace(tmp_path, {f"memory/2026-0{month}-10.md": f"- Wifi password: {month}x" for month in (1, 2)})
+    engine = await open_engine(tmp_path)
+    await engine.sync(reason="cli")
+    report = await engine.search("wifi password")
+    await engine.close()
+
+    (line,) = [line for line in search_lines(report) if "not so any more" in line]
+    assert line.strip() == "line 1 is not so any more: memory/2026-02-10.md#L1"
+    marks = [{"line": 1, "by": "memory/2026-02-10.md#L1"}]
+    for told in (search_json(report), search_result(report, cites=False)):
+        newer, older = told["results"]
+        assert (newer["path"], older["path"]) == ("memory/2026-02-10.md", "memory/2026-01-10.md")
+        assert [dict(mark) for mark in older["superseded"]] == marks
+        assert "superseded" not in newer
 
 
 async def test_a_search_that_may_have_missed_something_says_so(tmp_path: Path) -> None:

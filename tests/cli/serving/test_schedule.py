@@ -6,6 +6,7 @@ import json
 import signal
 from pathlib import Path
 
+from nacre.cli.serving.status import NEVER_SERVED
 from tests.bridges.channels.line_extension import install_line
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import WAIT_SECONDS, run_nacre
@@ -47,3 +48,35 @@ def test_what_cannot_be_read_is_wrong_usage(tmp_path: Path) -> None:
     assert run.returncode == 2
     assert "needs 5 fields" in run.stderr
     assert run_nacre(tmp_path, "schedule").stdout == "There are no jobs.\n"
+
+
+def test_status_says_how_the_program_is_from_beside_it(tmp_path: Path) -> None:
+    """Before, while and after it runs; with the channel's state, what is left to do and what comes next."""
+    path = install_line(tmp_path / "site")
+    with LineServer() as server:
+        line_settings(tmp_path, server.port, **OWNER)
+        before = run_nacre(tmp_path, "status")
+        with serving(tmp_path, PYTHONPATH=path) as process:
+            assert process.stdout is not None
+            assert any(line == "line connected.\n" for line in process.stdout)
+            server.say("Hello", chat="n", sender="nora")
+            server.wait_for(lambda here: here.shown("n"))
+            run_nacre(tmp_path, "schedule", "add", "--cron", "0 9 * * *", "Tell me the news")
+            seen = run_nacre(tmp_path, "status")
+            while "connected" not in seen.stdout:  # it is kept a moment after it is told
+                seen = run_nacre(tmp_path, "status")
+            told = json.loads(run_nacre(tmp_path, "status", "--json").stdout)
+            server.say("/status", chat="n", sender="nora")
+            server.wait_for(lambda here: any("Next job" in text for text in here.shown("n")))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_SECONDS) == 0
+        after = run_nacre(tmp_path, "status")
+
+    assert (before.returncode, before.stderr) == (1, f"{NEVER_SERVED}\n")
+    assert seen.stdout.startswith("Serving.\nline connected since ")
+    assert "💓 Next heartbeat: " in seen.stdout
+    assert "⏰ Next job: " in seen.stdout
+    assert (told["serving"], told["bridges"][0]["state"]) == (True, "connected")
+    assert after.returncode == 1
+    assert after.stdout.startswith("Not serving")
+    assert "💓 Next heartbeat: " in "\n".join(server.shown("n"))

@@ -87,7 +87,7 @@ def test_the_message_can_stand_without_a_flag(tmp_path: Path) -> None:
 
 def test_files_are_sent_along(tmp_path: Path) -> None:
     """On the wire an image is an image part, and a text file stands behind the words."""
-    (tmp_path / "hive.png").write_bytes(b"\x89PNG")
+    (tmp_path / "hive.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01")
     (tmp_path / "hive.txt").write_text("Seven frames", encoding="utf-8")
     with ProviderServer() as server:
         server.reply("I see.")
@@ -99,7 +99,7 @@ def test_files_are_sent_along(tmp_path: Path) -> None:
     head = "[attachment 'hive.txt', text/plain, 12 bytes; this is its text:]"
     assert server.requests[0]["messages"][-1]["content"] == [
         {"type": "text", "text": f"Look\n{head}\nSeven frames\n[end of 'hive.txt']"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB"}},
     ]
 
 

@@ -17,6 +17,7 @@ from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Image, Message, ToolResultMessage, Usage, message_text
 from nacre.sessions.view.pruned_view import IMAGE_GONE
 from tests.runtime.agents import START, entries, events_of, opened, said, transcript_file, write_settings
+from tests.runtime.turn.inbound.test_images import png
 from tests.servers.provider_server import ProviderServer
 from tests.servers.provider_wire import usage
 
@@ -145,7 +146,7 @@ async def test_pruning_makes_room_before_a_compaction_is_due(tmp_path: Path) -> 
 
 async def test_an_image_is_sent_in_its_own_turn_and_three_more(tmp_path: Path) -> None:
     """Then a line stands in its place, in every later request the same; the transcript keeps it."""
-    data = b"\x89PNG " + bytes(40)
+    data = png(9, 6)
     model = ScriptedModel(*[says("ok")] * 6)
     async with opened(tmp_path, model) as agent:
         picture = Attachment(name="bee.png", mime_type="image/png", data=data)

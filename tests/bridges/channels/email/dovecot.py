@@ -78,7 +78,7 @@ class Post:
                 os.chown(each, self._owner.pw_uid, self._owner.pw_gid)
         return box
 
-    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802 - aiosmtpd's name
         """Puts a message into the folder of each recipient."""
         for address in envelope.rcpt_tos:
             self.put(address.partition("@")[0], envelope.original_content or b"")

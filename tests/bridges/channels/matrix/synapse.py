@@ -77,6 +77,7 @@ class Person:
         self._headers: dict[str, str] = {}
         self._name = name
         self._since = ""
+        self._mark: dict[str, Any] = {}
         self._keys = itertools.count()
         self._reading: asyncio.Task[None] | None = None
 
@@ -118,15 +119,26 @@ class Person:
         path = f"/client/v3/rooms/{quote(room)}/send/{kind}/{key}"
         return str((await self.ask("PUT", path, content))["event_id"])
 
+    async def catch_up(self) -> None:
+        """Waits until everything that the server has was heard."""
+        mark = {"number": next(self._keys)}
+        user = quote(self.user_id)
+        await self.ask("PUT", f"/client/v3/user/{user}/account_data/test.mark", mark)
+        await until(lambda: self._mark == mark)
+
     async def _read(self) -> None:
         while True:
             with suppress(httpx.HTTPError, AssertionError):
                 since = {"since": self._since} if self._since else {}
                 news = await self.ask("GET", "/client/v3/sync", timeout="10000", **since)
-                self._since = news["next_batch"]
+                self._since, marked = news["next_batch"], self._mark
+                for event in news.get("account_data", {}).get("events", ()):
+                    if event["type"] == "test.mark":
+                        marked = event["content"]
                 for room, info in news.get("rooms", {}).get("join", {}).items():
                     for event in [*info["state"]["events"], *info["timeline"]["events"]]:
                         self._hear(room, event)
+                self._mark = marked
                 continue
             await asyncio.sleep(0.1)
 
@@ -173,6 +185,10 @@ class SynapseWorld(ServedWorld):
         """Waits until the assistant is in both rooms."""
         rooms = [(room, self.assistant.user_id) for room in (self.private, self.group)]
         await until(lambda: [self.person.members.get(room) for room in rooms] == ["join", "join"])
+
+    async def part(self) -> None:
+        """Waits until Ann has seen everything."""
+        await self.person.catch_up()
 
     async def say(self, text: str, *, group: bool = False, thread: str = "") -> None:
         """Ann says it."""

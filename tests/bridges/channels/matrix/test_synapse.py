@@ -67,8 +67,7 @@ class MatrixFarSide(WorldFarSide[SynapseWorld]):
     async def shown(self, least: int) -> list[str]:
         """What Ann sees, when she has seen everything."""
         await super().shown(least)
-        mark = await self.world.person.send(self.world.group, {"msgtype": "m.text", "body": "mark"})
-        await until(lambda: any(event["event_id"] == mark for event in self.world.person.events))
+        await self.world.person.catch_up()
         return list(self.world.shown())
 
     async def cut(self) -> None:

@@ -121,6 +121,10 @@ class ProsodyWorld(ServedWorld):
             "rooms": [ROOM],
         }
 
+    async def part(self) -> None:
+        """Waits until Ann has seen everything."""
+        await self.person.stream.plugin["xep_0199"].send_ping("localhost")
+
     async def say(self, text: str, *, group: bool = False, thread: str = "") -> None:
         """Ann says it."""
         self.person.say(ROOM if group else "nacre@localhost", "groupchat" if group else "chat", text)

@@ -1,0 +1,98 @@
+"""The command `nacre status`: how the program that serves is, looked at from beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nacre.bridges.connections.states import KeptStatus
+    from nacre.cli.invocation import Invocation
+    from nacre.runtime.contracts.clock import Clock
+
+NEVER_SERVED = "`nacre serve` has never run with this state folder."
+
+
+@click.command("status")
+@json_option("Print a JSON object.")
+@shared_options
+def command(context: click.Context, as_json: bool) -> int:
+    """Say how `nacre serve` is: its channels, what is left to do, what comes next.
+
+    Exit code 0 when it runs and all channels are connected, else 1.
+    """
+    from nacre.bridges.contracts.errors import LedgerUnusable
+    from nacre.bridges.ledger.ledger import LEDGER_FILE
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+
+    invocation = begin(context)
+    path = invocation.config.state_dir / LEDGER_FILE
+    if not path.exists():
+        invocation.warn(NEVER_SERVED)
+        return 1
+    now = system_clock(owner_zone(invocation.config.settings.agent.user_timezone or None))
+    try:
+        return asyncio.run(_status(invocation, path, now, as_json=as_json))
+    except LedgerUnusable as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _status(invocation: Invocation, path: Path, now: Clock, *, as_json: bool) -> int:
+    from nacre.bridges.connections.states import kept_statuses
+    from nacre.bridges.ledger.counts import not_done, told
+    from nacre.bridges.ledger.ledger import is_served
+    from nacre.bridges.schedule.coming import coming_lines
+    from nacre.bridges.schedule.timetable import Timetable
+
+    is_running, config = is_served(path), invocation.config
+    timetable = Timetable.open(path, now=now)
+    try:
+        kept = await kept_statuses(timetable.database, now)
+        counts = await not_done(timetable.database)
+        coming = await coming_lines(timetable, config.agent_id, config.settings.agent.heartbeat, now())
+    finally:
+        await timetable.close()
+    is_well = is_running and all(each.status.state == "connected" for each in kept)
+    if as_json:
+        print_json(
+            {
+                "serving": is_running,
+                "bridges": [_json(each) for each in kept],
+                "ledger": counts,
+                "coming": list(coming),
+            }
+        )
+        return 0 if is_well else 1
+    invocation.say("Serving." if is_running else "Not serving: `nacre serve` does not run.")
+    invocation.say(*(_line(each, is_running=is_running) for each in kept))
+    invocation.say(f"📮 Messages: {told(counts)}", *coming)
+    return 0 if is_well else 1
+
+
+def _line(kept: KeptStatus, *, is_running: bool) -> str:
+    from nacre.cli.screen.plain import one_line
+
+    since = f" since {kept.since:%Y-%m-%d %H:%M}" if kept.since is not None else ""
+    again = f"; tried again at {kept.next_try:%H:%M:%S}" if kept.next_try is not None and is_running else ""
+    was = "" if is_running else "was "
+    return one_line(f"{was}{kept.status.line}{since}{again}")
+
+
+def _json(kept: KeptStatus) -> dict[str, Any]:
+    status = kept.status
+    return {
+        "channel": status.channel,
+        "accountId": status.account,
+        "state": status.state,
+        "problem": status.problem or None,
+        "restarts": status.restarts,
+        "since": kept.since.isoformat() if kept.since is not None else None,
+        "nextTry": kept.next_try.isoformat() if kept.next_try is not None else None,
+    }

@@ -1,0 +1,164 @@
+"""Of two values of one thing the newer one first, and what was not liked is not what was liked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nacre.memory.contracts.records import SearchReport
+from tests.memory.search.test_same_words import search
+
+OLDER, NEWER, LATEST = "2026-01-12", "2026-05-02", "2026-09-18"
+
+
+def superseded(report: SearchReport) -> dict[str, list[tuple[int, str]]]:
+    """What of each hit is superseded, by its path."""
+    return {hit.path: [(old.line, old.by) for old in hit.superseded] for hit in report.hits}
+
+
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        (
+            "what is my address?",
+            "- My address is Gartenweg 7, Leipzig.",
+            "- We moved: my address is now Hafen 2.",
+        ),
+        (
+            "staging password hint",
+            "- Staging password hint: first pet.",
+            "- **Staging password hint:** old street",
+        ),
+        (
+            "what coffee does Ada drink?",
+            "- Ada drinks flat white with milk.",
+            "- Ada drinks only espresso now.",
+        ),
+        ("who is my dentist?", "- My dentist is Dr. Blum.", "- New: my dentist is Dr. Yilmaz since May."),
+        ("does the club use Slack?", "- The club uses Slack.", "- The club is no longer using Slack."),
+        ("Wer ist mein Zahnarzt?", "- Mein Zahnarzt ist Dr. Blum.", "- Mein Zahnarzt ist jetzt Dr. Yilmaz."),
+        ("¿cuál es mi dirección?", "- Mi dirección es calle Sol 7.", "- Mi dirección ahora es calle Luna 2."),
+        ("рабочий телефон", "- Рабочий телефон: 555-01-32", "- Новый рабочий телефон: 555-77-10"),
+        ("我的地址是什么？", "- 我的地址是杭州路5号。", "- 我的地址现在是上海路7号。"),
+        ("ゲートの暗証番号", "- ゲートの暗証番号は4711。", "- ゲートの暗証番号は5822。"),
+        ("which rack is larch in?", "| larch | R3 |", "| larch | R7 |"),
+    ],
+)
+async def test_the_newer_value_comes_first(tmp_path: Path, question: str, older: str, newer: str) -> None:
+    """Whichever has more of the question; the older one stays, and its line is marked with the newer one."""
+    notes = {OLDER: f"# {OLDER}\n\n{older}\n", NEWER: f"# {NEWER}\n\n- Rain all day.\n{newer}\n"}
+    report = await search(tmp_path, question, **notes)
+
+    assert [hit.path for hit in report.hits] == [f"memory/{NEWER}.md", f"memory/{OLDER}.md"]
+    assert superseded(report)[f"memory/{OLDER}.md"] == [(3, f"memory/{NEWER}.md#L4")]
+    assert superseded(report)[f"memory/{NEWER}.md"] == []
+    scores = [hit.score for hit in report.hits]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_each_older_value_names_the_latest(tmp_path: Path) -> None:
+    """Three values in a row stand in the order of their days, the latest first."""
+    days = {OLDER: "tulip", NEWER: "rose", LATEST: "lily"}
+    report = await search(
+        tmp_path, "wifi password", **{day: f"- Wifi password: {word}" for day, word in days.items()}
+    )
+
+    assert [hit.path for hit in report.hits] == [f"memory/{day}.md" for day in (LATEST, NEWER, OLDER)]
+    latest = [(1, f"memory/{LATEST}.md#L1")]
+    assert superseded(report) == {
+        f"memory/{LATEST}.md": [],
+        f"memory/{NEWER}.md": latest,
+        f"memory/{OLDER}.md": latest,
+    }
+
+
+async def test_days_inside_of_one_file_count(tmp_path: Path) -> None:
+    """Below headings with days; and of one day what was written further down."""
+    text = f"# Network\n\n## {OLDER}\n\n- Wifi password: tulip\n\n## {NEWER}\n\n- Wifi password: rose\n"
+    report = await search(tmp_path, "wifi password", network=text)
+
+    assert [old.by for hit in report.hits for old in hit.superseded] == ["memory/network.md#L9"]
+
+
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        ("ssh port", "## Atelier\n\n- port: 2222", "## Meridian\n\n- port: 2299"),
+        ("ssh port", "- Atelier\n  - ssh port: 2222", "- Meridian\n  - ssh port: 2299"),
+        ("who is my dentist?", "- My dentist is Dr. Blum.", "- My dentist is Dr. Blum in Kiel."),
+        ("dentist", "- Dentist: check-up, two small holes found.", "- Dentist: filling, upper left."),
+        ("what did Ada say?", "- Ada: Great! I love my new bike.", "- Ada: Never again! That bike hurts."),
+        ("plumber", "- Plumber Kessler replaced the tap.", "- Plumber Kessler cleaned the drain."),
+    ],
+)
+async def test_what_only_looks_alike_is_not_superseded(
+    tmp_path: Path, question: str, older: str, newer: str
+) -> None:
+    """Things under other headings, a value told at more length, what happened on two days, and talk."""
+    notes = {OLDER: f"# {OLDER}\n\n{older}\n", NEWER: f"# {NEWER}\n\n{newer}\n"}
+    report = await search(tmp_path, question, **notes)
+
+    assert len(report.hits) == 2
+    assert not any(superseded(report).values())
+
+
+async def test_without_days_nobody_knows_what_is_newer(tmp_path: Path) -> None:
+    """Two notes without a day are both shown as they are."""
+    report = await search(
+        tmp_path, "wifi password", home="- Wifi password: tulip", club="- Wifi password: rose"
+    )
+
+    assert superseded(report) == {"memory/home.md": [], "memory/club.md": []}
+
+
+async def test_a_question_about_a_day_is_answered_with_that_day(tmp_path: Path) -> None:
+    """The older value stays first where it was asked for, and is marked all the same."""
+    notes = {OLDER: "- Wifi password: tulip\n", NEWER: "- Wifi password: rose\n"}
+    report = await search(tmp_path, "wifi password in January 2026", **notes)
+
+    assert report.hits[0].path == f"memory/{OLDER}.md"
+    assert report.hits[0].superseded[0].by == f"memory/{NEWER}.md#L1"
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("which restaurant did I not like?", "bad"),
+        ("which restaurant did I like?", "good"),
+        ("what restaurant didn't I like", "bad"),
+    ],
+)
+async def test_did_not_like_is_not_liked(tmp_path: Path, question: str, first: str) -> None:
+    """What says the contrary of what is asked stands behind, though it has more of the question's words."""
+    notes = {
+        "good": "- The ramen restaurant was great, I like it.\n",
+        "bad": "- Did not like the new Thai place, too sweet.\n",
+    }
+    report = await search(tmp_path, question, **notes)
+
+    assert report.hits[0].path == f"memory/{first}.md"
+    assert len(report.hits) == 2
+
+
+@pytest.mark.parametrize(
+    ("question", "good", "bad"),
+    [
+        ("Was mag Ada nicht?", "- Ada mag Oliven und Käse.", "- Ada mag Kapern nicht."),
+        ("Чего Ада не любит?", "- Ада любит оливки и сыр.", "- Ада не любит каперсы."),
+        ("我不喜欢什么菜？", "- 我喜欢泰国菜和川菜。", "- 我不喜欢日本菜。"),
+    ],
+)
+async def test_not_in_other_languages(tmp_path: Path, question: str, good: str, bad: str) -> None:
+    """A "not" stands before the verb in some languages and behind it in others."""
+    report = await search(tmp_path, question, good=good, bad=bad)
+
+    assert report.hits[0].path == "memory/bad.md"
+
+
+async def test_who_asks_whether_is_told_that_it_is_not_so(tmp_path: Path) -> None:
+    """The answer "no" has more of the question than anything that says yes to something else."""
+    notes = {"good": "- I like the ramen place.\n", "bad": "- Did not like the Thai place.\n"}
+    report = await search(tmp_path, "Did I like the Thai place?", **notes)
+
+    assert report.hits[0].path == "memory/bad.md"
