@@ -18,6 +18,7 @@ from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
+    "aiohttp": "matrix",
     "discord": "discord",
     "imap_tools": "email",
     "ircstates": "irc",
