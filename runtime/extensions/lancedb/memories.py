@@ -26,7 +26,7 @@ SURELY_FORGOTTEN = 0.9
 """The score from which the one memory that may be meant is forgotten without asking back."""
 MOST_TEXT_CHARS = 4_000
 MOST_QUESTION_CHARS = 2_000
-QUESTION_SECONDS = 3.0
+QUESTION_SECONDS = 3
 """How long a question waits for its vector: less than a turn waits for what is recalled."""
 _FORGET_CANDIDATES = 5
 _ID_BEGINNING = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]{7,35}")
@@ -205,7 +205,7 @@ class Memories:
             self._failed(str(error))
             return None
         except TimeoutError:
-            self._failed(f"The embedder did not answer within {QUESTION_SECONDS:,g} seconds.")
+            self._failed(f"The embedder did not answer within {QUESTION_SECONDS} seconds.")
             return None
         self.problem = ""
         return vector
