@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Look at conversations, export and delete them, go back to one.",
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
-    "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory of the LanceDB engine."),
+    "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory that the LanceDB engine keeps."),
     "extensions": ("nacre.cli.setup.extensions", "List what is installed beside Nacre, and what is on."),
     "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace, and trust them or not."),
     "pairing": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
@@ -13,7 +13,9 @@ from nacre.runtime.settings.section import BYTES, SettingsSection, clamped
 from nacre.sessions.contracts.errors import SessionKeyInvalid
 from nacre.sessions.contracts.freshness import ResetMode, ResetPolicy, ResetRule, SessionType, reset_policy
 from nacre.sessions.contracts.keys import DmScope, SessionScope, canonical_key
-from nacre.sessions.upkeep.maintenance import MaintenanceLimits
+
+if TYPE_CHECKING:
+    from nacre.sessions.upkeep.maintenance import MaintenanceLimits
 
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
@@ -120,6 +122,9 @@ class MaintenanceSettings(SettingsSection):
     """How much is left once the limit was passed; unset is four fifths of it."""
 
     def limits(self) -> MaintenanceLimits:
+        # a command that looks at no sessions has no use for it
+        from nacre.sessions.upkeep.maintenance import MaintenanceLimits
+
         return MaintenanceLimits(
             prune_after_ms=_ms(self.prune_after),
             most_entries=self.max_entries,

@@ -32,7 +32,13 @@ SESSIONS = {
     "nacre.sessions.journal.journal",
     "nacre.runtime.recall.transcript_source",
 }
-AGENT = {"nacre.runtime.agent.agent", "nacre.runtime.models.offline.responder"}
+AGENT = {
+    "nacre.runtime.agent.agent",
+    "nacre.runtime.contracts.events",
+    "nacre.runtime.models.embedding.http.endpoint",
+    "nacre.runtime.models.offline.responder",
+    "nacre.sessions.upkeep.maintenance",
+}
 ENGINE = {"apsw", "filelock", "nacre.memory.engine"}
 
 TOLD = """

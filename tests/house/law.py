@@ -1,4 +1,5 @@
-"""The law of the rooms: which room lies on which floor, and what a room may not import although it is lower.
+"""The law of the rooms: which room lies on which floor, what a room may not import although it is lower, and
+which files may import a foreign library.
 
 A room imports from lower floors only: of its own root room, and of the root rooms below that one. Rooms
 of one floor do not know each other. Imports inside functions and for type checkers count.
@@ -157,7 +158,80 @@ MORE_ENTRIES = {
     for folder in (root, f"tests/{root}", "tests")
 }
 """The root rooms hold rooms beside their own files, and the tests mirror all of them."""
-MANY_ENTRIES: dict[str, str] = {}
+MANY_ENTRIES: dict[str, str] = {"bridges/channels": "one folder for each channel"}
 """Folders that may hold more, with the reason; one that no longer needs it fails the tests."""
 OTHER_TESTS = ("acceptance", "contract", "documents", "faults", "fixtures", "golden", "house", "servers")
 """Folders of tests that mirror no room: kinds of tests, what tests share, and their data."""
+LIBRARIES = {
+    "aiofiles": ("sessions/journal/reading.py",),
+    "aiohttp": (
+        "bridges/channels/discord/api.py",
+        "bridges/channels/matrix/client.py",
+        "bridges/channels/slack/*.py",
+    ),
+    "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
+    "click": ("cli/**/*.py",),
+    "cronsim": ("bridges/schedule/cron.py",),
+    "discord": ("bridges/channels/discord/api.py",),
+    "filelock": (
+        "memory/stores/sqlite/connection.py",
+        "memory/workspace/files.py",
+        "runtime/models/embedding/download.py",
+        "sessions/disk/kernel_lock.py",
+    ),
+    "httpx": (
+        "bridges/channels/telegram/api.py",
+        "runtime/models/embedding/download.py",
+        "runtime/models/embedding/http/connection.py",
+        "runtime/models/openai_compatible/*.py",
+    ),
+    "imap_tools": ("bridges/channels/email/*.py",),
+    "ircstates": ("bridges/channels/irc/*.py",),
+    "irctokens": ("bridges/channels/irc/*.py",),
+    "jsonschema": ("runtime/extensions/settings_schema.py",),
+    "lancedb": ("runtime/extensions/lancedb/table.py",),
+    "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
+    "litellm": ("runtime/models/litellm/loading.py",),
+    "llama_cpp": ("memory/embedders/gguf.py",),
+    "markdown_it": ("bridges/channels/matrix/content.py", "bridges/channels/telegram/formatting.py"),
+    "msgspec": ("sessions/disk/json_text.py",),
+    "nio": ("bridges/channels/matrix/*.py",),
+    "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_math.py"),
+    "onnxruntime": ("memory/embedders/minilm_model.py",),
+    "opentelemetry": ("runtime/hooks/otel.py",),
+    "prompt_toolkit": ("cli/**/*.py",),
+    "pyarrow": ("runtime/extensions/lancedb/table.py",),
+    "pydantic": (
+        "bridges/channels/*/channel.py",
+        "bridges/contracts/channel.py",
+        "bridges/schedule/schedule_tool.py",
+        "memory/contracts/settings.py",
+        "runtime/tools/file_arguments.py",
+        "runtime/turn/loop/sub_agent.py",
+        "runtime/turn/window/notes_file.py",
+        "runtime/recall/memory_tools.py",
+        "runtime/extensions/lancedb/tools.py",
+        "runtime/tools/function.py",
+        "runtime/tools/toolbox.py",
+        "runtime/turn/guard.py",
+        "runtime/settings/*.py",
+    ),
+    "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/json_file.py"),
+    "pypdf": ("runtime/turn/inbound/pdf_text.py",),
+    "referencing": ("runtime/extensions/settings_schema.py",),
+    "sentence_transformers": (
+        "memory/embedders/sentence_transformer.py",
+        "memory/search/rerankers/cross_encoder.py",
+    ),
+    "slack_sdk": ("bridges/channels/slack/api.py",),
+    "slixmpp": ("bridges/channels/xmpp/*.py",),
+    "telegram": ("bridges/channels/telegram/*.py",),
+    "tenacity": ("runtime/models/retry.py",),
+    "tiktoken": ("runtime/models/tokenizer.py",),
+    "tokenizers": ("memory/embedders/minilm_model.py",),
+    "tzlocal": ("runtime/contracts/clock.py",),
+    "watchdog": ("memory/workspace/watcher.py",),
+    "wcwidth": ("cli/screen/plain.py",),
+    "yarl": ("bridges/channels/discord/api.py", "bridges/channels/slack/api.py"),
+}
+"""The files that may import a foreign library, anywhere in them; a `*` stands for any name."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.law import LAW, MANY_ENTRIES, MORE_ENTRIES, MOST_ENTRIES, OTHER_TESTS
+from tests.house.law import LAW, LIBRARIES, MANY_ENTRIES, MORE_ENTRIES, MOST_ENTRIES, OTHER_TESTS
 from tests.house.rules import files as rules, rooms as room_rules
 from tests.house.rules.source import Source
 from tests.house.tree import FOLDERS, HOUSE, OTHERS, ROOMS, ROOT, TESTS, entries, graph, names_in
@@ -56,78 +56,6 @@ OPENERS = {
     "sessions/disk/kernel_lock.py": "lock files",
     "sessions/journal/reading.py": "transcripts that are only looked at",
     "sessions/index/recovery.py": "what is set aside",
-}
-LIBRARIES = {
-    "aiofiles": ("sessions/journal/reading.py",),
-    "aiohttp": (
-        "bridges/channels/discord/api.py",
-        "bridges/channels/matrix/client.py",
-        "bridges/channels/slack/*.py",
-    ),
-    "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
-    "click": ("cli/**/*.py",),
-    "cronsim": ("bridges/schedule/cron.py",),
-    "discord": ("bridges/channels/discord/api.py",),
-    "filelock": (
-        "memory/stores/sqlite/connection.py",
-        "memory/workspace/files.py",
-        "runtime/models/embedding/download.py",
-        "sessions/disk/kernel_lock.py",
-    ),
-    "httpx": (
-        "bridges/channels/telegram/api.py",
-        "runtime/models/embedding/download.py",
-        "runtime/models/embedding/http/connection.py",
-        "runtime/models/openai_compatible/*.py",
-    ),
-    "imap_tools": ("bridges/channels/email/*.py",),
-    "ircstates": ("bridges/channels/irc/*.py",),
-    "irctokens": ("bridges/channels/irc/*.py",),
-    "jsonschema": ("runtime/extensions/settings_schema.py",),
-    "lancedb": ("runtime/extensions/lancedb/table.py",),
-    "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
-    "litellm": ("runtime/models/litellm/loading.py",),
-    "llama_cpp": ("memory/embedders/gguf.py",),
-    "markdown_it": ("bridges/channels/matrix/content.py", "bridges/channels/telegram/formatting.py"),
-    "msgspec": ("sessions/disk/json_text.py",),
-    "nio": ("bridges/channels/matrix/*.py",),
-    "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_math.py"),
-    "onnxruntime": ("memory/embedders/minilm_model.py",),
-    "opentelemetry": ("runtime/hooks/otel.py",),
-    "prompt_toolkit": ("cli/**/*.py",),
-    "pyarrow": ("runtime/extensions/lancedb/table.py",),
-    "pydantic": (
-        "bridges/channels/*/channel.py",
-        "bridges/contracts/channel.py",
-        "bridges/schedule/schedule_tool.py",
-        "memory/contracts/settings.py",
-        "runtime/tools/file_arguments.py",
-        "runtime/turn/loop/sub_agent.py",
-        "runtime/turn/window/notes_file.py",
-        "runtime/recall/memory_tools.py",
-        "runtime/extensions/lancedb/tools.py",
-        "runtime/tools/function.py",
-        "runtime/tools/toolbox.py",
-        "runtime/turn/guard.py",
-        "runtime/settings/*.py",
-    ),
-    "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/json_file.py"),
-    "pypdf": ("runtime/turn/inbound/pdf_text.py",),
-    "referencing": ("runtime/extensions/settings_schema.py",),
-    "sentence_transformers": (
-        "memory/embedders/sentence_transformer.py",
-        "memory/search/rerankers/cross_encoder.py",
-    ),
-    "slack_sdk": ("bridges/channels/slack/api.py",),
-    "slixmpp": ("bridges/channels/xmpp/*.py",),
-    "telegram": ("bridges/channels/telegram/*.py",),
-    "tenacity": ("runtime/models/retry.py",),
-    "tiktoken": ("runtime/models/tokenizer.py",),
-    "tokenizers": ("memory/embedders/minilm_model.py",),
-    "tzlocal": ("runtime/contracts/clock.py",),
-    "watchdog": ("memory/workspace/watcher.py",),
-    "wcwidth": ("cli/screen/plain.py",),
-    "yarl": ("bridges/channels/discord/api.py", "bridges/channels/slack/api.py"),
 }
 LONG: dict[str, str] = {}
 """Files and functions over their budget, with the reason."""

@@ -55,7 +55,7 @@ def run_warm(
         with os.fdopen(write, "wb") as typed, os.fdopen(read) as reader:
             # The pipe takes some thousand bytes before anybody reads them; no test says more than that.
             typed.write(stdin.encode())
-            files = [DupFd(file.fileno()) for file in (reader, *streams)]
+            files = [_Handed(file.fileno()) for file in (reader, *streams)]
             program = _context().Process(target=_run, args=(arguments, str(cwd), dict(env), files))
             program.start()
         program.join(timeout_seconds)
@@ -66,6 +66,21 @@ def run_warm(
         code = program.exitcode
         program.close()
         return subprocess.CompletedProcess(list(arguments), code, *map(_text, streams))
+
+
+class _Handed:
+    """A file descriptor that becomes one of the new process on its way there."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _taken, (DupFd(self._number),)
+
+
+def _taken(handed: Any) -> int:
+    number: int = handed.detach()
+    return number
 
 
 @cache
@@ -80,11 +95,11 @@ def _text(stream: IO[bytes]) -> str:
     return stream.read().decode("utf-8").replace("\r\n", "\n")
 
 
-def _run(arguments: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[Any]) -> None:
+def _run(arguments: Sequence[str], cwd: str, env: Mapping[str, str], files: Sequence[int]) -> None:
     """In the new process: makes it what `python` makes of a process, and runs the program."""
     gc.freeze()  # What was imported ahead is no garbage, and looking through it again takes long.
     for number, file in enumerate(files):
-        os.dup2(file.detach(), number)
+        os.dup2(file, number)
     sys.stdin = os.fdopen(0, encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)

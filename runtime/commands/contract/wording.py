@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.contracts.events import CompactionEnded
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from nacre.runtime.contracts.budget import ContextBudget
+    from nacre.runtime.contracts.events import CompactionEnded
 
 
 def shortened(text: str, chars: int) -> str:

@@ -12,8 +12,8 @@ from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefus
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.extensions.lancedb.columns import asked_words
 from nacre.runtime.extensions.lancedb.mixing import POOL, Candidate, mixed
-from nacre.runtime.extensions.lancedb.records import Category, Memory, Origin, Recalled, Scope
-from nacre.runtime.extensions.lancedb.table import MemoryTable, Vector, cosine_of
+from nacre.runtime.extensions.lancedb.records import Category, Memory, Origin, Recalled, Scope, Vector
+from nacre.runtime.extensions.lancedb.table import MemoryTable, cosine_of
 from nacre.runtime.extensions.lancedb.worth import same_statement
 
 LEAST_RECALLED = 0.2
@@ -26,6 +26,8 @@ SURELY_FORGOTTEN = 0.9
 """The score from which the one memory that may be meant is forgotten without asking back."""
 MOST_TEXT_CHARS = 4_000
 MOST_QUESTION_CHARS = 2_000
+QUESTION_SECONDS = 3.0
+"""How long a question waits for its vector: less than a turn waits for what is recalled."""
 _FORGET_CANDIDATES = 5
 _ID_BEGINNING = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]{7,35}")
 
@@ -148,7 +150,11 @@ class Memories:
 
     async def waiting(self) -> int:
         """How many memories have no vector of the embedder in use."""
-        return len(await self._table.without_vector(self._key)) if self._embedder else 0
+        return await self._table.count_without_vector(self._key) if self._embedder else 0
+
+    async def count(self) -> int:
+        """How many memories there are, for whichever audience."""
+        return await self._table.count(self.scope(None))
 
     async def make_vectors(self) -> None:
         """Gives a vector to each memory that has none: after an outage, and after a change of embedder."""
@@ -184,7 +190,7 @@ class Memories:
             halves = rows[: len(rows) // 2], rows[len(rows) // 2 :]
             return {**await self._vectors_of(halves[0]), **await self._vectors_of(halves[1])}
         except EmbeddingFailed as error:
-            self._failed(error)
+            self._failed(str(error))
             return {}
         self.problem = ""
         return dict(zip((memory_id for memory_id, _ in rows), vectors, strict=True))
@@ -193,9 +199,13 @@ class Memories:
         if self._embedder is None or not text:
             return None
         try:
-            vector = await self._embedder.embed_query(text)
+            async with asyncio.timeout(QUESTION_SECONDS):
+                vector = await self._embedder.embed_query(text)
         except EmbeddingFailed as error:
-            self._failed(error)
+            self._failed(str(error))
+            return None
+        except TimeoutError:
+            self._failed(f"The embedder did not answer within {QUESTION_SECONDS:,g} seconds.")
             return None
         self.problem = ""
         return vector
@@ -205,10 +215,10 @@ class Memories:
             return None
         return (await self._vectors_of([("", text)])).get("")
 
-    def _failed(self, error: EmbeddingFailed) -> None:
-        if str(error) != self.problem:
-            log.warning("memories are found by words alone: %s", error)
-        self.problem = str(error)
+    def _failed(self, problem: str) -> None:
+        if problem != self.problem:
+            log.warning("memories are found by words alone: %s", problem)
+        self.problem = problem
 
     async def _same(self, text: str, vector: Vector | None, scope: Scope) -> Memory | None:
         words, _ = asked_words(text)

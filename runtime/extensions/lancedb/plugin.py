@@ -131,7 +131,7 @@ class LanceMemory(MemoryPlugin):
         """How many memories there are, how many of them are found by words alone, and why."""
         if self._memories is None:
             return "no table"
-        count = len(await self._memories.all(self._memories.scope(None)))
+        count = await self._memories.count()
         waiting = await self._memories.waiting()
         told = [
             "1 memory" if count == 1 else f"{count} memories",

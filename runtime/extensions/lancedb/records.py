@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nacre.runtime.contracts.policy import ChatPolicy
 
+Vector: TypeAlias = Sequence[float]
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
 """What a memory is about (seed 003)."""
 Speaker: TypeAlias = Literal["owner", "others", "assistant", "unknown"]
@@ -52,6 +53,23 @@ class Recalled:
 
     memory: Memory
     score: float
+
+
+class FoundByWords(NamedTuple):
+    """A row that has some of the words: how well (BM25), all its words, and its vector if it has one."""
+
+    memory: Memory
+    bm25: float
+    words: str
+    vector: Vector | None
+
+
+class FoundNear(NamedTuple):
+    """A row whose vector is near, with all its words."""
+
+    memory: Memory
+    cosine: float
+    words: str
 
 
 @dataclass(frozen=True, kw_only=True)

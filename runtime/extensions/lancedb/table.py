@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from importlib.util import find_spec
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.vectors.cosine_scale import cosine
@@ -27,11 +27,9 @@ from nacre.runtime.extensions.lancedb.columns import (
     to_row,
     words_of,
 )
-from nacre.runtime.extensions.lancedb.records import Memory, Scope
+from nacre.runtime.extensions.lancedb.records import FoundByWords, FoundNear, Memory, Scope, Vector
 
 log = logging.getLogger(__name__)
-
-Vector: TypeAlias = Sequence[float]
 
 KEPT_VERSIONS = timedelta(hours=1)
 """How long another program may go on reading what was replaced; then it leaves the disk."""
@@ -43,23 +41,6 @@ _FIRST_DIMENSIONS = 1
 
 class TableUnusable(MemoryIndexError):
     """The LanceDB table cannot be opened, read or written; the text is a sentence about it."""
-
-
-class FoundByWords(NamedTuple):
-    """A row that has some of the words: how well (BM25), all its words, and its vector if it has one."""
-
-    memory: Memory
-    bm25: float
-    words: str
-    vector: Vector | None
-
-
-class FoundNear(NamedTuple):
-    """A row whose vector is near, with all its words."""
-
-    memory: Memory
-    cosine: float
-    words: str
 
 
 class MemoryTable:
@@ -170,10 +151,19 @@ class MemoryTable:
 
     async def without_vector(self, embedder: str) -> list[tuple[str, str]]:
         """Id and text of this agent's rows that have no vector of this embedder."""
-        rows_of = f"`agentId` = {literal(self._agent_id)} AND `embedder` <> {literal(embedder)}"
         async with _told(self._place, "read"):
-            rows = await self._table.query().where(rows_of).select(["id", "text"]).to_list()
+            rows = await self._table.query().where(self._waiting(embedder)).select(["id", "text"]).to_list()
         return [(row["id"], row["text"]) for row in rows]
+
+    async def count_without_vector(self, embedder: str) -> int:
+        """How many these are."""
+        async with _told(self._place, "read"):
+            return int(await self._table.count_rows(self._waiting(embedder)))
+
+    async def count(self, scope: Scope) -> int:
+        """How many rows a scope has."""
+        async with _told(self._place, "read"):
+            return int(await self._table.count_rows(is_of(scope)))
 
     async def set_vectors(self, vectors: Mapping[str, Vector], embedder: str) -> None:
         """Gives rows, by id, their vectors; rows that are gone stay gone."""
@@ -203,6 +193,9 @@ class MemoryTable:
                     await self._table.optimize(cleanup_older_than=KEPT_VERSIONS)
             except TableUnusable as error:
                 log.warning("%s", error)
+
+    def _waiting(self, embedder: str) -> str:
+        return f"`agentId` = {literal(self._agent_id)} AND `embedder` <> {literal(embedder)}"
 
     async def _complete(self) -> None:
         """Adds what a table of another program has not: our columns, words, the index over them."""

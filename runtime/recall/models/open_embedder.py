@@ -18,11 +18,11 @@ from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.models.embedding.http.endpoint import PROVIDERS, EmbeddingEndpoint, endpoint_for
 from nacre.runtime.settings.models import ProviderSettings
 
 if TYPE_CHECKING:
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
+    from nacre.runtime.models.embedding.http.endpoint import EmbeddingEndpoint
 
 LOCAL = ("", "local", "gguf")
 DEFAULT_GGUF = "hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf"
@@ -36,6 +36,8 @@ Lend: TypeAlias = Callable[[Hashable, Callable[[], Embedder]], Embedder]
 """Gives the embedder of a key, made when nobody has it. Equal keys make the same vectors in the same way."""
 
 _REMOTE = {"model", "output_dimensionality", "remote"}
+_OF_THE_FIRST_ALONE = {"remote": None, "local": LocalSettings(), "model": None, "output_dimensionality": None}
+"""Settings that say how the first embedder is reached, as a fallback has them."""
 
 
 def new_for_each(_key: Hashable, make: Callable[[], Embedder]) -> Embedder:
@@ -73,32 +75,23 @@ def embedder_for(
         if name == "sentence-transformers":
             return lent((name, settings.model), lambda: _sentence_transformer(settings.model))
         key = name, settings.model_dump_json(include=_REMOTE), _providers_json(providers)
-        endpoint = endpoint_for(name, settings, providers)
+        endpoint = _endpoint(name, settings, providers)
         return lent(key, lambda: _remote(endpoint, now_seconds, budget, _job_rules(settings)))
 
     name = provider_name(settings, providers, home)
     first = made(name, settings)
     if first is None or settings.fallback.strip().lower() in ("", "none"):
         return first
-    second_settings = settings.model_copy(
-        update={
-            "provider": settings.fallback,
-            "remote": None,
-            "local": LocalSettings(),
-            "model": None,
-            "output_dimensionality": None,
-        }
-    )
+    second_settings = settings.model_copy(update={"provider": settings.fallback, **_OF_THE_FIRST_ALONE})
     fallback = provider_name(second_settings, providers, home) or "none"
     if fallback == "none" or (fallback == name and name not in LOCAL):
         return first
     try:
         second = made(fallback, second_settings)
     except ConfigError as error:
-        known = ", ".join(("none", "local", "gguf", *PROVIDERS))
         raise ConfigError(
             f"memorySearch.fallback is {settings.fallback!r}, which has no usual embedding model. "
-            f"Use {known}."
+            f"Use {_known_providers()}."
         ) from error
     if second is None or second.facts.fingerprint == first.facts.fingerprint:
         return first
@@ -122,7 +115,7 @@ def provider_name(
     if not name and settings.remote is None:
         return name
     return next(
-        (each for each in AUTO_ORDER if _has_key(endpoint_for(each, settings, providers), settings)), "local"
+        (each for each in AUTO_ORDER if _has_key(_endpoint(each, settings, providers), settings)), "local"
     )
 
 
@@ -146,6 +139,21 @@ def _local(
         return lent(file, lambda: GgufEmbedder(FileOnDisk(file)))
     folder = Path(at_home(settings.model_cache_dir, home)) if settings.model_cache_dir else models_folder
     return lent((source, folder), lambda: GgufEmbedder(RemoteModelFile(source, folder)))
+
+
+def _known_providers() -> str:
+    from nacre.runtime.models.embedding.http.endpoint import PROVIDERS
+
+    return ", ".join(("none", "local", "gguf", *PROVIDERS))
+
+
+def _endpoint(
+    name: str, settings: MemorySearchSettings, providers: Mapping[str, ProviderSettings]
+) -> EmbeddingEndpoint:
+    # a command that searches with the local model, or by words, has no use for it
+    from nacre.runtime.models.embedding.http.endpoint import endpoint_for
+
+    return endpoint_for(name, settings, providers)
 
 
 def _remote(

@@ -70,7 +70,6 @@ def child(order: dict[str, Any]) -> None:
 
 
 async def _warmed(order: dict[str, Any], folder: Path) -> None:
-    """Imports everything that a child needs, once for all of them."""
     made(order["maker"], {**order["spec"], "state": str(folder)})
     async with gateway(folder, SteppedModel(Steps(0)), [], settings=order["settings"]) as (_, agent):
         await agent.ask("hello")

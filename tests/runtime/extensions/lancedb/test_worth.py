@@ -142,6 +142,9 @@ def test_words_for_the_assistant_are_told_from_statements(text: str, is_one: boo
         ("I eat meat", "I do not eat meat", False),
         ("Anna owes Ben", "Ben owes Anna", False),
         ("猫が好き", "犬が好き", False),
+        ("बिल्ली काली है", "बिल्ली काला है", False),
+        ("I write C#", "I write C", False),
+        ("\U0001f600", "\U0001f680", False),
     ],
 )
 def test_only_the_same_words_are_the_same_statement(left: str, right: str, is_same: bool) -> None:

@@ -40,7 +40,7 @@ async def opened(
 @pytest.mark.parametrize(
     ("name", "path"),
     [
-        ("cohere/rerank-v3.5", "/v1/rerank"),
+        ("cohere/rerank-v3.5", "/v2/rerank"),
         ("jina_ai/jina-reranker-v2-base-multilingual", "/v1/rerank"),
         ("hosted_vllm/BAAI/bge-reranker-v2-m3", "/rerank"),
         ("infinity/bge-reranker-base", "/rerank"),

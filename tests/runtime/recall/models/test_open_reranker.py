@@ -12,6 +12,7 @@ from nacre.memory.contracts.settings import RerankSettings
 from nacre.memory.search.rerankers.cross_encoder import CrossEncoderReranker
 from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.models.litellm.loading import load_litellm
 from nacre.runtime.models.litellm.reranker import LiteLLMReranker
 from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.open_memory import open_memory
@@ -56,7 +57,14 @@ def test_local_and_remote_ones_are_told_apart() -> None:
 async def test_the_settings_file_is_enough(tmp_path: Path) -> None:
     """Address and key come from the settings; the report names the re-ranker, a dead one is told."""
     with RerankServer() as server:
-        asked = {"provider": "jina_ai", "model": "m", "baseUrl": server.url, "apiKey": "sk-own"}
+        await load_litellm()  # which a busy machine may take longer for than a search waits
+        asked: dict[str, object] = {
+            "provider": "jina_ai",
+            "model": "m",
+            "baseUrl": server.url,
+            "apiKey": "sk-own",
+        }
+        asked |= {"timeoutMs": 60_000}
         search = {"provider": "none", "query": {"minScore": 0, "rerank": asked}}
         write_settings(tmp_path, {"agents": {"defaults": {"memorySearch": search}}})
         config = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path)
