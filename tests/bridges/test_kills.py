@@ -29,9 +29,10 @@ Order = Callable[[dict[str, object]], int | None]
 
 
 @contextmanager
-def _driver() -> Iterator[Order]:
+def driver(program: Path = DRIVER) -> Iterator[Order]:
+    """Runs a program that forks for each order, and says by which signal the fork ended; `None` is well."""
     process = subprocess.Popen(
-        [sys.executable, str(DRIVER)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(program)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -86,7 +87,7 @@ def test_a_kill_at_any_step_loses_and_doubles_nothing(
 ) -> None:
     """Three messages in two chats; each step is killed once, and a second process goes on."""
     kills, repeats, problems = 0, 0, []
-    with _driver() as order:
+    with driver() as order:
         for kill_at in range(1, 400):
             with LineServer() as server:
                 for chat, text in SAID:
