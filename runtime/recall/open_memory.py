@@ -11,7 +11,6 @@ from nacre.memory.files.note_files import NoteFiles
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.recall.memory_plugin import MemoryHome
 from nacre.runtime.recall.models.open_embedder import Lend, embedder_for, new_for_each
 from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.unindexed import UnindexedNotes
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.transcripts import TranscriptSource
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
+    from nacre.runtime.recall.memory_plugin import MemoryHome
 
 
 async def open_memory(
@@ -78,6 +78,9 @@ def embedder_of(
 def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> MemoryHome:
     """Whose memory an engine of this id is, and where; `lent` makes its embedders, and closes them."""
     entry = config.settings.plugins.entries.get(engine_id)
+    # a command that searches has no use for what an agent's engine may bring along
+    from nacre.runtime.recall.memory_plugin import MemoryHome
+
     return MemoryHome(
         agent_id=config.agent_id,
         workspace=config.workspace,
