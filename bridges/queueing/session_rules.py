@@ -15,7 +15,6 @@ from nacre.bridges.queueing.chat_commands import (
     read_send,
 )
 from nacre.bridges.queueing.choices import Choices
-from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.settings import Settings
 
 
@@ -64,7 +63,7 @@ class SessionRules:
                     return await self._queue(received, rest)
                 case "send":
                     return await self._send(received, rest)
-            return await self._activation(received.inbound, received.session_key, rest)
+            return await self._activation(received.session_key, rest)
         except ChoiceUnreadable as error:
             return str(error)
 
@@ -82,9 +81,7 @@ class SessionRules:
             await self._choices.put(received.session_key, "send", read_send(rest))
         return f"⚙️ Sending in this session: {'on' if self.may_answer(received) else 'off'}"
 
-    async def _activation(self, inbound: Inbound, key: str, rest: str) -> str:
-        if inbound.chat_kind == "direct":
-            return "In a private chat every message is answered; /activation is for groups."
+    async def _activation(self, key: str, rest: str) -> str:
         if rest.strip():
             await self._choices.put(key, "activation", read_activation(rest))
         chosen = self.activation(key)

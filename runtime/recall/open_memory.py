@@ -77,6 +77,9 @@ def embedder_of(
 
 def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> MemoryHome:
     """Whose memory an engine of this id is, and where; `lent` makes its embedders, and closes them."""
+    # a search in the notes needs no engine's contract, and would wait for it
+    from nacre.runtime.recall.memory_plugin import MemoryHome
+
     entry = config.settings.plugins.entries.get(engine_id)
     # a command that searches has no use for what an agent's engine may bring along
     from nacre.runtime.recall.memory_plugin import MemoryHome

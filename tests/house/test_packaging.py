@@ -18,6 +18,7 @@ from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
+    "aiohttp": "matrix",
     "discord": "discord",
     "imap_tools": "email",
     "ircstates": "irc",
@@ -35,6 +36,8 @@ EXTRAS = {
     "telegram": "telegram",
 }
 """Libraries that come only when asked for, and the extra that brings them."""
+BROUGHT_ANYWAY = {"aiohttp": "litellm needs it"}
+"""Libraries of extras that a dependency brings along, so that they have an exact version too."""
 PACKAGES = {
     "discord": "discord.py",
     "llama_cpp": "llama_cpp_python",
@@ -143,7 +146,8 @@ def test_dependencies_are_what_is_imported() -> None:
     # of this one only the SQLite extension that it brings is used
     found = {"sqlite_vec" for source in HOUSE if 'find_spec("sqlite_vec")' in source.text}
     assert asked == imported | found
-    assert not {name.replace("-", "_") for name in _constraints()} & set(EXTRAS)
+    exact = {name.replace("-", "_") for name in _constraints()}
+    assert exact & set(EXTRAS) == set(BROUGHT_ANYWAY)
 
 
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="`make` did not make this environment")

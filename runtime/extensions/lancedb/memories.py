@@ -205,7 +205,7 @@ class Memories:
             self._failed(str(error))
             return None
         except TimeoutError:
-            self._failed(f"The embedder did not answer within {QUESTION_SECONDS:g} seconds.")
+            self._failed(f"The embedder did not answer within {QUESTION_SECONDS:,g} seconds.")
             return None
         self.problem = ""
         return vector

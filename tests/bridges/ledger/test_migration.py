@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 from nacre.bridges.access.people import People
 from nacre.bridges.ledger.ledger import Ledger
+from nacre.bridges.ledger.owner_chats import owner_chats
+from nacre.bridges.queueing.choices import Choices
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.house.tree import ROOT
 from tests.runtime.agents import START
@@ -32,3 +35,26 @@ async def test_the_first_version_knows_its_agents_afterwards(tmp_path: Path) -> 
         assert await ledger.cursor("line", "default") == "3"
     finally:
         await ledger.close()
+
+
+async def test_the_second_version_knows_where_its_owner_wrote(tmp_path: Path) -> None:
+    """One chat for each agent became one for each of its accounts; what was chosen still is."""
+    file = tmp_path / "ledger.sqlite"
+    file.write_bytes(gzip.decompress((ROOT / "tests/fixtures/ledger-v2.sqlite.gz").read_bytes()))
+
+    ledger = await Ledger.open(file, now=Clock(START), new_id=CountingIds())
+    try:
+        [main] = await owner_chats(ledger.database, "main")
+        [work] = await owner_chats(ledger.database, "work", target="IRC")
+        elsewhere = await owner_chats(ledger.database, "work", target="line")
+        newer = replace(main, account="second", message_id="1")
+        await ledger.receive(newer, "agent:main:main", agent_id="main")
+        both = await owner_chats(ledger.database, "main")
+        choices = await Choices.load(ledger.database)
+    finally:
+        await ledger.close()
+
+    assert (main.channel, main.chat_id, main.is_owner, main.trigger) == ("line", "n", True, "")
+    assert (work.channel, work.chat_id, elsewhere) == ("irc", "nora", ())
+    assert [chat.account for chat in both] == ["second", "default"]
+    assert choices.get("agent:main:main", "queue") == "steer"

@@ -63,6 +63,7 @@ def test_what_is_installed_is_listed_without_running_it(tmp_path: Path) -> None:
 
     assert {name: item["state"] for name, item in found.items()} == {
         "memory-core": "on",
+        "memory-lancedb": "off",
         "ants": "off",
         "bees": "on",
         "engine": "off",
@@ -85,7 +86,7 @@ def test_what_is_installed_is_listed_without_running_it(tmp_path: Path) -> None:
     assert found["flies"]["reason"].startswith("nacre.extension.json is not JSON: ")
     assert found["moths"]["reason"] == "Its entry point is named 'moths' and its manifest 'other'."
     assert text.returncode == 0
-    assert "bees         on      0.3 · Weighs hives.\n" in text.stdout
+    assert "bees            on      0.3 · Weighs hives.\n" in text.stdout
 
 
 def test_nothing_is_loaded_that_the_settings_do_not_name(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from nacre import MemoryPlugin
 from nacre.memory.contracts.embedder import Embedder
 from nacre.runtime.extensions.memory_contract import MemoryContract
+from nacre.runtime.recall.memory_slot import RECALL_SECONDS
 from nacre.runtime.tools.toolbox import ToolFailed
-from tests.memory.doubles import ArrayEmbedder, DeadEmbedder, WordEmbedder
+from tests.memory.doubles import ArrayEmbedder, DeadEmbedder, SilentEmbedder, WordEmbedder
 from tests.runtime.extensions.lancedb.homes import call, group, home, owner, started, texts
 
 pytest.importorskip("lancedb", reason="the extra lancedb is not installed")
@@ -200,6 +202,18 @@ async def test_while_the_provider_is_down_words_find(tmp_path: Path) -> None:
     assert found["degraded"].startswith("Searched by words alone.")
     assert status.startswith("1 memory · 1 without a vector · ")
     assert healed == "1 memory"
+
+
+async def test_an_embedder_that_is_silent_holds_no_turn_up(tmp_path: Path) -> None:
+    """Words find in its place, before the turn gives the engine up."""
+    async with started(home(tmp_path, SilentEmbedder())) as engine:
+        await call(engine, "memory_store", text=BOAT)
+        async with asyncio.timeout(RECALL_SECONDS):
+            recalled = await engine.recall(owner(), "What is my boat called?")
+        status = await engine.status()
+
+    assert BOAT in recalled
+    assert status == "1 memory · The embedder did not answer within 3 seconds."
 
 
 @pytest.mark.parametrize(
