@@ -90,15 +90,12 @@ class MatrixBridge(Bridge):
             self._me = replace(self._me, name=await client.name())
             self._direct = await client.direct_rooms()
             first = await client.news(self._since, is_first=True)
-            await self._answer_invitations(client, first)
             for room in self._settings.rooms:
                 if room not in client.rooms:
                     await self._join(client, room)
-            # A server may answer the first question as it did minutes ago; who is in a room has to be true.
-            second = await client.news(first.next_batch)
             self._client = client
             door.connected()
-            await self._take(client, door, first, second)
+            await self._take(client, door, first)
             while (news := await self._next(client)) is not None:
                 await self._take(client, door, news)
         finally:
@@ -161,25 +158,23 @@ class MatrixBridge(Bridge):
         if why := await client.join(room):
             log.warning("the room %s cannot be joined: %s", room, why)
 
-    async def _take(self, client: MatrixClient, door: Door, *news: SyncResponse) -> None:
+    async def _take(self, client: MatrixClient, door: Door, news: SyncResponse) -> None:
         """Hands in what is new; the last message moves the token, for then all of them are on disk."""
-        timelines: dict[str, list[Json]] = {}
-        since = self._since
-        for each in news:
-            for event in each.account_data_events:
-                if getattr(event, "type", "") == "m.direct":
-                    self._direct = read_direct(getattr(event, "content", None))
-            await self._answer_invitations(client, each)
-            for room_id, info in each.rooms.join.items():
-                timelines.setdefault(room_id, []).extend(await self._timeline(client, room_id, info, since))
-            since = each.next_batch
+        for event in news.account_data_events:
+            if getattr(event, "type", "") == "m.direct":
+                self._direct = read_direct(getattr(event, "content", None))
+        for room_id, invited in news.rooms.invite.items():
+            await self._answer_invitation(client, room_id, _sources(invited.invite_state))
+        timelines = {
+            room_id: await self._timeline(client, room_id, info) for room_id, info in news.rooms.join.items()
+        }
         messages = await self._messages(client, timelines)
         for number, said in enumerate(messages):
             if number == len(messages) - 1:
-                self._since, self._first_ms = since, None
+                self._since, self._first_ms = news.next_batch, None
             files = tuple([await self._fetched(client, file) for file in said.files])
             await door.receive(replace(said.inbound, attachments=files), cursor=self._cursor())
-        self._since, self._first_ms = since, None
+        self._since, self._first_ms = news.next_batch, None
 
     async def _messages(self, client: MatrixClient, timelines: Mapping[str, Sequence[Json]]) -> list[Heard]:
         found = [
@@ -198,15 +193,13 @@ class MatrixBridge(Bridge):
                 messages.append(message_or_why)
         return messages
 
-    async def _timeline(
-        self, client: MatrixClient, room_id: str, info: RoomInfo, since: str
-    ) -> Sequence[Json]:
-        """What is new in a room since a token, also what did not fit into the news."""
+    async def _timeline(self, client: MatrixClient, room_id: str, info: RoomInfo) -> Sequence[Json]:
+        """What is new in a room, also what did not fit into the news."""
         events = _sources(info.timeline.events)
         start, me = info.timeline.prev_batch or "", self._settings.user_id
         pages = 0
-        while since and info.timeline.limited and start and arrival(events, me) is None:
-            page, start = await client.before(room_id, start, since)
+        while self._since and info.timeline.limited and start and arrival(events, me) is None:
+            page, start = await client.before(room_id, start, self._since)
             events = [*reversed(_sources(page)), *events]
             pages += 1
             if not page:
@@ -215,10 +208,6 @@ class MatrixBridge(Bridge):
                 log.warning("the beginning of what was missed in %s is left out", room_id)
                 break
         return events
-
-    async def _answer_invitations(self, client: MatrixClient, news: SyncResponse) -> None:
-        for room_id, invited in news.rooms.invite.items():
-            await self._answer_invitation(client, room_id, _sources(invited.invite_state))
 
     async def _answer_invitation(self, client: MatrixClient, room_id: str, events: Sequence[Json]) -> None:
         """Joins where the settings let it. That it is a private chat is kept first: later nobody says it."""

@@ -31,6 +31,7 @@ from nacre.bridges.channels.transport.secure_connection import (
     tls_context,
 )
 from nacre.bridges.contracts.errors import CannotConnect, DeliveryRefused, NotDelivered
+from nacre.runtime.contracts.ids import random_id
 
 ANSWER_SECONDS = 60.0
 FIRST_SYNC_SECONDS = 300.0
@@ -39,7 +40,6 @@ NEWS_SECONDS = 30.0
 PAGE = 100
 NEWEST = 50
 """So many messages of a room come with the news; what is before them is asked for."""
-_FILTER = {"presence": {"types": []}, "room": {"timeline": {"limit": NEWEST}, "ephemeral": {"types": []}}}
 _NEVER = ("M_FORBIDDEN", "M_TOO_LARGE", "M_BAD_JSON", "M_NOT_FOUND", "M_INVALID_PARAM")
 _NO_TOKEN = ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN")
 T = TypeVar("T")
@@ -55,6 +55,13 @@ class MatrixClient:
     def __init__(self, client: AsyncClient, settings: MatrixSettings) -> None:
         self._client = client
         self._settings = settings
+        # Synapse answers one question for two minutes as it did the first time. At each start it must be
+        # another one: who is in a room has to be true.
+        nobody = f"@{random_id()}:invalid"
+        self._filter = {
+            "presence": {"types": []},
+            "room": {"timeline": {"limit": NEWEST, "not_senders": [nobody]}, "ephemeral": {"types": []}},
+        }
 
     @classmethod
     async def open(cls, settings: MatrixSettings, folder: Path) -> Self:
@@ -95,7 +102,7 @@ class MatrixClient:
         """What is new behind a token, waited for so long; if it is the first, with the state of all rooms."""
         asking = self._client.sync(
             timeout=int(wait_seconds * 1000),
-            sync_filter=_FILTER,
+            sync_filter=self._filter,
             since=since or None,
             full_state=is_first,
         )

@@ -140,7 +140,7 @@ class Person:
 
 
 class DovecotWorld(ServedWorld):
-    """`World` by e-mail. The group is Ann and Bob; the thread of Ann's private chat is its subject."""
+    """`World` by e-mail. The group is Ann and Bob."""
 
     channel = "email"
     ann = "ann@localhost"
@@ -152,6 +152,7 @@ class DovecotWorld(ServedWorld):
         self.post = post
         self.person = Person(post, smtp_port, "ann")
         self._ids: dict[str, str] = {}
+        self._private = ""
         self.spec = {
             "address": "nacre@localhost",
             "password": "secret",
@@ -166,30 +167,27 @@ class DovecotWorld(ServedWorld):
         }
 
     async def say(self, text: str, *, group: bool = False, thread: str = "") -> None:
-        """Ann says it; what is no answer has a subject of its own."""
-        answered = {"References": self._ids[thread], "In-Reply-To": self._ids[thread]} if thread else {}
-        cc = "bob@localhost" if group else ""
-        subject = f"Re: {thread}" if thread else _subject(text)
+        """Ann says it: in private all of it in one thread."""
+        root = self._ids[thread] if thread else "" if group else self._private
+        answered = {"References": root, "In-Reply-To": root} if root else {}
+        cc, subject = ("bob@localhost", f"Re: {thread}" if thread else text) if group else ("", "Hello")
         self._ids[text] = await self.person.send(text, subject=subject, cc=cc, **answered)
+        self._private = self._private or ("" if group else self._ids[text])
 
     def shown(self, *, group: bool = False, thread: str = "") -> Sequence[str]:
-        """What Bob sees, or Ann where Bob is not; with `thread` the answers to what answers that."""
-        mails = [mail for mail in self.post.messages("ann") if "nacre@" in str(mail["From"])]
+        """What Ann has alone, or with Bob; with `thread` the answers to what answers that."""
         root = self._ids.get(thread, "")
         return [
             mail.get_content().replace("\r\n", "\n").rstrip("\n")  # type: ignore[attr-defined]
-            for mail in mails
-            if ("bob@localhost" in str(mail["To"])) == group
-            and (
-                root in str(mail["References"]).split()[:-1]
-                if thread
-                else len(str(mail["References"]).split()) < 2
-            )
+            for mail in self.post.messages("ann")
+            if "nacre@" in str(mail["From"]) and ("bob@localhost" in str(mail["To"])) == group
+            if not group or (root in _before(mail) if thread else not _before(mail))
         ]
 
 
-def _subject(text: str) -> str:
-    return " ".join(text.split())[:60] or "Hello"
+def _before(mail: Message) -> list[str]:
+    """What was said in a thread before the message that is answered."""
+    return str(mail["References"]).split()[:-1]
 
 
 def bridge(spec: dict[str, Any]) -> Bridge:
