@@ -81,9 +81,6 @@ def memory_home(config: Config, engine_id: str, now: Clock, *, lent: Lend) -> Me
     from nacre.runtime.recall.memory_plugin import MemoryHome
 
     entry = config.settings.plugins.entries.get(engine_id)
-    # a command that searches has no use for what an agent's engine may bring along
-    from nacre.runtime.recall.memory_plugin import MemoryHome
-
     return MemoryHome(
         agent_id=config.agent_id,
         workspace=config.workspace,
