@@ -45,10 +45,6 @@ _NO_TOKEN = ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN")
 T = TypeVar("T")
 
 
-class TokenRefused(CannotConnect):
-    """The server does not know the access token any more."""
-
-
 class MatrixClient:
     """Made by `open`. What breaks on the way raises `ConnectionError`; a refusal is a `BridgeError`."""
 
@@ -183,7 +179,7 @@ class MatrixClient:
         if token and await self._knows(token):
             return
         if given:
-            raise TokenRefused(f"{settings.homeserver} refuses the token in channels.matrix.accessToken.")
+            raise CannotConnect(f"{settings.homeserver} refuses the token in channels.matrix.accessToken.")
         self._client.access_token = ""
         password = settings.password.get_secret_value()
         answer: Any = await self._asked(self._client.login(password, device_name="Nacre"))
@@ -229,7 +225,7 @@ def _held(answer: T) -> T:
         return answer
     code, why = answer.status_code or "", f"the homeserver says {answer.message} ({answer.status_code})"
     if code in _NO_TOKEN:
-        raise TokenRefused(why)
+        raise CannotConnect(why)
     if code == "M_LIMIT_EXCEEDED":
         raise NotDelivered(why, retry_after_seconds=(answer.retry_after_ms or 5_000) / 1000)
     if code in _NEVER:

@@ -36,8 +36,6 @@ Lend: TypeAlias = Callable[[Hashable, Callable[[], Embedder]], Embedder]
 """Gives the embedder of a key, made when nobody has it. Equal keys make the same vectors in the same way."""
 
 _REMOTE = {"model", "output_dimensionality", "remote"}
-_OF_THE_FIRST_ALONE = {"remote": None, "local": LocalSettings(), "model": None, "output_dimensionality": None}
-"""Settings that say how the first embedder is reached, as a fallback has them."""
 
 
 def new_for_each(_key: Hashable, make: Callable[[], Embedder]) -> Embedder:
@@ -82,7 +80,7 @@ def embedder_for(
     first = made(name, settings)
     if first is None or settings.fallback.strip().lower() in ("", "none"):
         return first
-    second_settings = settings.model_copy(update={"provider": settings.fallback, **_OF_THE_FIRST_ALONE})
+    second_settings = _of_the_fallback(settings)
     fallback = provider_name(second_settings, providers, home) or "none"
     if fallback == "none" or (fallback == name and name not in LOCAL):
         return first
@@ -96,6 +94,12 @@ def embedder_for(
     if second is None or second.facts.fingerprint == first.facts.fingerprint:
         return first
     return FallbackEmbedder(first, second)
+
+
+def _of_the_fallback(settings: MemorySearchSettings) -> MemorySearchSettings:
+    """The settings without what says how the first embedder is reached."""
+    first = {"remote": None, "local": LocalSettings(), "model": None, "output_dimensionality": None}
+    return settings.model_copy(update={"provider": settings.fallback, **first})
 
 
 def provider_name(
