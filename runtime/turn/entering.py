@@ -1,23 +1,57 @@
-"""What enters a turn beside the model's words: what people said meanwhile, and logs and notes."""
+"""What enters a turn beside the model's words: what people said, before and meanwhile, and logs and notes."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
 from nacre.runtime.contracts.errors import MessageRefused
 from nacre.runtime.contracts.events import Emit, MessageJoined, Warned
-from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.contracts.model import takes_images
 from nacre.runtime.hooks.around import arrived
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.recall.recent_notes import recalled_notes
 from nacre.runtime.turn.inbound.files import message_of
+from nacre.runtime.turn.inbound.inbound_message import unread_message
 from nacre.runtime.turn.parts import TurnParts
 from nacre.sessions.entries.entries import CustomMessage
 from nacre.sessions.view.transcript import RECALL_TYPE
 
 log = logging.getLogger(__name__)
+
+
+async def written_down(
+    session: OpenSession,
+    parts: TurnParts,
+    text: str,
+    attachments: tuple[Attachment, ...],
+    *,
+    inbound_id: str,
+    is_said: bool = True,
+) -> None:
+    """Puts a message on disk with what can be read of its files; `is_said` by somebody.
+
+    Reading may take long. A message that is stopped meanwhile stands there with its files unread; but not one
+    with an id, which whoever handed it in keeps and can hand in again.
+    """
+    now_ms = session.now_ms()
+    write = session.say if is_said else session.write
+    try:
+        message = await message_of(
+            text,
+            attachments,
+            takes_images=takes_images(parts.model),
+            voice_notes=parts.voice_notes,
+            timestamp_ms=now_ms,
+            inbound_id=inbound_id,
+        )
+    except asyncio.CancelledError:
+        if not inbound_id:
+            await write(unread_message(text, attachments, timestamp_ms=now_ms))
+        raise
+    await write(message)
 
 
 async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inbound], emit: Emit) -> None:
@@ -29,15 +63,7 @@ async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inboun
         except MessageRefused as refused:
             log.info("a message does not join the turn of %s: %s", session.key, refused)
             continue
-        message = await message_of(
-            inbound.text,
-            inbound.attachments,
-            takes_images=takes_images(parts.model),
-            voice_notes=parts.voice_notes,
-            timestamp_ms=session.now_ms(),
-            inbound_id=each.inbound_id,
-        )
-        await session.say(message)
+        await written_down(session, parts, inbound.text, inbound.attachments, inbound_id=each.inbound_id)
         emit(MessageJoined(inbound_id=each.inbound_id))
 
 

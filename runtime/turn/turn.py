@@ -19,15 +19,14 @@ from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import ContextOverflow, TurnCancelled, TurnTimedOut, UsageLimitReached
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Attachment, Reply, Trigger
-from nacre.runtime.contracts.model import Ask, ModelRequest, takes_images
+from nacre.runtime.contracts.model import Ask, ModelRequest
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.around import around_turn, asking
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.recall.recent_notes import recall_is_due
 from nacre.runtime.turn.context import TurnContext
-from nacre.runtime.turn.entering import recalled, taken_in
-from nacre.runtime.turn.inbound.files import message_of
+from nacre.runtime.turn.entering import recalled, taken_in, written_down
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.loop import run_loop
@@ -82,16 +81,10 @@ class Turn:
 
     async def write_down(self, text: str, attachments: tuple[Attachment, ...], inbound_id: str = "") -> None:
         """Puts a person's words, or what stands in their place, on disk with what came with them."""
-        session, self.words = self.session, text
-        message = await message_of(
-            text,
-            attachments,
-            takes_images=takes_images(self.parts.model),
-            voice_notes=self.parts.voice_notes,
-            timestamp_ms=session.now_ms(),
-            inbound_id=inbound_id,
+        self.words = text
+        await written_down(
+            self.session, self.parts, text, attachments, inbound_id=inbound_id, is_said=not self.trigger
         )
-        await (session.write(message) if self.trigger else session.say(message))
 
     async def answer(self) -> Reply | None:
         """The reply to what was written down, or `None` for silence.

@@ -111,6 +111,13 @@ def inbound_message(
     )
 
 
+def unread_message(text: str, attachments: tuple[Attachment, ...], *, timestamp_ms: int) -> UserMessage:
+    """The same, of a message over whose files the turn was stopped."""
+    stopped = "the turn was stopped before it was read"
+    texts = [FileText(problem=file.problem or stopped) for file in attachments]
+    return inbound_message(text, attachments, texts=texts, timestamp_ms=timestamp_ms)
+
+
 def _named(file: Attachment, read: FileText) -> str:
     """A file in words: its name, and its text or why there is none."""
     name = f"attachment {file.name!r}, {file.mime_type}"

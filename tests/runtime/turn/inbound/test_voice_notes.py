@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nacre.runtime.contracts.events import TurnFailed
 from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.runtime.turn.inbound.voice_notes import is_audio, sent_name
 from nacre.sessions.contracts.messages import message_text
-from tests.runtime.agents import opened, said, transcript_file, user_texts, write_settings
+from tests.runtime.agents import events_of, opened, said, transcript_file, user_texts, write_settings
 from tests.runtime.models.litellm.transcription_server import TranscriptionServer
 
 VOICE = Attachment(name="voice.ogg", mime_type="audio/ogg", data=b"The bees swarm in May.")
@@ -90,6 +92,23 @@ async def test_a_slow_model_costs_its_time(tmp_path: Path, server: Transcription
     server.holds = True
     seen = await seen_of(tmp_path, audio_settings(server, timeoutSeconds=0.1))
     assert seen.endswith("not readable here: it was not written down within 0.1 s]")
+
+
+@pytest.mark.parametrize("message_id", ["", "7"])
+async def test_what_is_stopped_meanwhile(
+    tmp_path: Path, server: TranscriptionServer, message_id: str
+) -> None:
+    """The words stay; a message with an id is handed in again, and is not on disk with its files unread."""
+    server.holds = True
+    write_settings(tmp_path, audio_settings(server))
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        inbound = said("Listen:", attachments=(VOICE,), message_id=message_id)
+        turn = asyncio.create_task(events_of(agent, inbound))
+        await asyncio.to_thread(server.wait_for, lambda server: server.forms)
+        assert agent.stop(inbound)
+        assert isinstance((await turn)[-1], TurnFailed)
+    kept = f"Listen:\n[{HEAD}: not readable here: the turn was stopped before it was read]"
+    assert user_texts(transcript_file(tmp_path)) == ([] if message_id else [kept])
 
 
 async def test_the_next_model_is_asked(tmp_path: Path, server: TranscriptionServer) -> None:
