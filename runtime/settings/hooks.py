@@ -1,4 +1,4 @@
-"""`hooks`: what is done when something happens; `tools`: where they may be called, and which wait.
+"""`hooks`: what is done when something happens; `tools`: where they may be called, which wait, what hears.
 
 Values only; OpenClaw's keys where it has them.
 """
@@ -65,12 +65,49 @@ class ApprovalSettings(SettingsSection):
     """How long a call may be approved."""
 
 
+class AudioModel(SettingsSection):
+    """`tools.media.audio.models[]`; address and key are those of `models.providers`."""
+
+    provider: str = ""
+    """As litellm names it; an entry without one, such as OpenClaw's for programs, is passed over."""
+    model: str = ""
+    """A model of that provider which writes recordings down."""
+
+
+class AudioSettings(SettingsSection):
+    """`tools.media.audio`."""
+
+    enabled: bool = True
+    """`false` writes no recording down."""
+    models: tuple[AudioModel, ...] = ()
+    """Who is asked, the next when one fails."""
+    language: str = ""
+    """What is spoken, as a code such as `de`; blank lets the model find out."""
+    max_bytes: Annotated[int, Field(gt=0)] = 20_971_520
+    """Largest recording that is sent."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """Longest that one model may take."""
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models as litellm names them, `provider/model`, in their order."""
+        pairs = [(each.provider.strip().lower(), each.model.strip()) for each in self.models]
+        return tuple(f"{name}/{model.removeprefix(f'{name}/')}" for name, model in pairs if name and model)
+
+
+class MediaSettings(SettingsSection):
+    """`tools.media`."""
+
+    audio: AudioSettings = Field(default_factory=AudioSettings.model_construct)
+
+
 class ToolsSettings(SettingsSection):
     """`tools`."""
 
     rules: Mapping[str, ToolRule] = Field(default_factory=dict)
     """What holds for single tools."""
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings.model_construct)
+    media: MediaSettings = Field(default_factory=MediaSettings.model_construct)
 
 
 class ToolNames(SettingsSection):

@@ -33,6 +33,7 @@ async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inboun
             inbound.text,
             inbound.attachments,
             takes_images=takes_images(parts.model),
+            voice_notes=parts.voice_notes,
             timestamp_ms=session.now_ms(),
             inbound_id=each.inbound_id,
         )

@@ -21,6 +21,7 @@ from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.toolbox import CallScope
+from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
@@ -36,9 +37,9 @@ class TurnParts:
     """What every turn of an agent shares. Built once, by the composition root.
 
     `models` are asked in their order; a chat for which another model was chosen has its own chain.
-    `memory` holds the memory engine, if there is one. `tools` are the bot author's, `prompt_parts` what they
-    add to the system prompt. `run_sub_agent` gives the words that come of a sub-agent's task. `sub_agent` is
-    the one whose turn it is; `None` is the agent itself.
+    `memory` holds the memory engine, if there is one. `voice_notes` writes down recordings. `tools` are the
+    bot author's, `prompt_parts` what they add to the system prompt. `run_sub_agent` gives the words that come
+    of a sub-agent's task. `sub_agent` is the one whose turn it is; `None` is the agent itself.
     """
 
     agent_id: str
@@ -47,6 +48,7 @@ class TurnParts:
     window: WindowParts
     sessions: SessionOpener
     memory: MemorySlot
+    voice_notes: VoiceNotes
     tools: tuple[AuthorTool, ...]
     run_sub_agent: RunsSubAgent
     approvals: Approvals

@@ -87,6 +87,7 @@ class Turn:
             text,
             attachments,
             takes_images=takes_images(self.parts.model),
+            voice_notes=self.parts.voice_notes,
             timestamp_ms=session.now_ms(),
             inbound_id=inbound_id,
         )

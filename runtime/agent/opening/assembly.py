@@ -14,7 +14,7 @@ from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.given import Given, extended
 from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
 from nacre.runtime.agent.opening.memory_slot import on_notes, open_memory_slot
-from nacre.runtime.agent.opening.open_models import load_ahead, open_models
+from nacre.runtime.agent.opening.open_models import load_ahead, open_models, open_voice_notes
 from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.agent.opening.shared import Shared, World
@@ -117,6 +117,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         window=_window_parts(config, world, offline, workspace, memory, count_tokens),
         sessions=_sessions(config, world, store),
         memory=memory,
+        voice_notes=open_voice_notes(config, now, world.closing),
         tools=given.tools,
         run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
         approvals=open_approvals(config, now, world.new_id),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
@@ -23,7 +24,8 @@ from nacre.runtime.models.waits.silence import Patience
 from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
-from nacre.runtime.settings.models import ProviderSettings
+from nacre.runtime.settings.models import ProviderSettings, with_profile_keys
+from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
 
 STALL_SECONDS = 60.0
 """A stream that has begun and then says nothing for so long is given up."""
@@ -142,6 +144,33 @@ def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
     )
+
+
+def open_voice_notes(config: Config, now: Clock, closing: AsyncExitStack) -> VoiceNotes:
+    """What writes recordings down: the models of `tools.media.audio`, as `models.providers` reaches them.
+
+    Nothing is loaded before the first recording comes; `closing` then releases it.
+    """
+    audio = config.settings.tools.media.audio
+    names = audio.model_names if audio.enabled else ()
+    if not names:
+        return VoiceNotes(audio)
+    from nacre.runtime.models.litellm.transcriber import LiteLLMTranscriber  # few agents hear recordings
+
+    providers = with_profile_keys(config.settings.models.providers, config.auth, now_ms=epoch_ms(now()))
+    transcribers = []
+    for name in names:
+        provider = providers.get(name.partition("/")[0], ProviderSettings())
+        transcriber = LiteLLMTranscriber(
+            name,
+            base_url=provider.base_url.strip() or None,
+            api_key=provider.api_key.strip() or None,
+            language=audio.language.strip(),
+            now_seconds=lambda: now().timestamp(),
+        )
+        closing.push_async_callback(transcriber.close)
+        transcribers.append(transcriber)
+    return VoiceNotes(audio, transcribers)
 
 
 def load_ahead(model: ChatModel) -> None:

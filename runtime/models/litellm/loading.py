@@ -73,21 +73,26 @@ def _load(loading: Future[Any]) -> None:
 
 
 def quiet_arguments(module: Any) -> dict[str, Any]:
-    """Arguments for `acompletion` that keep it to one request; silences warnings about litellm's own code.
+    """Arguments for `acompletion` and `arerank`: those of `one_request_arguments`, and none for tools' sake.
 
     Releases around 1.106 import their MCP gateway, which needs a package that does not come with them,
     whenever a request has tools; the argument that skips it is passed only where it is known, because
     other releases would send it on to the provider.
     """
+    arguments = one_request_arguments()
+    if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
+        arguments["_skip_mcp_handler"] = True
+    return arguments
+
+
+def one_request_arguments() -> dict[str, Any]:
+    """Arguments that keep a call of litellm to one request; silences warnings about litellm's own code."""
     # litellm silences what pydantic says about its classes once, on import; a filter set since (warnings as
     # errors in a test suite, for one) would turn its habits into failed requests
     warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"litellm\.")
     for message in _PYDANTIC_ABOUT_LITELLM:
         warnings.filterwarnings("ignore", message=message, category=UserWarning, module=r"pydantic\.")
-    arguments: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
-    if "_skip_mcp_handler" in inspect.unwrap(module.main.completion).__code__.co_consts:
-        arguments["_skip_mcp_handler"] = True
-    return arguments
+    return {"num_retries": 0, "max_retries": 0, "drop_params": True}
 
 
 def retain_clients() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from nacre.memory.search.rerankers.reranker import RerankingFailed
 from nacre.runtime.contracts.errors import ConfigError, ContextOverflow, ModelAuthError, NoCredit
 from nacre.runtime.models.completions.errors import CallFacts, classify, key_variable
-from nacre.runtime.models.completions.keys import from_environment
+from nacre.runtime.models.completions.keys import key_for_litellm
 from nacre.runtime.models.litellm import loading as litellm_loading
 
 _REQUEST_SECONDS = 60.0
@@ -52,7 +52,7 @@ class LiteLLMReranker:
                 documents=list(texts),
                 return_documents=False,
                 api_base=self._base_url,
-                api_key=self._key(),
+                api_key=key_for_litellm(self.name, base_url=self._base_url, api_key=self._api_key),
                 timeout=_REQUEST_SECONDS,
                 **litellm_loading.quiet_arguments(litellm),
             )
@@ -66,12 +66,6 @@ class LiteLLMReranker:
         if self._retained:
             self._retained = False
             await litellm_loading.release_clients()
-
-    def _key(self) -> str | None:
-        if self._api_key is not None or self._base_url is None:
-            return self._api_key
-        # a server of one's own needs none, but most ways of litellm refuse to start without one
-        return None if from_environment(key_variable(self.name)) else "no-key"
 
     def _in_order(self, results: Any, count: int) -> Sequence[float]:
         """The numbers in the order of the texts; a provider gives them in its own, with the text's number."""

@@ -1,4 +1,4 @@
-"""What a model can read of the files that came with a message: text, PDFs as text, or why not.
+"""What a model can read of the files that came with a message: text, PDFs and recordings as text, or why not.
 
 Edge: a PDF is opened by a program of its own with a limit of memory and time, because a small file can ask
 for any amount of both. Everything else is looked at and never unpacked.
@@ -13,11 +13,16 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from nacre.runtime.contracts.inbound import Attachment
-from nacre.runtime.turn.inbound.inbound_message import FileText, image_problem, inbound_message, is_image
+from nacre.runtime.turn.inbound.inbound_message import (
+    MAX_FILE_CHARS,
+    FileText,
+    image_problem,
+    inbound_message,
+    is_image,
+)
+from nacre.runtime.turn.inbound.voice_notes import VoiceNotes, is_audio
 from nacre.sessions.contracts.messages import UserMessage
 
-MAX_FILE_CHARS = 50_000
-"""So much of one file is read."""
 MAX_PDF_BYTES = 30_000_000
 PDF_SECONDS = 30.0
 _PDF_PROGRAM = "nacre.runtime.turn.inbound.pdf_text"
@@ -73,22 +78,27 @@ async def message_of(
     attachments: Sequence[Attachment],
     *,
     takes_images: bool,
+    voice_notes: VoiceNotes,
     timestamp_ms: int,
     inbound_id: str = "",
 ) -> UserMessage:
     """A person's message, with what can be read of its files; images where the model `takes_images`."""
-    texts = [await file_text(file, takes_images=takes_images) for file in attachments]
+    texts = [
+        await file_text(file, takes_images=takes_images, voice_notes=voice_notes) for file in attachments
+    ]
     return inbound_message(
         text, tuple(attachments), texts=texts, timestamp_ms=timestamp_ms, inbound_id=inbound_id
     )
 
 
-async def file_text(file: Attachment, *, takes_images: bool = True) -> FileText:
+async def file_text(file: Attachment, *, takes_images: bool, voice_notes: VoiceNotes) -> FileText:
     """What can be read of one file; neither text nor a problem for what has no text to begin with."""
     if file.problem or not file.data:
         return FileText(problem=file.problem)
     if is_image(file):
         return FileText(problem=image_problem(file, takes_images=takes_images))
+    if is_audio(file):
+        return await voice_notes.text_of(file)
     if _is_pdf(file):
         return await _pdf_text(file.data)
     if not _is_text(file):

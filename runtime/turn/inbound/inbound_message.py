@@ -20,15 +20,21 @@ MAX_IMAGE_BYTES = 3_750_000
 """5 MB as base64, the least that a large provider takes."""
 MAX_IMAGE_PIXELS = 8_000
 """Of the longer side, the least that a large provider takes."""
+MAX_FILE_CHARS = 50_000
+"""So much of one file is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileText:
-    """What was read of a file: its text, or why there is none. `is_cut`: there is more than this."""
+    """What was read of a file: its text, or why there is none. `is_cut`: there is more than this.
+
+    `is_transcript` says that a model wrote down what is said in it.
+    """
 
     text: str = ""
     problem: str = ""
     is_cut: bool = False
+    is_transcript: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +119,8 @@ def _named(file: Attachment, read: FileText) -> str:
         return f"[{name}, {len(file.data)} bytes: not readable here{why}]"
     cut = "; the rest is left out" if read.is_cut else ""
     clean = read.text.encode("utf-8", "replace").decode("utf-8")
-    head = f"[{name}, {len(file.data)} bytes; this is its text{cut}:]"
+    what = "this is what a model heard in the recording" if read.is_transcript else "this is its text"
+    head = f"[{name}, {len(file.data)} bytes; {what}{cut}:]"
     return f"{head}\n{clean}\n[end of {file.name!r}]"
 
 

@@ -11,7 +11,10 @@ import pytest
 
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.turn.inbound.files import MAX_FILE_CHARS, file_text
+from nacre.runtime.settings.hooks import AudioSettings
+from nacre.runtime.turn.inbound import files
+from nacre.runtime.turn.inbound.inbound_message import MAX_FILE_CHARS, FileText
+from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import opened
 
@@ -20,6 +23,11 @@ needs_pypdf = pytest.mark.skipif(find_spec("pypdf") is None, reason="the extra `
 
 def _file(name: str, data: bytes, mime_type: str = "application/octet-stream") -> Attachment:
     return Attachment(name=name, mime_type=mime_type, data=data)
+
+
+async def file_text(file: Attachment) -> FileText:
+    """What is read of it where no model hears recordings."""
+    return await files.file_text(file, takes_images=True, voice_notes=VoiceNotes(AudioSettings()))
 
 
 def pdf(content: bytes, *, times: int = 1) -> bytes:
