@@ -6,7 +6,8 @@ A fact stands in the daily log, in the note of the session that told it, and in 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.search.ranking import Ranked
@@ -44,36 +45,61 @@ def told_once(
 
 
 class _Said:
-    """What a chunk says, a statement a line; `quoted` is what of a conversation the query is about there."""
+    """What a chunk says, a statement a line, read as far as it is asked."""
 
     def __init__(self, chunk: Chunk, finder: Finder | None) -> None:
         self.chunk = chunk
-        lines = chunk.text.split("\n")
-        self.statements = _statements(lines)
-        self.words = "\n".join(f" {words} " for words in self.statements)
-        self.telling = [words for words in self.statements if _is_telling(words)]
-        self.quoted: list[str] = []
-        if finder is not None and ">" in chunk.text:
-            about = [lines[at] for at in finder.look(chunk.text).lines]
-            asked = [line for line in about if not HEADING.match(line)]
-            if all(line.lstrip().startswith(">") for line in asked):
-                self.quoted = _statements(asked)
+        self._finder = finder
+
+    @cached_property
+    def statements(self) -> list[str]:
+        return list(_statements(self.chunk.text.split("\n")))
+
+    @cached_property
+    def first(self) -> Sequence[str]:
+        """The words of the first statement."""
+        return next(_statements(self.chunk.text.split("\n")), "").split(" ")
+
+    @cached_property
+    def folded(self) -> str:
+        return self.chunk.text.casefold()
+
+    @cached_property
+    def words(self) -> str:
+        return "\n".join(f" {words} " for words in self.statements)
+
+    @cached_property
+    def telling(self) -> list[str]:
+        return [words for words in self.statements if _is_telling(words)]
+
+    @cached_property
+    def quoted(self) -> list[str]:
+        """What of a conversation the query is about there."""
+        if self._finder is None or ">" not in self.chunk.text:
+            return []
+        lines = self.chunk.text.split("\n")
+        about = [lines[at] for at in self._finder.look(self.chunk.text).lines]
+        asked = [line for line in about if not HEADING.match(line)]
+        return list(_statements(asked)) if all(line.lstrip().startswith(">") for line in asked) else []
 
 
 def only_asks(text: str, evidence: TextEvidence) -> bool:
     """Whether each line that has a word of the query is a question."""
+    if "?" not in text and "\uff1f" not in text:
+        return False
     lines = text.split("\n")
     return bool(evidence.lines) and all(_ASKS.search(lines[at]) for at in evidence.lines)
 
 
 def only_answers(text: str) -> bool:
     """Whether of a conversation the text has nothing but what the assistant said."""
-    speakers = set(_SPEAKER.findall(text))
-    return speakers == {"Assistant"}
+    return "Assistant: " in text and set(_SPEAKER.findall(text)) == {"Assistant"}
 
 
 def _repeats(said: _Said, better: _Said) -> bool:
-    if said.statements and all(f" {words} " in better.words for words in said.statements):
+    # A statement repeats none that has other words; so much is quickly seen, and nearly always enough.
+    may_repeat = all(word in better.folded for word in said.first) and said.statements
+    if may_repeat and all(f" {words} " in better.words for words in said.statements):
         return True
     return bool(said.quoted) and all(
         f" {words} " in better.words or any(f" {told} " in f" {words} " for told in better.telling)
@@ -85,7 +111,7 @@ def _is_telling(statement: str) -> bool:
     return len(statement) >= (MIN_CHARS if statement.isascii() else MIN_CHARS // 2)
 
 
-def _statements(lines: Sequence[str]) -> list[str]:
+def _statements(lines: Sequence[str]) -> Iterator[str]:
     """The words of each line without its marks; headings and lines without words are none."""
     bare = (_QUOTED.sub("", line, count=1) for line in lines if not HEADING.match(line))
-    return [words for line in bare if (words := " ".join(_WORD.findall(line.casefold())))]
+    return (words for line in bare if (words := " ".join(_WORD.findall(line.casefold()))))

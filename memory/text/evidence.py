@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.forms.character_grams import seamed
@@ -59,6 +59,7 @@ class Finder:
         written = {stem(fold(term), inflected=query.inflected): term for term in reversed(query.terms)}
         self.terms = tuple(term for term in reversed(written) if term)
         self.atoms = tuple(term_atom(written[term], inflected=query.inflected) for term in self.terms)
+        self._looked_for = [(term, _longest_ending(term)) for term in self.terms]
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
             _Name(text=name[:_HASH_CHARS] if HEX.fullmatch(name) else name, whole=not HEX.fullmatch(name))
@@ -75,7 +76,7 @@ class Finder:
         """The evidence in `text`."""
         found = self._looked_at.get(text)
         if found is None:
-            folded = seamed(fold(text))
+            folded = text.lower() if text.isascii() else seamed(fold(text))
             if self._has_numbers or emoji_in(text):
                 folded = _as_asked(folded)
             found = self._looked_at[text] = self._look(folded)
@@ -85,27 +86,33 @@ class Finder:
         lines: dict[int, set[int]] = {}
         pairs = 0
         ends: list[int] = []
-        for number, term in enumerate(self.terms):
-            whole_words = term.isascii()
-            line = last = 0
-            starts: list[int] = []
+        for number, (term, longest_ending) in enumerate(self._looked_for):
             at = folded.find(term)
-            while at >= 0:
-                if not whole_words or _is_form_of(folded, at, term):
-                    line += folded.count("\n", last, at)
-                    last = at
-                    lines.setdefault(line, set()).add(number)
-                    starts.append(at)
-                at = folded.find(term, at + len(term))
+            if at < 0:
+                ends = []
+                continue
+            starts = [*_forms_of(term, longest_ending, folded, at)]
+            line = last = 0
+            for start in starts:
+                line += folded.count("\n", last, start)
+                last = start
+                lines.setdefault(line, set()).add(number)
             if ends and starts:
                 pairs += any(_is_next(folded, end, start) for end in ends for start in starts)
             ends = [start + len(term) for start in starts]
+        is_exact = any(name.stands_in(folded) for name in self._names) if self._names else False
+        if not lines:
+            return _EXACT if is_exact else _NOTHING
         return TextEvidence(
             terms=frozenset().union(*lines.values()),
             lines={line: frozenset(found) for line, found in lines.items()},
-            exact=any(name.stands_in(folded) for name in self._names),
+            exact=is_exact,
             pairs=pairs,
         )
+
+
+_NOTHING = TextEvidence(terms=frozenset(), lines={}, exact=False)
+_EXACT = replace(_NOTHING, exact=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,17 +137,27 @@ def _positions(text: str, part: str) -> Iterator[int]:
         at = text.find(part, at + len(part))
 
 
-def _is_form_of(text: str, at: int, term: str) -> bool:
-    """Whether the word at `at` is `term` with an ending.
+def _longest_ending(term: str) -> int:
+    """How many characters a word may have behind `term`, its stem, and still be a form of it; −1: any.
 
     Short stems must be nearly the whole word, long ones may begin a compound.
     """
-    if at and text[at - 1].isalnum():
-        return False
-    end = at + len(term)
-    longest_ending = 2 if len(term) <= 4 else 5 if len(term) < _LONG_STEM else _LONGEST_IN_COMPOUND
-    behind = text[end : end + longest_ending + 1]
-    return len(behind) <= longest_ending or not behind.isalnum()
+    if not term.isascii():
+        return -1
+    return 2 if len(term) <= 4 else 5 if len(term) < _LONG_STEM else _LONGEST_IN_COMPOUND
+
+
+def _forms_of(term: str, longest_ending: int, text: str, at: int) -> Iterator[int]:
+    """Where words stand that are `term` with an ending, or just the characters; the first look is at `at`."""
+    while at >= 0:
+        end = at + len(term)
+        if longest_ending < 0:
+            yield at
+        elif not (at and text[at - 1].isalnum()):
+            behind = text[end : end + longest_ending + 1]
+            if len(behind) <= longest_ending or not behind.isalnum():
+                yield at
+        at = text.find(term, end)
 
 
 def _is_next(text: str, end: int, start: int) -> bool:

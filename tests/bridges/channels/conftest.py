@@ -5,13 +5,13 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 LIBRARIES = {
-    "email": "imap_tools",
-    "irc": "ircstates",
-    "matrix": "nio",
-    "xmpp": "slixmpp",
-    "discord": "discord",
-    "slack": "slack_sdk",
-    "telegram": "telegram",
+    "email": ("aiosmtpd", "imap_tools"),
+    "irc": ("ircstates",),
+    "matrix": ("nio",),
+    "xmpp": ("slixmpp",),
+    "discord": ("discord",),
+    "slack": ("slack_sdk",),
+    "telegram": ("telegram",),
 }
 
-collect_ignore_glob = [f"{name}/*" for name, library in LIBRARIES.items() if find_spec(library) is None]
+collect_ignore_glob = [f"{name}/*" for name, needed in LIBRARIES.items() if None in map(find_spec, needed)]
