@@ -91,12 +91,15 @@ class Finder:
             if at < 0:
                 ends = []
                 continue
-            starts = [*_forms_of(term, longest_ending, folded, at)]
+            starts = _forms_of(term, longest_ending, folded, at)
             line = last = 0
             for start in starts:
                 line += folded.count("\n", last, start)
                 last = start
-                lines.setdefault(line, set()).add(number)
+                if line in lines:
+                    lines[line].add(number)
+                else:
+                    lines[line] = {number}
             if ends and starts:
                 pairs += any(_is_next(folded, end, start) for end in ends for start in starts)
             ends = [start + len(term) for start in starts]
@@ -147,17 +150,20 @@ def _longest_ending(term: str) -> int:
     return 2 if len(term) <= 4 else 5 if len(term) < _LONG_STEM else _LONGEST_IN_COMPOUND
 
 
-def _forms_of(term: str, longest_ending: int, text: str, at: int) -> Iterator[int]:
+def _forms_of(term: str, longest_ending: int, text: str, at: int) -> list[int]:
     """Where words stand that are `term` with an ending, or just the characters; the first look is at `at`."""
+    starts: list[int] = []
+    length = len(term)
     while at >= 0:
-        end = at + len(term)
+        end = at + length
         if longest_ending < 0:
-            yield at
-        elif not (at and text[at - 1].isalnum()):
+            starts.append(at)
+        elif not at or not text[at - 1].isalnum():
             behind = text[end : end + longest_ending + 1]
             if len(behind) <= longest_ending or not behind.isalnum():
-                yield at
+                starts.append(at)
         at = text.find(term, end)
+    return starts
 
 
 def _is_next(text: str, end: int, start: int) -> bool:
@@ -229,4 +235,7 @@ def share(terms: Iterable[int], weights: Sequence[float]) -> float:
 
 def best_line_share(evidence: TextEvidence, weights: Sequence[float]) -> float:
     """The share of the line that has most of the query."""
-    return max((share(line, weights) for line in evidence.lines.values()), default=0.0)
+    best = 0.0
+    for line in evidence.lines.values():
+        best = max(best, share(line, weights))
+    return best
