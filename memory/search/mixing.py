@@ -109,14 +109,16 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
     fits = _fits(found.places, asked.days)
     lines = {at: best_line_share(item, among_best) for at, item in zip(first, by_words, strict=True)}
     values: dict[int, float] = {}
+    neighbours = max(1, len(counts) - 1)
     for chunk_id in found.ids:
         bm25, item = found.words.get(chunk_id, 0.0), found.evidence.get(chunk_id)
         words = (bm25 / top + _LINE_WEIGHT * lines.get(chunk_id, 0.0)) / (1 + _LINE_WEIGHT) if bm25 else 0.0
         meaning = related.get(chunk_id, 0.0) / nearest if nearest else 0.0
-        values[chunk_id] = (1 - vectors) * words + vectors * meaning + _DATE_WEIGHT * fits.get(chunk_id, 0.0)
-        if item:
-            values[chunk_id] += _BEST_LINE * best_line_share(item, everywhere)
-            values[chunk_id] += _IN_ORDER * item.pairs / max(1, len(counts) - 1)
+        value = (1 - vectors) * words + vectors * meaning + _DATE_WEIGHT * fits.get(chunk_id, 0.0)
+        if item and item.lines:
+            value += _BEST_LINE * best_line_share(item, everywhere)
+            value += _IN_ORDER * item.pairs / neighbours
+        values[chunk_id] = value
     for chunk_id in found.answering:
         values[chunk_id] *= _ANSWERS_ALONE
     return Mixed(
