@@ -208,8 +208,11 @@ async def test_a_login_that_is_refused_is_a_sentence(server: ServerProcess, tmp_
 async def test_a_token_that_was_taken_back_is_replaced(server: ServerProcess, tmp_path: Path) -> None:
     """The password gives another one, for the same device."""
     async with synapse_world(server, tmp_path) as world:
-        async with started(world.bridge(), HeldDoor()) as running:
+        door = HeldDoor()
+        async with started(world.bridge(), door) as running:
             await world.meet()
+            await world.say("good day")
+            await door.holds(1)
             await running.deliver(part(world, "hello"))
         kept = tmp_path / "matrix" / "login.json"
         before = kept.read_text()
