@@ -35,9 +35,7 @@ def settings_of(world: World) -> dict[str, Any]:
 
 
 class ChannelStories:
-    """Inherit it. The tests are async functions. Of every `steps_apart` steps one is killed."""
-
-    steps_apart = 1
+    """Inherit it. The tests are async functions."""
 
     def world(self, folder: Path) -> AbstractAsyncContextManager[World]:
         """The server, with Ann."""
@@ -123,7 +121,7 @@ class ChannelStories:
         lost, kills, repeats, problems = [], 0, 0, []
         past: list[str] = []
         async with self.world(tmp_path) as world, _driver() as driver:
-            for kill_at in range(1, MOST_STEPS, self.steps_apart):
+            for kill_at in range(1, MOST_STEPS):
                 order = Order(driver, world, tmp_path / f"state-{kill_at}")
                 one, last = f"one {kill_at}", f"end {kill_at}"
                 was_killed = await order.run(kill_at, one)

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.channels
 
 
 class TestStories(ChannelStories):
-    """The stories of every channel. A start of the library takes seconds, so every third step is killed."""
-
-    steps_apart = 3
+    """The stories of every channel."""
 
     def world(self, folder: Path) -> AbstractAsyncContextManager[World]:
         """prosody with Ann."""

@@ -111,15 +111,32 @@ async def uncovered(state_dir: Path, flushes: Sequence[str], sizes: Sequence[int
     return [fact for fact in facts if fact not in model.seen and fact not in notes]
 
 
-@settings(max_examples=8)
-@given(
-    flushes=st.lists(st.sampled_from(["writes", "nothing", "wrong", "fails"]), min_size=1, max_size=4),
-    sizes=st.lists(st.sampled_from([1, 20, 120, 300, 700]), min_size=8, max_size=24),
-)
-def test_nothing_is_compacted_before_it_was_flushed(flushes: list[str], sizes: list[int]) -> None:
-    """However long the messages are, and whatever comes of the flushes."""
+FLUSHES_AND_SIZES = {
+    "flushes": st.lists(st.sampled_from(["writes", "nothing", "wrong", "fails"]), min_size=1, max_size=4),
+    "sizes": st.lists(st.sampled_from([1, 20, 120, 300, 700]), min_size=8, max_size=24),
+}
+
+
+def _nothing_is_uncovered(flushes: list[str], sizes: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         assert asyncio.run(uncovered(Path(folder), flushes, sizes)) == []
+
+
+@settings(max_examples=8)
+@given(**FLUSHES_AND_SIZES)
+def test_nothing_is_compacted_before_it_was_flushed(flushes: list[str], sizes: list[int]) -> None:
+    """However long the messages are, and whatever comes of the flushes."""
+    _nothing_is_uncovered(flushes, sizes)
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(**FLUSHES_AND_SIZES)
+def test_nothing_is_compacted_before_it_was_flushed_in_more_examples(
+    flushes: list[str], sizes: list[int]
+) -> None:
+    """The same, for longer."""
+    _nothing_is_uncovered(flushes, sizes)
 
 
 @pytest.mark.parametrize("arguments", [{"txt": "- lost"}, {"text": " "}, {"text": {"a": 1}}])

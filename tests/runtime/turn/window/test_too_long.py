@@ -228,10 +228,9 @@ async def answered(state_dir: Path, windows: Sequence[int], messages: Sequence[t
     assert [number for number in range(len(messages)) if f"{number} " not in kept] == []
 
 
-@settings(max_examples=6)
-@given(
-    windows=st.lists(st.sampled_from([16_000, 24_000, 64_000]), min_size=1, max_size=3),
-    messages=st.lists(
+WINDOWS_AND_MESSAGES = {
+    "windows": st.lists(st.sampled_from([16_000, 24_000, 64_000]), min_size=1, max_size=3),
+    "messages": st.lists(
         st.tuples(
             st.sampled_from(["words", "cjk", "one", "answer", "call"]),
             st.sampled_from([1, 90, 700, 3_000, 30_000]),
@@ -239,10 +238,28 @@ async def answered(state_dir: Path, windows: Sequence[int], messages: Sequence[t
         min_size=1,
         max_size=7,
     ),
-)
+}
+
+
+def _is_answered(windows: list[int], messages: list[tuple[str, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(answered(Path(folder), windows, messages))
+
+
+@settings(max_examples=6)
+@given(**WINDOWS_AND_MESSAGES)
 def test_any_sequence_of_sizes_leaves_a_usable_session(
     windows: list[int], messages: list[tuple[str, int]]
 ) -> None:
     """Whatever was said, however long, and however the window changes from one turn to the next."""
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(answered(Path(folder), windows, messages))
+    _is_answered(windows, messages)
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(**WINDOWS_AND_MESSAGES)
+def test_any_sequence_of_sizes_leaves_a_usable_session_in_more_examples(
+    windows: list[int], messages: list[tuple[str, int]]
+) -> None:
+    """The same, for longer."""
+    _is_answered(windows, messages)
