@@ -13,7 +13,7 @@ import logging
 from irctokens import Line
 
 from nacre.bridges.channels.irc.connection import IrcConnection
-from nacre.bridges.channels.irc.handshake import register
+from nacre.bridges.channels.irc.handshake import may_be_free, register
 from nacre.bridges.channels.irc.messages import Heard, heard, mask, message_lines
 from nacre.bridges.channels.irc.pacing import Pacer
 from nacre.bridges.channels.irc.settings import IrcSettings
@@ -115,12 +115,16 @@ class IrcBridge(Bridge):
     async def _listen(self, connection: IrcConnection, door: Door, said: asyncio.Queue[Heard | None]) -> None:
         lines = connection.lines()
         await register(connection, self._settings, lines)
+        if not connection.server.casefold_equals(connection.server.nickname, self._settings.nick):
+            await connection.send("NICK", [self._settings.nick])
         for name in self._settings.join:
             await connection.send("JOIN", [name])
         await connection.send("PING", [joined := self._new_id()])
         async for line in lines:
             if self._stopping.is_set():
                 return
+            if may_be_free(line, connection.server, self._settings.nick):
+                await connection.send("NICK", [self._settings.nick])
             if line.command == "PONG" and line.params[-1:] == [joined]:
                 self._connection = connection
                 door.connected()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncIterator
 
+from ircstates import Server
 from irctokens import Line
 
 from nacre.bridges.channels.irc.connection import IrcConnection
@@ -17,6 +18,19 @@ MOST_NICKS = 4
 _SASL_CHUNK = 400
 _NICK_TAKEN = ("433", "436", "437")
 _LOGIN_REFUSED = ("902", "904", "905", "906", "908")
+
+
+def may_be_free(line: Line, server: Server, nick: str) -> bool:
+    """Whether a line is a reason to ask for a nick that somebody else had at the beginning.
+
+    After a crash that somebody is the last connection, which the server drops a moment later. It tells of it
+    only where both are in a channel, so its PINGs are reasons as well. What it refuses changes nothing.
+    """
+    if server.casefold_equals(server.nickname, nick):
+        return False
+    if line.command not in ("QUIT", "NICK") or line.source is None:
+        return bool(line.command == "PING")
+    return bool(server.casefold_equals(line.hostmask.nickname, nick))
 
 
 async def register(connection: IrcConnection, settings: IrcSettings, lines: AsyncIterator[Line]) -> None:

@@ -18,7 +18,7 @@ class IrcSettings(AccountSettings):
     tls_ca_file: str = ""
     """A file with the certificate of the authority that signed the server's; empty is those of the system."""
     nick: str
-    """The assistant's nick. If it is taken, `_` is added."""
+    """The assistant's nick. If it is taken, `_` is added until it is free."""
     real_name: str = "Nacre"
     """What the network shows beside the nick."""
     sasl_account: str = ""

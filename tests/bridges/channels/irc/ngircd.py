@@ -89,6 +89,9 @@ class Person:
             self.here.update(name.lstrip("@+%&~") for name in text.split())
         elif command == "JOIN":
             self.here.add(nick)
+        elif command == "NICK":
+            self.here.discard(nick)
+            self.here.add(text or words[-1])
         elif command in ("PART", "QUIT"):
             self.here.discard(nick)
         elif command.isdigit():

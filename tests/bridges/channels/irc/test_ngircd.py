@@ -125,7 +125,7 @@ async def test_a_long_answer_arrives_whole_and_in_order(tmp_path: Path) -> None:
 
 
 async def test_a_mention_is_seen_and_a_taken_nick_gets_a_tail(tmp_path: Path) -> None:
-    """Somebody is called Nacre already: the assistant is `Nacre_`, and hears that name."""
+    """Somebody is called Nacre already: the assistant is `Nacre_`, and hears it, until the name is free."""
     async with ngircd(tmp_path) as server:
         world, other = NgircdWorld(server), Person(server.port, "Nacre")
         await other.join()
@@ -136,8 +136,10 @@ async def test_a_mention_is_seen_and_a_taken_nick_gets_a_tail(tmp_path: Path) ->
             await door.holds(2)
             said = [(inbound.text, inbound.is_mentioned) for inbound in door.inbound]
             assert said == [("Nacre: not you", False), ("you", True)]
+            await other.leave()
+            await until(lambda: "Nacre_" not in world.person.here, lambda: world.person.here)
+            assert "Nacre" in world.person.here
         await world.person.leave()
-        await other.leave()
 
 
 async def test_a_wrong_server_password_is_told_in_a_sentence(tmp_path: Path) -> None:
