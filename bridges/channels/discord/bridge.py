@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,9 @@ from nacre.bridges.channels.discord.messages import (
     shows,
 )
 from nacre.bridges.channels.discord.snowflakes import before
+from nacre.bridges.channels.transport.live_connection import LiveConnection
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
-from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
+from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.inbound import Attachment
 
@@ -68,9 +67,8 @@ class DiscordBridge(Bridge):
         self._now = now
         self._file_bytes = file_bytes
         self._reads_content = reads_content
-        self._api: Api | None = None
+        self._live: LiveConnection[Api] = LiveConnection("Discord")
         self._stopped = asyncio.Event()
-        self._asked: set[asyncio.Future[None]] = set()
         self._known: KnownChats | None = None
         self._chats: dict[str, Chat] = {}
         self._me = Me(id="")
@@ -81,7 +79,7 @@ class DiscordBridge(Bridge):
         known = self._known = await asyncio.to_thread(KnownChats.load, self._folder, self._now)
         self._newest = int(door.cursor or 0)
         async with opened(self._token, reads_content=self._reads_content) as api:
-            self._api = api
+            self._live.begins(api)
             tasks = [
                 asyncio.create_task(api.listen()),
                 asyncio.create_task(self._take_all(api, door, known)),
@@ -92,12 +90,11 @@ class DiscordBridge(Bridge):
                 if not self._stopped.is_set():
                     [await task for task in tasks if task.done()]
             finally:
-                self._api = None
+                self._live.ends()
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-                if self._asked:  # closed under them, nobody would know whether they arrived
-                    await asyncio.wait(self._asked)
+                await self._live.settled()
 
     async def stop(self) -> None:
         """Ends the session."""
@@ -107,42 +104,30 @@ class DiscordBridge(Bridge):
         """Sends one message."""
         nonce = hashlib.sha256(part.key.encode()).hexdigest()[:_NONCE_CHARS]
         answers = part.answers if part.answers.isdecimal() else ""
-        async with self._connection() as api:
+        async with self._live.use() as api:
             sent_id = await api.send(_channel_of(part.place), part.text, nonce=nonce, answers=answers)
             await self._know(_channel_of(part.place))
             return sent_id
 
     async def edit(self, part: Part, message_id: str) -> None:
         """Changes one; one that somebody deleted meanwhile is sent anew."""
-        async with self._connection() as api:
+        async with self._live.use() as api:
             is_there = await api.edit(_channel_of(part.place), message_id, part.text)
         if not is_there:
             await self.deliver(part)
 
     async def typing(self, place: Place) -> None:
         """Shows the sign."""
-        async with self._connection() as api:
+        async with self._live.use() as api:
             await api.type(_channel_of(place))
 
     async def find(self, part: Part) -> str | None:
         """Looks for it in the chat, behind the message that it answers."""
         answers = part.answers if part.answers.isdecimal() else ""
-        async with self._connection() as api:
+        async with self._live.use() as api:
             said = await api.history(_channel_of(part.place), answers)
         found = [raw for raw in said if shows(raw, part.text, answers, self._me.id)]
         return str(found[-1]["id"]) if found else None
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Api]:
-        if self._api is None:
-            raise NotDelivered("there is no connection to Discord")
-        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._asked.add(asked)
-        try:
-            yield self._api
-        finally:
-            asked.set_result(None)
-            self._asked.discard(asked)
 
     async def _take_all(self, api: Api, door: Door, known: KnownChats) -> None:
         """Takes what the gateway tells, one after the other, behind what was missed."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -27,6 +26,7 @@ from nacre.bridges.channels.slack.messages import (
     is_ts,
     key_of,
 )
+from nacre.bridges.channels.transport.live_connection import LiveConnection
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part
 from nacre.bridges.contracts.errors import BridgeError, CannotConnect, DeliveryRefused, NotDelivered
 from nacre.runtime.contracts.inbound import Attachment
@@ -83,9 +83,8 @@ class SlackBridge(Bridge):
         self._app_token = app_token
         self._server = server
         self._file_bytes = file_bytes
-        self._api: Api | None = None
+        self._live: LiveConnection[Api] = LiveConnection("Slack")
         self._stopped = asyncio.Event()
-        self._asked: set[asyncio.Future[None]] = set()
         self._newest = ""
 
     async def start(self, door: Door) -> None:
@@ -99,12 +98,11 @@ class SlackBridge(Bridge):
                 if not self._stopped.is_set():
                     await hearing
             finally:
-                self._api = None
+                self._live.ends()
                 for task in (hearing, stopping):
                     task.cancel()
                 await asyncio.gather(hearing, stopping, return_exceptions=True)
-                if self._asked:  # closed under them, nobody would know whether they arrived
-                    await asyncio.wait(self._asked)
+                await self._live.settled()
 
     async def stop(self) -> None:
         """Ends the connection."""
@@ -112,13 +110,13 @@ class SlackBridge(Bridge):
 
     async def deliver(self, part: Part) -> str:
         """Sends one message."""
-        async with self._connection() as api:
+        async with self._live.use() as api:
             place = part.place
             return await api.send(place.chat_id, mrkdwn(part.text), thread=place.thread_id, key=part.key)
 
     async def edit(self, part: Part, message_id: str) -> None:
         """Changes one; one that somebody deleted meanwhile is sent anew."""
-        async with self._connection() as api:
+        async with self._live.use() as api:
             is_there = await api.edit(part.place.chat_id, message_id, mrkdwn(part.text))
         if not is_there:
             await self.deliver(part)
@@ -126,22 +124,10 @@ class SlackBridge(Bridge):
     async def find(self, part: Part) -> str | None:
         """Looks for its key in the chat, behind the message that it answers."""
         place, since = part.place, part.answers if is_ts(part.answers) else ""
-        async with self._connection() as api:
+        async with self._live.use() as api:
             said = await api.history(place.chat_id, since or "0", thread=place.thread_id)
         found = [str(raw["ts"]) for raw in said if key_of(raw) == part.key and is_ts(raw.get("ts"))]
         return found[0] if found else None
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Api]:
-        if self._api is None:
-            raise NotDelivered("there is no connection to Slack")
-        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._asked.add(asked)
-        try:
-            yield self._api
-        finally:
-            asked.set_result(None)
-            self._asked.discard(asked)
 
     async def _hear(self, api: Api, door: Door) -> None:
         """One socket after the other: Slack asks for a new one every few hours."""
@@ -155,7 +141,8 @@ class SlackBridge(Bridge):
                         log.info("an envelope of Slack's was passed over: it cannot be read: %s", error)
                         continue
                     if told.get("type") == "hello" and is_first:
-                        is_first, self._api = False, api
+                        is_first = False
+                        self._live.begins(api)
                         door.connected()
                         await self._catch_up(api, door)
                     if told.get("type") == "disconnect":

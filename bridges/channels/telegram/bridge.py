@@ -20,8 +20,9 @@ from telegram.error import BadRequest, ChatMigrated, TelegramError
 from nacre.bridges.channels.telegram.api import Api, opened, told
 from nacre.bridges.channels.telegram.formatting import Span, shown
 from nacre.bridges.channels.telegram.updates import CHANNEL, PassedOver, RemoteFile, heard, number_of
+from nacre.bridges.channels.transport.live_connection import LiveConnection
 from nacre.bridges.contracts.bridge import Bridge, Capabilities, Door, Part, Place
-from nacre.bridges.contracts.errors import BridgeError, NotDelivered
+from nacre.bridges.contracts.errors import BridgeError
 from nacre.runtime.contracts.inbound import Attachment
 
 log = logging.getLogger(__name__)
@@ -56,22 +57,20 @@ class TelegramBridge(Bridge):
         self._token = token
         self._server = server
         self._file_bytes = file_bytes
-        self._api: Api | None = None
+        self._live: LiveConnection[Api] = LiveConnection("Telegram")
         self._stopped = asyncio.Event()
-        self._asked: set[asyncio.Future[None]] = set()
         self._moved: dict[str, str] = {}
 
     async def start(self, door: Door) -> None:
         """Asks for news until it is stopped, or a request fails."""
         async with opened(self._token, self._server) as api:
-            self._api = api
+            self._live.begins(api)
             try:
                 door.connected()
                 await self._listen(api, door)
             finally:
-                self._api = None
-                if self._asked:  # closed under them, nobody would know whether they arrived
-                    await asyncio.wait(self._asked)
+                self._live.ends()
+                await self._live.settled()
 
     async def stop(self) -> None:
         """Ends the request for news; what came with the one before is taken first."""
@@ -127,21 +126,13 @@ class TelegramBridge(Bridge):
 
     async def _ask(self, place: Place, call: Callable[[Bot, str], Awaitable[T]]) -> T:
         """What the server says to a request about a chat, which may have another id by now."""
-        if self._api is None:
-            raise NotDelivered("there is no connection to Telegram")
-        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._asked.add(asked)
-        bot, chat_id = self._api.bot, self._moved.get(place.chat_id, place.chat_id)
-        try:
+        async with self._live.use() as api:
             with told(self._token):
                 try:
-                    return await call(bot, chat_id)
+                    return await call(api.bot, self._moved.get(place.chat_id, place.chat_id))
                 except ChatMigrated as error:
                     self._moved[place.chat_id] = str(error.new_chat_id)
-                    return await call(bot, str(error.new_chat_id))
-        finally:
-            asked.set_result(None)
-            self._asked.discard(asked)
+                    return await call(api.bot, str(error.new_chat_id))
 
     async def _listen(self, api: Api, door: Door) -> None:
         taken, offset = int(door.cursor or 0), None

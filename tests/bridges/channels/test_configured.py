@@ -19,7 +19,7 @@ from nacre.bridges.contracts.channel import AccountSettings, Channel
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.runtime.settings.plugins import PluginsSettings
 from nacre.runtime.settings.settings import Settings
-from tests.bridges.channels.line_extension import install_line
+from tests.bridges.channels.contract.line_extension import install_line
 from tests.house.tree import ROOT
 
 

@@ -221,6 +221,6 @@ async def test_no_more_chats_are_answered_at_once_than_may_be(tmp_path: Path) ->
             third = await model.held.get()
             model.let_go()
             model.let_go()
-            await server.until(lambda at: len(at.sent) == 4)
+            await server.until(lambda at: all(at.shown(name) == [f"re: {name}"] for name in "abc"))
 
     assert {*first, third} == {"a", "b", "c"}

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from nacre.cli.serving.status import NEVER_SERVED
-from tests.bridges.channels.line_extension import install_line
+from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import WAIT_SECONDS, run_nacre
 from tests.cli.serving.test_serve import line_settings, serving

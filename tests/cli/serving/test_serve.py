@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.bridges.channels.line_extension import install_line
+from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import WAIT_SECONDS, environment, run_nacre
 from tests.runtime.agents import write_settings

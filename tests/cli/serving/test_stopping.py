@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bridges.channels.line_extension import install_line
+from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import WAIT_SECONDS
 from tests.cli.serving.test_serve import line_settings, serving
