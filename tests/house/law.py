@@ -80,6 +80,7 @@ MEMORY: Floors = (
         "memory/embedders",
         "memory/search/rerankers",
         "memory/workspace",
+        "memory/files/sources",
     ),
     ("memory/text",),
     ("memory/text/days", "memory/text/forms"),
@@ -130,7 +131,7 @@ NEVERS = (
         ("runtime/tools",),
         ("memory*",),
         "file tools know the owner's Markdown and nothing of the index",
-        but=("memory/contracts",),
+        but=("memory/contracts", "memory/files/sources"),
     ),
     Never(
         ("runtime/contracts",),
