@@ -74,6 +74,7 @@ MEMORY: Floors = (
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
     ("memory/stores/sqlite", "memory/files"),
+    ("memory/files/facts",),
     (
         "memory/batch_jobs",
         "memory/vectors",
