@@ -76,6 +76,7 @@ MEMORY: Floors = (
     ("memory/stores/sqlite", "memory/files"),
     (
         "memory/batch_jobs",
+        "memory/files/bank",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",
