@@ -21,11 +21,19 @@ from nacre.runtime.settings.section import SettingsSection
 from nacre.runtime.settings.session import SessionSettings
 
 
+class BankSettings(SettingsSection):
+    """`memory.bank`: typed pages that `nacre memory reflect` makes of the logs."""
+
+    enabled: bool = False
+    """Whether there are such pages: what is worth keeping is noted for them, and they are searched."""
+
+
 class MemorySettings(SettingsSection):
     """`memory`; `agents.defaults.memorySearch` says how it is searched."""
 
     citations: Literal["auto", "on", "off"] = "auto"
     """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
+    bank: BankSettings = Field(default_factory=BankSettings.model_construct)
 
 
 class Settings(SettingsSection):

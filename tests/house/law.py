@@ -77,6 +77,7 @@ MEMORY: Floors = (
     ("memory/files/facts",),
     (
         "memory/batch_jobs",
+        "memory/files/bank",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",
