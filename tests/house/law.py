@@ -14,6 +14,7 @@ ROOTS: Floors = (
     ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
+    ("postgres",),
 )
 """The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
 
@@ -203,6 +204,8 @@ LIBRARIES = {
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
+    "psycopg": ("postgres/*.py",),
+    "psycopg_pool": ("postgres/*.py",),
     "pyarrow": ("runtime/extensions/lancedb/table.py",),
     "pydantic": (
         "bridges/channels/*/channel.py",
