@@ -45,7 +45,7 @@ RUNTIME: Floors = (
     ("runtime/commands/contract",),
     ("runtime/commands/conversation",),
     ("runtime/endings",),
-    ("runtime/turn",),
+    ("runtime/turn", "runtime/recall/facts"),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning",),
     (
@@ -215,6 +215,7 @@ LIBRARIES = {
         "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/notes_file.py",
+        "runtime/recall/facts/fact_tools.py",
         "runtime/recall/memory_tools.py",
         "runtime/extensions/lancedb/tools.py",
         "runtime/tools/function.py",
