@@ -84,6 +84,7 @@ class OpenSession:
                 channel=self.route.origin.channel,
                 policy=self.policy,
                 workspace=Path(place),
+                origin=self.route.origin,
             )
         return self._chat
 

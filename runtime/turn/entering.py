@@ -13,11 +13,14 @@ from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.contracts.model import takes_images
 from nacre.runtime.hooks.around import arrived
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.recall.recent_notes import recalled_notes
 from nacre.runtime.turn.inbound.files import message_of
 from nacre.runtime.turn.inbound.inbound_message import unread_message
 from nacre.runtime.turn.parts import TurnParts
+<<<<<<< HEAD
 from nacre.sessions.contracts.messages import UserMessage
+=======
+from nacre.runtime.turn.prompt_parts.recent_notes import recalled_notes
+>>>>>>> 154df040474524b45dd86782d7ee8c497583a97c
 from nacre.sessions.entries.entries import CustomMessage
 from nacre.sessions.view.transcript import RECALL_TYPE
 

@@ -14,6 +14,7 @@ ROOTS: Floors = (
     ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
+    ("postgres",),
 )
 """The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
 
@@ -44,7 +45,7 @@ RUNTIME: Floors = (
     ("runtime/commands/contract",),
     ("runtime/commands/conversation",),
     ("runtime/endings",),
-    ("runtime/turn",),
+    ("runtime/turn", "runtime/recall/facts"),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning",),
     (
@@ -74,8 +75,10 @@ MEMORY: Floors = (
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
     ("memory/stores/sqlite", "memory/files"),
+    ("memory/files/facts",),
     (
         "memory/batch_jobs",
+        "memory/files/bank",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",
@@ -201,6 +204,8 @@ LIBRARIES = {
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
+    "psycopg": ("postgres/*.py",),
+    "psycopg_pool": ("postgres/*.py",),
     "pyarrow": ("runtime/extensions/lancedb/table.py",),
     "pydantic": (
         "bridges/channels/*/channel.py",
@@ -210,6 +215,7 @@ LIBRARIES = {
         "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/notes_file.py",
+        "runtime/recall/facts/fact_tools.py",
         "runtime/recall/memory_tools.py",
         "runtime/extensions/lancedb/tools.py",
         "runtime/tools/function.py",

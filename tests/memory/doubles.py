@@ -130,6 +130,7 @@ class SilentEmbedder(WordEmbedder):
 
     async def embed_query(self, text: str) -> Sequence[float]:
         """Waits for ever."""
+        self.queries.append(text)
         await asyncio.Event().wait()
         return []
 
