@@ -15,7 +15,9 @@ GROUP = {"chat_kind": "group", "channel": "telegram", "chat_id": "7", "sender_id
 ANNA = {"chat_kind": "direct", "channel": "telegram", "sender_id": "70", "is_owner": False}
 
 
-async def _called(agent: Agent, model: ScriptedModel, tool: str, arguments: dict[str, Any], **chat: Any) -> Any:
+async def _called(
+    agent: Agent, model: ScriptedModel, tool: str, arguments: dict[str, Any], **chat: Any
+) -> Any:
     """What a tool answers when the model calls it in a chat."""
     model.expect(calls(tool, **arguments), says("Done."))
     await agent.respond(said("Go on.", **chat))
@@ -25,4 +27,8 @@ async def _called(agent: Agent, model: ScriptedModel, tool: str, arguments: dict
 
 
 def _names(model: ScriptedModel) -> set[str]:
-    return {tool.name for tool in model.requests[-1].tools if "fact" in tool.name or tool.name.startswith("memory_")}
+    return {
+        tool.name
+        for tool in model.requests[-1].tools
+        if "fact" in tool.name or tool.name.startswith("memory_")
+    }
