@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
+from nacre.cli.memory.facts import command as facts_command
 from nacre.cli.screen.json_text import print_json
 from nacre.runtime.settings.config import settings_file
 
@@ -50,6 +51,9 @@ def _day(_context: click.Context, _option: click.Parameter, value: str | None) -
 @click.group("memory")
 def command() -> None:
     """Search the notes and look after their index."""
+
+
+command.add_command(facts_command)
 
 
 @command.command("status")

@@ -72,19 +72,18 @@ class NoteScores:
         self._seen: dict[str, str] = {}
 
     async def scores(
-        self, query: str, pages: Mapping[str, bytes | None], *, k: int, min_score: float, before: Day | None
+        self, query: str, pages: Mapping[str, bytes], *, k: int, min_score: float, before: Day | None
     ) -> NotesFound:
         """The best notes of each of these pages, which the index has seen as they are now. Raises nothing."""
-        there = {page: data for page, data in pages.items() if data is not None}
-        if not there:
+        if not pages:
             return NOTHING_FOUND
         try:
             index = await self._opened()
-            marks = {page: hashlib.sha256(data).hexdigest() for page, data in there.items()}
+            marks = {page: hashlib.sha256(data).hexdigest() for page, data in pages.items()}
             if any(self._seen.get(page) != mark for page, mark in marks.items()):
                 index.mark_dirty()
             reports: dict[str, SearchReport] = {}
-            for page in there:
+            for page in pages:
                 reports[page] = await _fresh_search(
                     index,
                     query,
