@@ -167,7 +167,7 @@ class FactMemory:
         return changes.known(page, name, self.identities.page_of(name), as_of=moment)
 
     async def _page(self, name: str) -> Page | None:
-        """The page of an identity, with what was done by hand written down in it; `None` where there is none."""
+        """The page of an identity, with what was done by hand written down; `None` where there is none."""
         path = self.identities.page_of(name)
         data, now = await self._read(path), self._now()
         if data is None:
