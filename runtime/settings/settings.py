@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
 from nacre.runtime.settings.channels import Binding, ChannelSettings, CommandsSettings, MessagesSettings
 from nacre.runtime.settings.hooks import HooksSettings, ToolRule, ToolsSettings
@@ -19,6 +20,13 @@ from nacre.runtime.settings.models import ModelsSettings
 from nacre.runtime.settings.plugins import PluginsSettings
 from nacre.runtime.settings.section import SettingsSection
 from nacre.runtime.settings.session import SessionSettings
+
+
+class BankSettings(SettingsSection):
+    """`memory.bank`: typed pages that `nacre memory reflect` makes of the logs."""
+
+    enabled: bool = False
+    """Whether there are such pages: what is worth keeping is noted for them, and they are searched."""
 
 
 class IdentitySettings(SettingsSection):
@@ -48,7 +56,33 @@ class MemorySettings(SettingsSection):
 
     citations: Literal["auto", "on", "off"] = "auto"
     """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
+    bank: BankSettings = Field(default_factory=BankSettings.model_construct)
     facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
+
+
+class StorageSettings(SettingsSection):
+    """`storage`: files of the state folder, or a database that several machines share."""
+
+    driver: Literal["files", "postgres"] = "files"
+    """What keeps the sessions."""
+    url: str = ""
+    """Which database: `postgresql://user:password@host:5432/database`."""
+
+    def database(self, told: str) -> str:
+        """Which database is meant, empty where files keep all; one that was `told` needs no setting.
+
+        Raises:
+            ConfigError: the settings want a database and nothing names one.
+        """
+        if self.driver == "files":
+            return told.strip()
+        url = told.strip() or self.url.strip()
+        if not url:
+            raise ConfigError(
+                "The settings want PostgreSQL (storage.driver) and name no database. Set storage.url or "
+                "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
+            )
+        return url
 
 
 class Settings(SettingsSection):
@@ -57,6 +91,7 @@ class Settings(SettingsSection):
     agents: AgentsSettings = Field(default_factory=AgentsSettings.model_construct)
     session: SessionSettings = Field(default_factory=SessionSettings.model_construct)
     memory: MemorySettings = Field(default_factory=MemorySettings.model_construct)
+    storage: StorageSettings = Field(default_factory=StorageSettings.model_construct)
     tools: ToolsSettings = Field(default_factory=ToolsSettings.model_construct)
     hooks: HooksSettings = Field(default_factory=HooksSettings.model_construct)
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)

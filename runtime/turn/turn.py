@@ -83,7 +83,13 @@ class Turn:
         """Puts a person's words, or what stands in their place, on disk with what came with them."""
         self.words = text
         await written_down(
-            self.session, self.parts, text, attachments, inbound_id=inbound_id, is_said=not self.trigger
+            self.session,
+            self.parts,
+            text,
+            attachments,
+            inbound_id=inbound_id,
+            sender=self.session.route.origin.sender_id,
+            is_said=not self.trigger,
         )
 
     async def answer(self) -> Reply | None:

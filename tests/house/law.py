@@ -14,6 +14,7 @@ ROOTS: Floors = (
     ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
+    ("postgres",),
 )
 """The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
 
@@ -77,10 +78,12 @@ MEMORY: Floors = (
     ("memory/files/facts",),
     (
         "memory/batch_jobs",
+        "memory/files/bank",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",
         "memory/workspace",
+        "memory/files/sources",
     ),
     ("memory/text",),
     ("memory/text/days", "memory/text/forms"),
@@ -131,7 +134,7 @@ NEVERS = (
         ("runtime/tools",),
         ("memory*",),
         "file tools know the owner's Markdown and nothing of the index",
-        but=("memory/contracts",),
+        but=("memory/contracts", "memory/files/sources"),
     ),
     Never(
         ("runtime/contracts",),
@@ -201,6 +204,8 @@ LIBRARIES = {
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
+    "psycopg": ("postgres/*.py",),
+    "psycopg_pool": ("postgres/*.py",),
     "pyarrow": ("runtime/extensions/lancedb/table.py",),
     "pydantic": (
         "bridges/channels/*/channel.py",

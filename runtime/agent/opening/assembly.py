@@ -10,6 +10,7 @@ from functools import partial
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.given import Given, extended, with_facts
 from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
@@ -177,6 +178,7 @@ def _window_parts(
         flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
         workspace=workspace,
+        sources=Sources(workspace),
         now=world.now,
         count_tokens=count_tokens,
         on_notes=lambda path: on_notes(memory, path),
