@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nacre.cli.bench.command import bench
 from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
 from nacre.cli.memory.reflect import reflect
 from nacre.cli.screen.json_text import print_json
@@ -53,6 +54,7 @@ def command() -> None:
     """Search the notes and look after their index."""
 
 
+command.add_command(bench)
 command.add_command(reflect)
 
 

@@ -20,6 +20,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
+    ("cli/bench",),
     ("cli",),
     ("cli/screen",),
 )
