@@ -14,6 +14,7 @@ ROOTS: Floors = (
     ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
+    ("postgres",),
 )
 """The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
 
@@ -45,7 +46,7 @@ RUNTIME: Floors = (
     ("runtime/commands/contract",),
     ("runtime/commands/conversation",),
     ("runtime/endings",),
-    ("runtime/turn",),
+    ("runtime/turn", "runtime/recall/facts"),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning",),
     (
@@ -75,6 +76,7 @@ MEMORY: Floors = (
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
     ("memory/stores/sqlite", "memory/files"),
+    ("memory/files/facts",),
     (
         "memory/batch_jobs",
         "memory/files/bank",
@@ -82,6 +84,7 @@ MEMORY: Floors = (
         "memory/embedders",
         "memory/search/rerankers",
         "memory/workspace",
+        "memory/files/sources",
     ),
     ("memory/text",),
     ("memory/text/days", "memory/text/forms"),
@@ -132,7 +135,7 @@ NEVERS = (
         ("runtime/tools",),
         ("memory*",),
         "file tools know the owner's Markdown and nothing of the index",
-        but=("memory/contracts",),
+        but=("memory/contracts", "memory/files/sources"),
     ),
     Never(
         ("runtime/contracts",),
@@ -202,6 +205,8 @@ LIBRARIES = {
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
+    "psycopg": ("postgres/*.py",),
+    "psycopg_pool": ("postgres/*.py",),
     "pyarrow": ("runtime/extensions/lancedb/table.py",),
     "pydantic": (
         "bridges/channels/*/channel.py",
@@ -211,6 +216,7 @@ LIBRARIES = {
         "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/notes_file.py",
+        "runtime/recall/facts/fact_tools.py",
         "runtime/recall/memory_tools.py",
         "runtime/extensions/lancedb/tools.py",
         "runtime/tools/function.py",
