@@ -76,10 +76,10 @@ MEMORY: Floors = (
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
     ("memory/stores/sqlite", "memory/files"),
+    ("memory/files/bank",),
     ("memory/files/facts",),
     (
         "memory/batch_jobs",
-        "memory/files/bank",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",
