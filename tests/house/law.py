@@ -74,6 +74,8 @@ MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
+    ("memory/stores/postgres",),
+    ("memory/stores/postgres/reading",),
     ("memory/stores/sqlite", "memory/files"),
     (
         "memory/batch_jobs",
@@ -170,7 +172,11 @@ LIBRARIES = {
         "bridges/channels/matrix/client.py",
         "bridges/channels/slack/*.py",
     ),
-    "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
+    "apsw": (
+        "bridges/ledger/database.py",
+        "memory/stores/postgres/reading/tokens.py",
+        "memory/stores/sqlite/connection.py",
+    ),
     "click": ("cli/**/*.py",),
     "cronsim": ("bridges/schedule/cron.py",),
     "discord": ("bridges/channels/discord/api.py",),
