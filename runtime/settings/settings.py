@@ -22,13 +22,13 @@ from nacre.runtime.settings.section import SettingsSection
 from nacre.runtime.settings.session import SessionSettings
 
 
-<<<<<<< HEAD
 class BankSettings(SettingsSection):
     """`memory.bank`: typed pages that `nacre memory reflect` makes of the logs."""
 
     enabled: bool = False
     """Whether there are such pages: what is worth keeping is noted for them, and they are searched."""
-=======
+
+
 class IdentitySettings(SettingsSection):
     """`memory.facts.identities.<name>`: what one identity may do with the facts and notes of others."""
 
@@ -49,7 +49,6 @@ class FactsSettings(SettingsSection):
     """Who may see whose facts; nothing is shared unless it stands here."""
     compaction_summaries: Literal["private", "on", "off"] = "private"
     """Whether summaries of compactions are kept as notes: of the owner's private chats, of all, of none."""
->>>>>>> 154df040474524b45dd86782d7ee8c497583a97c
 
 
 class MemorySettings(SettingsSection):
@@ -57,8 +56,8 @@ class MemorySettings(SettingsSection):
 
     citations: Literal["auto", "on", "off"] = "auto"
     """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
-<<<<<<< HEAD
     bank: BankSettings = Field(default_factory=BankSettings.model_construct)
+    facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
 
 
 class StorageSettings(SettingsSection):
@@ -84,9 +83,6 @@ class StorageSettings(SettingsSection):
                 "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
             )
         return url
-=======
-    facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
->>>>>>> 154df040474524b45dd86782d7ee8c497583a97c
 
 
 class Settings(SettingsSection):

@@ -16,11 +16,8 @@ from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.inbound.files import message_of
 from nacre.runtime.turn.inbound.inbound_message import unread_message
 from nacre.runtime.turn.parts import TurnParts
-<<<<<<< HEAD
-from nacre.sessions.contracts.messages import UserMessage
-=======
 from nacre.runtime.turn.prompt_parts.recent_notes import recalled_notes
->>>>>>> 154df040474524b45dd86782d7ee8c497583a97c
+from nacre.sessions.contracts.messages import UserMessage
 from nacre.sessions.entries.entries import CustomMessage
 from nacre.sessions.view.transcript import RECALL_TYPE
 

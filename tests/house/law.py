@@ -74,6 +74,7 @@ MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
+    ("memory/stores",),
     ("memory/stores/postgres",),
     ("memory/stores/postgres/reading",),
     ("memory/stores/sqlite", "memory/files"),

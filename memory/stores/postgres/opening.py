@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class PostgresIndexPlace:
-    """`IndexPlace` (its methods are described there) for one agent."""
+    """`IndexPlace` (its methods are described there) for one agent. It closes the database with itself."""
 
     def __init__(self, database: Database, agent: str) -> None:
         self._database = database
@@ -30,7 +30,11 @@ class PostgresIndexPlace:
         return ANALYSIS
 
     async def open(self) -> PostgresStore:
-        return await PostgresStore.open(self._database, self._agent)
+        try:
+            return await PostgresStore.open(self._database, self._agent)
+        except BaseException:
+            await self._database.close()
+            raise
 
     async def replace_damaged(self) -> PostgresStore:
         store = await self.open()
@@ -38,6 +42,9 @@ class PostgresIndexPlace:
             await store.begin_anew()
             log.warning("The memory index of %r is damaged (%s). It is built again.", self._agent, problem)
         return store
+
+    async def close(self) -> None:
+        await self._database.close()
 
     def quarantined(self) -> tuple[str, ...]:
         """Nothing: an index that is rebuilt elsewhere is not kept."""
