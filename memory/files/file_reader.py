@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.store import FileState, IndexedFile
@@ -12,6 +11,7 @@ from nacre.memory.contracts.workspace import ReadFailed
 from nacre.memory.files.template_words import told_lines
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.text.lexical import lexical_fields
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

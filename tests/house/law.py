@@ -14,6 +14,7 @@ ROOTS: Floors = (
     ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
+    ("values",),
 )
 """The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
 
