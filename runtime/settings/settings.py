@@ -5,10 +5,8 @@ OpenClaw versions know and Nacre does not read are kept out of the way and repor
 that an owner can bring a settings file along. Inside `memorySearch` an unknown key is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, create_model
 from pydantic.alias_generators import to_camel
@@ -45,7 +43,7 @@ class Settings(SettingsSection):
     messages: MessagesSettings = Field(default_factory=MessagesSettings.model_construct)
 
     @classmethod
-    def of_file(cls, raw: Mapping[str, Any]) -> Settings:
+    def of_file(cls, raw: Mapping[str, Any]) -> Self:
         """The settings that a file has, by its keys.
 
         A validator is made for the sections that are written: one for all of them takes longer to make than
