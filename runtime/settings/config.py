@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.settings import Settings
 
 SETTINGS_FILE = "nacre.json5"
-
 STATE_DIR_VARIABLE = "NACRE_STATE_DIR"
 WORKSPACE_VARIABLE = "NACRE_WORKSPACE"
 MODEL_VARIABLE = "NACRE_MODEL"
 AGENT_VARIABLE = "NACRE_AGENT"
+DATABASE_VARIABLE = "NACRE_DATABASE_URL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
 
     `agents` are all agents of the state folder, in the order of the list. `auth` are its keys outside of the
-    settings. `notices` are sentences for the owner about these files.
+    settings. Without `database_url` sessions are files. `notices` are sentences for the owner about them all.
     """
 
     home: Path
@@ -53,6 +53,7 @@ class Config:
     model_name: str
     settings: Settings
     auth: AuthProfiles
+    database_url: str = ""
     notices: tuple[str, ...] = ()
 
     @property
@@ -135,6 +136,7 @@ def load_config(
             model_name=chosen_model or settings.agent.model.primary.strip(),
             settings=settings,
             auth=auth,
+            database_url=settings.storage.database(environment.get(DATABASE_VARIABLE, "")),
             notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
         )
 
