@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.records import SkippedPath
-from nacre.values.frozen import dataclass
 
 CHATS_FOLDER = "chats"
 """Notes of chats that are not private: what others said, in a folder for each chat."""

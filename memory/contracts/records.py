@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from typing import Literal, TypeAlias
-
-from nacre.values.frozen import dataclass
 
 Source: TypeAlias = Literal["memory", "sessions"]
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "vector", "none"]

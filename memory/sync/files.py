@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile
@@ -18,7 +18,6 @@ from nacre.memory.files.file_reader import Cut, ReadBatch, cut_note, read_batch
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.sync.plan import batches, next_failure, plan_changes
 from nacre.memory.text.chunker import ChunkSizes
-from nacre.values.frozen import dataclass
 
 BATCH_BYTES = 4 << 20
 BATCH_FILES = 256

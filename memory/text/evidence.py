@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.forms.character_grams import seamed
@@ -20,7 +20,6 @@ from nacre.memory.text.forms.endings import beginning
 from nacre.memory.text.forms.letters import DIGITS, normalise
 from nacre.memory.text.forms.numbers import apart, written_together
 from nacre.memory.text.lexical import HEX, term_atom
-from nacre.values.frozen import dataclass
 
 _SUFFIXES = (
     *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-
-from nacre.values.frozen import dataclass
+from dataclasses import dataclass
 
 SEAM_NEVER = 0
 SEAM_LINE = 1

@@ -15,10 +15,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
-
-from nacre.values.frozen import dataclass
 
 MANIFEST_FILE = "nacre.extension.json"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, TypeAlias
 
@@ -20,7 +21,6 @@ from nacre.sessions.contracts.endings import EndReason
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.entries.entries import Entry
-from nacre.values.frozen import dataclass
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.values.frozen import dataclass
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.agents import AgentsSettings

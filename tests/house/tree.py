@@ -17,7 +17,6 @@ ROOMS = (
     "memory",
     "prompts",
     "postgres",
-    "values",
     "workspace_template",
 )
 

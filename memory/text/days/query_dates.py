@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from datetime import date
 from functools import cache, cached_property, lru_cache
 from typing import TypeAlias
@@ -31,7 +32,6 @@ from nacre.memory.text.days.ranges import (
     single,
 )
 from nacre.memory.text.days.unspaced import named_day, named_period, unspaced_readers
-from nacre.values.frozen import dataclass
 
 _Read: TypeAlias = Callable[["re.Match[str]", date], "DayRange | None"]
 

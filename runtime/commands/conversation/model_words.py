@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from nacre.values.frozen import dataclass
+from dataclasses import dataclass
 
 DEFAULT = "default"
 MIN_PART_CHARS = 6

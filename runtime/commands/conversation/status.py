@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from nacre.runtime.contracts.budget import ContextBudget
@@ -10,7 +11,6 @@ from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.freshness import NextReset
-from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from nacre.runtime.contracts.errors import (
     BadModelReply,
@@ -21,7 +22,6 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.models.completions.addresses import SentElsewhere
 from nacre.runtime.models.completions.retry_after import retry_after_seconds
-from nacre.values.frozen import dataclass
 
 MAX_DETAIL_CHARS = 2_000
 

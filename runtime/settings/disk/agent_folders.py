@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from nacre.memory.workspace.extra_paths import resolved_extra_paths
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

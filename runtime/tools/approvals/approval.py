@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
-
-from nacre.values.frozen import dataclass
 
 ApprovalState: TypeAlias = Literal["asked", "approved", "denied", "running", "done"]
 STATES: tuple[ApprovalState, ...] = get_args(ApprovalState)

@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.prompts import render
@@ -33,7 +34,6 @@ from nacre.sessions.contracts.messages import (
     user_message,
 )
 from nacre.sessions.view.tokens import estimate_message_tokens
-from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 
