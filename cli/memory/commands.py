@@ -59,12 +59,14 @@ def command() -> None:
 @on_engine
 async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_json: bool) -> int:
     """Say what is indexed, what is not, and why."""
+    from nacre.cli.memory.qmd import qmd_status
     from nacre.cli.memory.text import status_json, status_lines
 
-    found = await engine.status(deep=deep)
+    found, agent_id = await engine.status(deep=deep), invocation.config.agent_id
+    qmd = qmd_status(invocation.config)
     if as_json:
-        return print_json(status_json(found, agent_id=invocation.config.agent_id))
-    invocation.say(*status_lines(found, invocation.short, agent_id=invocation.config.agent_id))
+        return print_json(status_json(found, agent_id=agent_id, qmd=qmd))
+    invocation.say(*status_lines(found, invocation.short, agent_id=agent_id, qmd=qmd))
     return 0
 
 
@@ -75,13 +77,15 @@ async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_js
 async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> int:
     """Bring the index in line with the files."""
     from nacre.cli.memory.progress import shown_progress
+    from nacre.cli.memory.qmd import updated
     from nacre.cli.memory.text import index_lines, index_problems
 
     with shown_progress(sys.stderr, invocation.environment) as progress:
         report = await engine.sync(reason="cli", force=force, progress=progress)
-    invocation.warn(*index_problems(report))
+    qmd_problem = await updated(invocation.config, engine)
+    invocation.warn(*index_problems(report), *qmd_problem)
     invocation.say(*index_lines(report, agent_id=invocation.config.agent_id))
-    return 1 if report.problem else 0
+    return 1 if report.problem or qmd_problem else 0
 
 
 @command.command("search")
@@ -100,9 +104,10 @@ async def search(
     engine: MemoryEngine, invocation: Invocation, query: str, as_json: bool, **options: Any
 ) -> int:
     """Find the passages of the notes that fit QUERY best."""
+    from nacre.cli.memory.qmd import searched
     from nacre.cli.memory.text import search_json, search_lines, search_problems
 
-    report = await engine.search(query, **options)
+    report = await searched(invocation.config, engine, query, **options)
     if as_json:
         return print_json(search_json(report))
     invocation.warn(*search_problems(report))
@@ -119,9 +124,9 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
     """Print lines of a memory file, such as memory/2026-01-20.md."""
 
     async def read(invocation: Invocation) -> int:
-        from nacre.runtime.recall.open_memory import unindexed_notes
+        from nacre.cli.memory.qmd import read as lines_of
 
-        excerpt = await unindexed_notes(invocation.config).read(path, from_line=from_line, lines=lines)
+        excerpt = await lines_of(invocation.config, path, from_line=from_line, lines=lines)
         if excerpt.missing:
             invocation.warn(f"There is no {excerpt.path} yet.", tone="error")
             return 1
@@ -132,6 +137,17 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
         return 0
 
     return _run(begin(context), "get", read)
+
+
+@command.command("qmd")
+@shared_options
+def qmd(context: click.Context) -> int:
+    """Print lines for a shell in which your own qmd uses this agent's index."""
+    from nacre.cli.memory.qmd import recipe
+
+    invocation = begin(context)
+    invocation.say(*recipe(invocation.config))
+    return 0
 
 
 def _run(invocation: Invocation, name: str, work: Callable[[Invocation], Coroutine[Any, Any, int]]) -> int:

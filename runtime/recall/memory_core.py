@@ -87,7 +87,7 @@ class MemoryCore(MemoryPlugin):
         below = "" if chat.policy.is_private else chat.policy.notes_folder
         return memory_tools(
             notes,
-            cites=self._cites(chat.policy),
+            cites=self.cites(chat.policy),
             below=below,
             languages=self._languages,
             with_conversations=self._has_conversations,
@@ -97,7 +97,7 @@ class MemoryCore(MemoryPlugin):
         """When to look into memory, and how to name what was found there."""
         if not chat.policy.is_private:
             return render("system/memory_chat", folder=chat.policy.notes_folder)
-        return _section(self._cites(chat.policy))
+        return _section(self.cites(chat.policy))
 
     def session_started(self) -> None:
         """Looks for changes in the background, if the settings say so."""
@@ -145,7 +145,7 @@ class MemoryCore(MemoryPlugin):
         if self._languages_of != today:
             self._languages, self._languages_of = engine.languages, today
 
-    def _cites(self, policy: ChatPolicy) -> bool:
+    def cites(self, policy: ChatPolicy) -> bool:
         """Whether search results name their source in this chat."""
         mode = self._config.settings.memory.citations
         return mode == "on" or (mode == "auto" and policy.is_private)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
 
     `agents` are all agents of the state folder, in the order of the list. `auth` are its keys outside of the
-    settings. `notices` are sentences for the owner about these files.
+    settings. `environment` is what all this was read in. `notices` are sentences for the owner about it.
     """
 
     home: Path
@@ -53,6 +53,7 @@ class Config:
     model_name: str
     settings: Settings
     auth: AuthProfiles
+    environment: Mapping[str, str] = field(repr=False)
     notices: tuple[str, ...] = ()
 
     @property
@@ -135,6 +136,7 @@ def load_config(
             model_name=chosen_model or settings.agent.model.primary.strip(),
             settings=settings,
             auth=auth,
+            environment=environment,
             notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
         )
 

@@ -45,6 +45,7 @@ RUNTIME: Floors = (
     ("runtime/commands/conversation",),
     ("runtime/endings",),
     ("runtime/turn",),
+    ("runtime/recall/qmd",),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning",),
     (
@@ -54,7 +55,7 @@ RUNTIME: Floors = (
         "runtime/turn/inbound",
         "runtime/lanes",
     ),
-    ("runtime/hooks", "runtime/recall/models"),
+    ("runtime/hooks", "runtime/recall/models", "runtime/recall/transcripts"),
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
