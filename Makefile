@@ -45,8 +45,7 @@ lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and ru
 	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
 
 qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it runs on, and run its tests
-	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22 \
-		&& node build/qmd/node_modules/node/installArchSpecificPackage.js; \
+	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22; \
 		else echo "npm is not installed, so the tests with the real program are skipped."; fi
 	@$(BIN)/python -m pytest -rs tests/runtime/recall/qmd
 

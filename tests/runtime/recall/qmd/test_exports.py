@@ -22,7 +22,7 @@ async def test_private_conversations_are_found_and_a_group_never_is(tmp_path: Pa
         "update": {"onBoot": False, "interval": "0", "debounceMs": 0},
     }
     config = written(tmp_path, qmd, command=program.command)
-    model = ScriptedModel([says("The zeppelin lands at nine."), says("Group zeppelin noted.")])
+    model = ScriptedModel(says("The zeppelin lands at nine."), says("Group zeppelin noted."))
     agent = await Agent.open(
         state_dir=tmp_path,
         model=model,

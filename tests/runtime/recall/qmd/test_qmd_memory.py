@@ -165,7 +165,7 @@ async def test_the_built_in_engine_answers_until_qmd_does(
 async def test_without_the_program_there_is_still_memory(tmp_path: Path) -> None:
     """An agent whose qmd is not installed opens, searches with the other engine, and says what to install."""
     written(tmp_path, {"command": "qmd-that-is-not-there", "update": {"waitForBootSync": True}})
-    model = ScriptedModel([says("Fine.")])
+    model = ScriptedModel(says("Fine."))
     agent = await Agent.open(
         state_dir=tmp_path,
         model=model,
