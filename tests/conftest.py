@@ -7,6 +7,11 @@ import gc
 import pytest
 from hypothesis import settings
 
+from tests.servers.postgres_server import database_url, postgres_server
+
+__all__ = ["database_url", "postgres_server"]
+"""Fixtures for any room whose rows may lie in PostgreSQL."""
+
 SLOW_SECONDS = 900
 """The limit of a test marked as slow, on a machine that is busy; pyproject.toml holds that of the others."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nacre.memory.contracts.notes import BANK_FOLDER
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.files.note_files import NoteFiles
@@ -116,8 +117,10 @@ async def open_engine(
     """
     settings = config.settings.agent.memory_search
     # while a question is being embedded in a process of its own
+    from nacre.memory.contracts.index_place import SharedIndex
     from nacre.memory.engine import MemoryEngine
 
+    url = config.database_url
     try:
         reranker = reranker_for(
             settings.query.rerank, _providers(config, now), home=config.home, now_seconds=_seconds(now)
@@ -130,6 +133,7 @@ async def open_engine(
             owns_embedder=owns_embedder,
             reranker=reranker,
             now=now,
+            shared=SharedIndex(url=url, agent_id=config.agent_id) if url else None,
             transcripts=open_transcripts(config, now) if "sessions" in settings.sources else None,
         )
     except BaseException:
@@ -156,7 +160,8 @@ def _seconds(now: Clock) -> Callable[[], float]:
 
 
 def _extra_paths(config: Config) -> tuple[str, ...]:
-    return tuple(at_home(path, config.home) for path in config.settings.agent.memory_search.extra_paths)
+    named = (at_home(path, config.home) for path in config.settings.agent.memory_search.extra_paths)
+    return (*named, BANK_FOLDER) if config.settings.memory.bank.enabled else tuple(named)
 
 
 def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:

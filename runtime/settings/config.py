@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.settings import Settings
 
 SETTINGS_FILE = "nacre.json5"
-
 STATE_DIR_VARIABLE = "NACRE_STATE_DIR"
 WORKSPACE_VARIABLE = "NACRE_WORKSPACE"
 MODEL_VARIABLE = "NACRE_MODEL"
 AGENT_VARIABLE = "NACRE_AGENT"
+DATABASE_VARIABLE = "NACRE_DATABASE_URL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +42,8 @@ class ListedAgent:
 class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
 
-    `agents` are all agents of the state folder, in the order of the list. `auth` are its keys outside of the
-    settings. `environment` is what all this was read in. `notices` are sentences for the owner about it.
+    `agents` are in the order of the list, `auth` its keys outside of the settings, `environment` is what it
+    was read in. Without `database_url` sessions are files. `notices` are sentences for the owner.
     """
 
     home: Path
@@ -54,6 +54,7 @@ class Config:
     settings: Settings
     auth: AuthProfiles
     environment: Mapping[str, str] = field(repr=False)
+    database_url: str = ""
     notices: tuple[str, ...] = ()
 
     @property
@@ -93,8 +94,7 @@ def load_config(
     model_name: str | None = None,
     agent_id: str | None = None,
 ) -> Config:
-    """Reads the settings of one agent of a state folder. A missing folder or file means all defaults.
-
+    """Reads the settings of one agent of a state folder; a missing folder or file means all defaults.
     `workspace` is this agent's; the variable of that name is the default agent's, whichever is asked for.
 
     Raises:
@@ -137,6 +137,7 @@ def load_config(
             settings=settings,
             auth=auth,
             environment=environment,
+            database_url=settings.storage.database(environment.get(DATABASE_VARIABLE, "")),
             notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
         )
 

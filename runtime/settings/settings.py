@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
 from nacre.runtime.settings.channels import Binding, ChannelSettings, CommandsSettings, MessagesSettings
 from nacre.runtime.settings.hooks import HooksSettings, ToolRule, ToolsSettings
@@ -156,6 +157,35 @@ class QmdSettings(SettingsSection):
     )
 
 
+class BankSettings(SettingsSection):
+    """`memory.bank`: typed pages that `nacre memory reflect` makes of the logs."""
+
+    enabled: bool = False
+    """Whether there are such pages: what is worth keeping is noted for them, and they are searched."""
+
+
+class IdentitySettings(SettingsSection):
+    """`memory.facts.identities.<name>`: what one identity may do with the facts and notes of others."""
+
+    reads: tuple[str, ...] = ()
+    """Identities whose facts and notes are recalled with its own, such as `household`."""
+    writes: tuple[str, ...] = ()
+    """Identities whose facts it may also set, in its own chats."""
+
+
+class FactsSettings(SettingsSection):
+    """`memory.facts`: facts and notes of identities."""
+
+    enabled: bool = False
+    """Whether the model can set, note and recall them."""
+    owner: str = "owner"
+    """The owner's identity."""
+    identities: Mapping[str, IdentitySettings] = Field(default_factory=dict)
+    """Who may see whose facts; nothing is shared unless it stands here."""
+    compaction_summaries: Literal["private", "on", "off"] = "private"
+    """Whether summaries of compactions are kept as notes: of the owner's private chats, of all, of none."""
+
+
 class MemorySettings(SettingsSection):
     """`memory`; `agents.defaults.memorySearch` says how it is searched."""
 
@@ -164,6 +194,33 @@ class MemorySettings(SettingsSection):
     citations: Literal["auto", "on", "off"] = "auto"
     """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
     qmd: QmdSettings = Field(default_factory=QmdSettings.model_construct)
+    bank: BankSettings = Field(default_factory=BankSettings.model_construct)
+    facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
+
+
+class StorageSettings(SettingsSection):
+    """`storage`: files of the state folder, or a database that several machines share."""
+
+    driver: Literal["files", "postgres"] = "files"
+    """What keeps the sessions."""
+    url: str = ""
+    """Which database: `postgresql://user:password@host:5432/database`."""
+
+    def database(self, told: str) -> str:
+        """Which database is meant, empty where files keep all; one that was `told` needs no setting.
+
+        Raises:
+            ConfigError: the settings want a database and nothing names one.
+        """
+        if self.driver == "files":
+            return told.strip()
+        url = told.strip() or self.url.strip()
+        if not url:
+            raise ConfigError(
+                "The settings want PostgreSQL (storage.driver) and name no database. Set storage.url or "
+                "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
+            )
+        return url
 
 
 class Settings(SettingsSection):
@@ -172,6 +229,7 @@ class Settings(SettingsSection):
     agents: AgentsSettings = Field(default_factory=AgentsSettings.model_construct)
     session: SessionSettings = Field(default_factory=SessionSettings.model_construct)
     memory: MemorySettings = Field(default_factory=MemorySettings.model_construct)
+    storage: StorageSettings = Field(default_factory=StorageSettings.model_construct)
     tools: ToolsSettings = Field(default_factory=ToolsSettings.model_construct)
     hooks: HooksSettings = Field(default_factory=HooksSettings.model_construct)
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)

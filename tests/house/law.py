@@ -14,12 +14,14 @@ ROOTS: Floors = (
     ("bridges",),
     ("runtime",),
     ("sessions", "memory", "prompts"),
+    ("postgres",),
 )
 """The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
 
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
+    ("cli/bench",),
     ("cli",),
     ("cli/screen",),
 )
@@ -44,7 +46,7 @@ RUNTIME: Floors = (
     ("runtime/commands/contract",),
     ("runtime/commands/conversation",),
     ("runtime/endings",),
-    ("runtime/turn",),
+    ("runtime/turn", "runtime/recall/facts"),
     ("runtime/recall/qmd",),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning",),
@@ -74,13 +76,19 @@ MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
+    ("memory/stores",),
+    ("memory/stores/postgres",),
+    ("memory/stores/postgres/reading",),
     ("memory/stores/sqlite", "memory/files"),
+    ("memory/files/bank",),
+    ("memory/files/facts",),
     (
         "memory/batch_jobs",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",
         "memory/workspace",
+        "memory/files/sources",
     ),
     ("memory/text",),
     ("memory/text/days", "memory/text/forms"),
@@ -131,7 +139,7 @@ NEVERS = (
         ("runtime/tools",),
         ("memory*",),
         "file tools know the owner's Markdown and nothing of the index",
-        but=("memory/contracts",),
+        but=("memory/contracts", "memory/files/sources"),
     ),
     Never(
         ("runtime/contracts",),
@@ -170,7 +178,11 @@ LIBRARIES = {
         "bridges/channels/matrix/client.py",
         "bridges/channels/slack/*.py",
     ),
-    "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
+    "apsw": (
+        "bridges/ledger/database.py",
+        "memory/stores/postgres/reading/tokens.py",
+        "memory/stores/sqlite/connection.py",
+    ),
     "click": ("cli/**/*.py",),
     "cronsim": ("bridges/schedule/cron.py",),
     "discord": ("bridges/channels/discord/api.py",),
@@ -201,6 +213,8 @@ LIBRARIES = {
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "prompt_toolkit": ("cli/**/*.py",),
+    "psycopg": ("postgres/*.py",),
+    "psycopg_pool": ("postgres/*.py",),
     "pyarrow": ("runtime/extensions/lancedb/table.py",),
     "pydantic": (
         "bridges/channels/*/channel.py",
@@ -210,6 +224,7 @@ LIBRARIES = {
         "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/notes_file.py",
+        "runtime/recall/facts/fact_tools.py",
         "runtime/recall/memory_tools.py",
         "runtime/extensions/lancedb/tools.py",
         "runtime/tools/function.py",

@@ -28,6 +28,8 @@ EXTRAS = {
     "markdown_it": "telegram",
     "nio": "matrix",
     "opentelemetry": "otel",
+    "psycopg": "postgres",
+    "psycopg_pool": "postgres",
     "pyarrow": "lancedb",
     "pypdf": "pdf",
     "sentence_transformers": "sentence-transformers",

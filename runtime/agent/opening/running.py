@@ -45,7 +45,8 @@ class Running:
 
     def stop(self, key: str, after: StopAfter) -> bool:
         """Stops all that runs or waits in a session; whether there was anything."""
-        stops = tuple(self._tasks.get(key, {}).values())
+        # A task that has just ended may still be listed: it is forgotten in the loop's next step.
+        stops = [stop for task, stop in self._tasks.get(key, {}).items() if not task.done()]
         for stop in stops:
             stop(after)
         return bool(stops)

@@ -58,6 +58,7 @@ class QmdMemory(MemoryPlugin):
         """`memory_search` and `memory_get`, as memory-core has them."""
         return memory_tools(
             self._parts.notes.of_chat(chat),
+            self._core.sources,
             cites=self._core.cites(chat.policy),
             below="" if chat.policy.is_private else chat.policy.notes_folder,
             with_conversations=self._settings.sessions.enabled,

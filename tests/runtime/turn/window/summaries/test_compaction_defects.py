@@ -186,7 +186,7 @@ async def test_a_message_that_waits_during_a_compaction_is_answered_once(tmp_pat
 
 
 async def test_a_large_session_is_compacted_and_opens_again(tmp_path: Path) -> None:
-    """Six thousand messages with calls: a sensible cut, each counted twice at most, and a sound file after it."""
+    """Six thousand messages with calls: a sensible cut, each counted at most twice, a sound file after it."""
     branch = Branch()
     for number in range(1_500):
         branch.say(user(f"question {number} " + "w " * 20))

@@ -1,0 +1,213 @@
+"""Work in a transaction, run on a thread, and again when the connection was lost. Edge.
+
+A server that restarts, fails over or is cut off costs a retry and no word. A commit whose answer was lost is
+not guessed at: the next connection is asked what became of that transaction (`pg_xact_status`), so work is
+done once, also over a restart in the middle of a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from nacre.postgres.errors import DatabaseUnreachable, DatabaseUnusable, StatementRefused
+from nacre.postgres.migrations import Migration, migrate, packaged_migrations
+from nacre.postgres.pool import ConnectionLimits, connected, is_lost, opened_pool, reason, shown
+
+if TYPE_CHECKING:
+    from nacre.postgres.pool import Connection, Pool
+
+FIRST_CONNECTION_SECONDS = 5.0
+"""A program that starts says soon that there is no server; one that runs waits for it to come back."""
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 1.0
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE = "BEGIN; SELECT pg_current_xact_id()::text"
+
+T = TypeVar("T")
+
+
+class Database:
+    """A database by its url. The first work connects and brings the tables to the newest version.
+
+    Work is a plain function of a connection, which it neither commits nor keeps. It may be run again from its
+    beginning, so it changes nothing but the database. No transaction is open before it begins or after it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        limits: ConnectionLimits | None = None,
+        migrations: Sequence[Migration] | None = None,
+    ) -> None:
+        self._url = url
+        self._limits = limits or ConnectionLimits()
+        self._migrations = migrations
+        self._opening = threading.Lock()
+        self._pool: Pool | None = None
+        self._is_closed = False
+        self._threads = ThreadPoolExecutor(self._limits.most_connections, thread_name_prefix="postgres")
+
+    @property
+    def place(self) -> str:
+        """Which database it is, for people; without a password."""
+        return shown(self._url)
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """What `work` reads, all of it of one moment.
+
+        Raises:
+            DatabaseUnreachable: no connection for `retry_seconds`.
+            DatabaseUnusable: the tables are of a newer program, or psycopg is missing.
+            StatementRefused: the server refused a statement.
+        """
+        return await self._on_a_thread(lambda: self._tried(work, _READ))
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """The result of `work`, whose changes are committed once, or not at all when it raises.
+
+        Cancelling the call waits until the work is done. Raises as `read`.
+        """
+        return await self._on_a_thread(lambda: self._tried(work, _WRITE))
+
+    async def close(self) -> None:
+        """Finishes what was asked for and closes the connections. Safe to repeat."""
+
+        self._is_closed = True
+
+        def close() -> None:
+            self._threads.shutdown()
+            with self._opening:
+                pool, self._pool = self._pool, None
+            if pool is not None:
+                pool.close()
+
+        await asyncio.to_thread(close)
+
+    async def _on_a_thread(self, work: Callable[[], T]) -> T:
+        if self._is_closed:
+            raise DatabaseUnusable(f"{self.place} is closed here.")
+        run = copy_context().run
+        asked = asyncio.get_running_loop().run_in_executor(self._threads, run, work)
+        try:
+            return await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({asked})
+            if asked.done() and not asked.cancelled():
+                asked.exception()
+            raise
+
+    def _tried(self, work: Callable[[Connection], T], begin: str) -> T:
+        attempt = _Attempt(work, begin)
+        began = time.monotonic()
+        pause_seconds = FIRST_PAUSE_SECONDS
+        while True:
+            left_seconds = self._limits.retry_seconds - (time.monotonic() - began)
+            try:
+                with self._ready().connection(timeout=max(0.1, left_seconds)) as connection:
+                    return attempt.run(connection)
+            except Exception as error:  # noqa: BLE001 - raised again, unless another try may mend it
+                self._raise_unless_passing(error, left_seconds)
+            if self._pool is not None:
+                self._pool.check()  # others that lie there are gone as well
+            time.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    def _raise_unless_passing(self, error: Exception, left_seconds: float) -> None:
+        """Raises what no other try would mend, as a sentence if it is the database's."""
+        import psycopg
+        from psycopg_pool import PoolTimeout
+
+        if isinstance(error, DatabaseUnreachable):  # no connection was made so far
+            if left_seconds <= max(0.0, self._limits.retry_seconds - FIRST_CONNECTION_SECONDS):
+                raise error
+        elif not isinstance(error, psycopg.Error):
+            raise error
+        elif isinstance(error, PoolTimeout) or (is_lost(error) and left_seconds <= 0):
+            raise DatabaseUnreachable(
+                f"{self.place} could not be reached for {self._limits.retry_seconds:.0f} seconds: "
+                f"{reason(error)}. What was to be written may be tried again."
+            ) from error
+        elif not is_lost(error):
+            raise StatementRefused(
+                f"{self.place} refused: {reason(error)}. Nothing of that was written.",
+                sqlstate=error.sqlstate or "",
+            ) from error
+
+    def _ready(self) -> Pool:
+        with self._opening:
+            if self._pool is None:
+                # A connection of its own: what is wrong is told at once, and with the server's words.
+                with connected(self._url, self._limits) as connection:
+                    known = packaged_migrations() if self._migrations is None else self._migrations
+                    migrate(connection, known)
+                self._pool = opened_pool(self._url, self._limits)
+            return self._pool
+
+
+class _Attempt(Generic[T]):
+    """One piece of work over as many connections as it takes."""
+
+    def __init__(self, work: Callable[[Connection], T], begin: str) -> None:
+        self._work = work
+        self._begin = begin
+        self._unsure: tuple[str, T] | None = None
+        """The transaction whose commit was not answered, and what its work gave."""
+
+    def run(self, connection: Connection) -> T:
+        """The work's result, committed; raises what it raised, with everything taken back."""
+        if self._unsure is not None:
+            transaction, result = self._unsure
+            if _was_committed(connection, transaction):
+                return result
+            self._unsure = None
+        transaction = self._begun(connection)
+        try:
+            result = self._work(connection)
+        except BaseException:
+            with suppress(Exception):  # a connection that is gone has taken it back itself
+                connection.execute("ROLLBACK")
+            raise
+        if transaction:
+            self._unsure = (transaction, result)
+        if connection.execute("COMMIT").statusmessage != "COMMIT":
+            raise RuntimeError("work went on behind a statement that was refused; nothing of it was written")
+        return result
+
+    def _begun(self, connection: Connection) -> str:
+        """Begins; the transaction's number if it may write."""
+        import psycopg
+
+        try:
+            cursor = connection.execute(self._begin)
+        except psycopg.errors.ObjectNotInPrerequisiteState as error:
+            connection.close()  # a server that one can only read from: a new connection may find the other
+            raise psycopg.OperationalError(str(error)) from error
+        row = cursor.fetchone() if cursor.nextset() else None
+        return str(row[0]) if row else ""
+
+
+def _was_committed(connection: Connection, transaction: str) -> bool:
+    """Whether a transaction was committed; waits for one that the server is still at.
+
+    One that the server does not know was of a server that failed over without it.
+    """
+    import psycopg
+
+    while True:
+        try:
+            query = "SELECT pg_xact_status(%s::text::xid8)"
+            row = connection.execute(query, (transaction,)).fetchone()
+        except psycopg.errors.InvalidParameterValue:
+            return False
+        if row != ("in progress",):
+            return bool(row == ("committed",))
+        time.sleep(FIRST_PAUSE_SECONDS)

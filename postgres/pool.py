@@ -1,0 +1,152 @@
+"""Connections of a url, with the time-outs that they have. Edge.
+
+psycopg and its pool are imported here and in the files beside it alone, when the first connection is wanted.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nacre.postgres.errors import DatabaseUnreachable, DatabaseUnusable
+
+if TYPE_CHECKING:
+    from psycopg import Connection as _Connection
+    from psycopg_pool import ConnectionPool
+
+    Connection: TypeAlias = _Connection[tuple[Any, ...]]
+    Pool: TypeAlias = ConnectionPool[Connection]
+
+MOST_CONNECTIONS = 8
+CONNECT_SECONDS = 5
+STATEMENT_SECONDS = 30.0
+IDLE_TRANSACTION_SECONDS = 15.0
+"""A transaction whose program went to sleep is taken back by the server."""
+UNUSED_SECONDS = 120.0
+_KEEPALIVE = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionLimits:
+    """How many connections a program has at most, and how long things may take.
+
+    `retry_seconds` is for how long a lost connection is asked for again.
+    """
+
+    most_connections: int = MOST_CONNECTIONS
+    statement_seconds: float = STATEMENT_SECONDS
+    retry_seconds: float = 30.0
+
+
+def connected(url: str, limits: ConnectionLimits) -> Connection:
+    """One connection, each statement of it a transaction of its own.
+
+    Raises:
+        DatabaseUnreachable: nobody answered, or the log-in was refused; with the server's reason.
+        DatabaseUnusable: psycopg is not installed, or the url cannot be read.
+    """
+    psycopg = _driver()
+    wanted = _parameters(url)
+    try:
+        connection = psycopg.connect(**wanted)
+        configure(connection, limits)
+    except psycopg.Error as error:
+        raise DatabaseUnreachable(f"{shown(url)} cannot be used: {reason(error)}.") from error
+    return connection
+
+
+def opened_pool(url: str, limits: ConnectionLimits) -> Pool:
+    """A pool whose connections are made when they are wanted and closed when nobody wants them.
+
+    Raises:
+        DatabaseUnusable: psycopg is not installed, or the url cannot be read.
+    """
+    _driver()
+    from psycopg_pool import ConnectionPool
+
+    # A server that restarts is a retry and no word; what lasts is told by whoever waits for a connection.
+    logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+    return ConnectionPool(
+        kwargs=_parameters(url),
+        min_size=0,
+        max_size=limits.most_connections,
+        max_idle=UNUSED_SECONDS,
+        reconnect_timeout=limits.retry_seconds,
+        configure=lambda connection: configure(connection, limits),
+        num_workers=2,
+        name="nacre",
+        open=True,
+    )
+
+
+def configure(connection: Connection, limits: ConnectionLimits) -> None:
+    """Gives a new connection its limits, which the server keeps."""
+    connection.execute(
+        "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
+        "set_config('idle_in_transaction_session_timeout', %s, false)",
+        (_ms(limits.statement_seconds), _ms(limits.statement_seconds), _ms(IDLE_TRANSACTION_SECONDS)),
+    )
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether an error says that the connection went, so that another one may do: a restart, a fail-over.
+
+    A transaction that stood in another's way counts.
+    """
+    import psycopg
+    from psycopg_pool import PoolTimeout
+
+    if isinstance(error, PoolTimeout):
+        return False
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
+        return False
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        return isinstance(error, psycopg.OperationalError)
+    return state.startswith("08") or state in ("57P01", "57P02", "57P03", "40001", "40P01", "25P03")
+
+
+def reason(error: Exception) -> str:
+    """The first line of what the server or the library said; it names no password."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def shown(url: str) -> str:
+    """Which database a url names, without a password."""
+    named = _parameters(url) if _driver() else {}
+    host = named.get("host") or "this machine"
+    return f"The PostgreSQL database {named.get('dbname') or named.get('user') or ''!r} on {host}"
+
+
+def _driver() -> Any:
+    try:
+        import psycopg
+        import psycopg_pool  # noqa: F401 - told as missing before anything begins
+    except ImportError as error:
+        raise DatabaseUnusable(
+            f"PostgreSQL needs psycopg, which cannot be used here ({error}). Install it with "
+            "`pip install 'nacre[postgres]'`."
+        ) from error
+    return psycopg
+
+
+def _parameters(url: str) -> dict[str, Any]:
+    """What to connect with: what the url says goes before what is set here."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        told = conninfo_to_dict(url)
+    except psycopg.Error:
+        # The library's words quote the address, with the password.
+        raise DatabaseUnusable(
+            "The address of the database cannot be read. It is written as "
+            "postgresql://user:password@host:5432/database."
+        ) from None
+    usual = {"connect_timeout": CONNECT_SECONDS, "application_name": "nacre", **_KEEPALIVE}
+    return {**usual, **told, "autocommit": True}
+
+
+def _ms(seconds: float) -> str:
+    return str(int(seconds * 1000))

@@ -1,0 +1,100 @@
+"""A PostgreSQL server of this run of tests, from the package `pgserver`, and a new database for each test."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_TEMPLATE = "nacre_template"
+
+
+class PostgresServer:
+    """One server. Its databases are forgotten with it, so it need not wait for the disk."""
+
+    def __init__(self, server: Any, control: Any) -> None:
+        self._server = server
+        self._control = control
+        self._numbers = count(1)
+        self.run("ALTER SYSTEM SET fsync = off")
+        self.run("SELECT pg_reload_conf()")
+        self.run(f"CREATE DATABASE {_TEMPLATE}")
+        self._migrate(_TEMPLATE)
+
+    def url(self, database: str = "postgres") -> str:
+        """Where a database is."""
+        found: str = self._server.get_uri(database=database)
+        return found
+
+    def empty_database(self) -> str:
+        """The url of a database without a table."""
+        return self._made("template0")
+
+    def database(self) -> str:
+        """The url of a database with empty tables."""
+        return self._made(_TEMPLATE)
+
+    def run(self, statement: str) -> list[tuple[Any, ...]]:
+        """What the server's owner may say, in the database `postgres`."""
+        import psycopg
+
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def restart(self) -> None:
+        """Ends every connection in the middle of what it does, as a crash would, and is there again."""
+        arguments = ["-m", "immediate", "-w", "-l", str(self._server.log), "restart"]
+        self._control(arguments, pgdata=self._server.pgdata, user=self._server.system_user)
+
+    def _made(self, template: str) -> str:
+        name = f"test_{next(self._numbers)}"
+        self.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    def _migrate(self, database: str) -> None:
+        import psycopg
+
+        from nacre.postgres.migrations import migrate, packaged_migrations
+
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            migrate(connection, packaged_migrations())
+
+
+@contextmanager
+def running_server() -> Iterator[PostgresServer]:
+    """A server in a new folder with a short name, because a socket lies in it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where the system says no folder for sockets, it takes its own
+        import pgserver
+        from pgserver._commands import pg_ctl
+    folder = Path(tempfile.mkdtemp(prefix="nacre-pg-"))
+    server = pgserver.get_server(folder, cleanup_mode="stop")
+    try:
+        yield PostgresServer(server, pg_ctl)
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The server of this run; a test that wants it is left out where there is none."""
+    if None in map(find_spec, ("psycopg", "psycopg_pool", "pgserver")):
+        pytest.skip("there is no PostgreSQL; `make postgres` brings it")
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def database_url(postgres_server: PostgresServer) -> str:
+    """A new database with empty tables."""
+    return postgres_server.database()
