@@ -41,7 +41,6 @@ class ListedAgent:
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
-
     `agents` are in the order of the list, `auth` its keys outside of the settings, `environment` is what it
     was read in. Without `database_url` sessions are files. `notices` are sentences for the owner.
     """
