@@ -67,12 +67,14 @@ command.add_command(reflect)
 @on_engine
 async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_json: bool) -> int:
     """Say what is indexed, what is not, and why."""
+    from nacre.cli.memory.qmd import qmd_status
     from nacre.cli.memory.text import status_json, status_lines
 
-    found = await engine.status(deep=deep)
+    found, agent_id = await engine.status(deep=deep), invocation.config.agent_id
+    qmd = qmd_status(invocation.config)
     if as_json:
-        return print_json(status_json(found, agent_id=invocation.config.agent_id))
-    invocation.say(*status_lines(found, invocation.short, agent_id=invocation.config.agent_id))
+        return print_json(status_json(found, agent_id=agent_id, qmd=qmd))
+    invocation.say(*status_lines(found, invocation.short, agent_id=agent_id, qmd=qmd))
     return 0
 
 
@@ -83,13 +85,15 @@ async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_js
 async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> int:
     """Bring the index in line with the files."""
     from nacre.cli.memory.progress import shown_progress
+    from nacre.cli.memory.qmd import updated
     from nacre.cli.memory.text import index_lines, index_problems
 
     with shown_progress(sys.stderr, invocation.environment) as progress:
         report = await engine.sync(reason="cli", force=force, progress=progress)
-    invocation.warn(*index_problems(report))
+    qmd_problem = await updated(invocation.config, engine)
+    invocation.warn(*index_problems(report), *qmd_problem)
     invocation.say(*index_lines(report, agent_id=invocation.config.agent_id))
-    return 1 if report.problem else 0
+    return 1 if report.problem or qmd_problem else 0
 
 
 @command.command("search")
@@ -108,12 +112,13 @@ async def search(
     engine: MemoryEngine, invocation: Invocation, query: str, as_json: bool, **options: Any
 ) -> int:
     """Find the passages of the notes that fit QUERY best."""
+    from nacre.cli.memory.qmd import searched
     from nacre.cli.memory.text import search_json, search_lines, search_problems
     from nacre.memory.files.sources.of_hits import sources_of_hits
     from nacre.memory.files.sources.sources import Sources
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
-    report = await engine.search(query, **options)
+    report = await searched(invocation.config, engine, query, **options)
     kept = Sources(open_workspace(invocation.config.folders, invocation.config.state_dir))
     sources = await sources_of_hits(engine, kept, report.hits)
     if as_json:
@@ -132,9 +137,9 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
     """Print lines of a memory file, such as memory/2026-01-20.md."""
 
     async def read(invocation: Invocation) -> int:
-        from nacre.runtime.recall.open_memory import unindexed_notes
+        from nacre.cli.memory.qmd import read as lines_of
 
-        excerpt = await unindexed_notes(invocation.config).read(path, from_line=from_line, lines=lines)
+        excerpt = await lines_of(invocation.config, path, from_line=from_line, lines=lines)
         if excerpt.missing:
             invocation.warn(f"There is no {excerpt.path} yet.", tone="error")
             return 1
@@ -145,6 +150,17 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
         return 0
 
     return _run(begin(context), "get", read)
+
+
+@command.command("qmd")
+@shared_options
+def qmd(context: click.Context) -> int:
+    """Print lines for a shell in which your own qmd uses this agent's index."""
+    from nacre.cli.memory.qmd import recipe
+
+    invocation = begin(context)
+    invocation.say(*recipe(invocation.config))
+    return 0
 
 
 @command.command("why")

@@ -6,11 +6,11 @@ The JSON has the seeds' names (`dbPath`, `sourceCounts`, `startLine` …), with 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nacre.cli.screen.json_text import camel_json
+from nacre.cli.memory.qmd import QmdStatus, qmd_json, qmd_pairs
+from nacre.cli.screen.json_text import camel_json, moment
 from nacre.memory.contracts.records import (
     Fallback,
     HitExplanation,
@@ -94,9 +94,12 @@ def index_problems(report: SyncReport) -> list[str]:
     return lines
 
 
-def status_lines(status: MemoryStatus, short: Callable[[Path], str], *, agent_id: str) -> list[str]:
+def status_lines(
+    status: MemoryStatus, short: Callable[[Path], str], *, agent_id: str, qmd: QmdStatus | None = None
+) -> list[str]:
     """The status as `Label: value` lines; what is not the case is left out."""
     pairs: list[tuple[str, str]] = [
+        *(qmd_pairs(qmd, short) if qmd is not None else ()),
         ("Search", status.mode if status.mode != "none" else "not possible"),
         ("Provider", status.provider),
         ("Model", status.model),
@@ -110,7 +113,7 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str], *, agent_id
         ),
         ("Pending", _pending(status)),
         ("Dirty", "yes" if status.dirty else "no"),
-        ("Last sync", _moment(status.last_sync_at_seconds) or "never"),
+        ("Last sync", moment(status.last_sync_at_seconds) or "never"),
         ("Last sync problem", status.last_sync_problem),
         ("Store", f"{short(Path(status.index_path))} ({_size(status.index_bytes)})"),
         ("Workspace", short(Path(status.workspace))),
@@ -135,9 +138,10 @@ def status_lines(status: MemoryStatus, short: Callable[[Path], str], *, agent_id
     return lines
 
 
-def status_json(status: MemoryStatus, *, agent_id: str) -> list[dict[str, Any]]:
+def status_json(status: MemoryStatus, *, agent_id: str, qmd: QmdStatus | None = None) -> list[dict[str, Any]]:
     """The status for scripts: a list with one agent."""
-    entry: dict[str, Any] = {"agentId": agent_id, "status": _status_json(status)}
+    of_qmd = qmd_json(qmd) if qmd is not None else {"backend": "builtin"}
+    entry: dict[str, Any] = {"agentId": agent_id, "status": _status_json(status) | of_qmd}
     if (problem := status.embeddings_problem) is not None:
         entry["embeddingProbe"] = {"ok": False, "error": problem} if problem else {"ok": True}
     return [entry]
@@ -159,7 +163,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
                 "path": file.path,
                 "error": file.problem,
                 "attempts": file.attempts,
-                "retryAt": _moment(file.retry_at_seconds),
+                "retryAt": moment(file.retry_at_seconds),
             }
             for file in status.failed
         ],
@@ -181,7 +185,7 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
             "loadError": status.vector_problem or None,
         },
         "rerank": _rerank_json(status),
-        "lastSyncAt": _moment(status.last_sync_at_seconds),
+        "lastSyncAt": moment(status.last_sync_at_seconds),
         "lastSyncError": status.last_sync_problem or None,
         "watching": status.watching,
     }
@@ -260,7 +264,7 @@ def _embeddings(status: MemoryStatus) -> str:
 def _fallback(status: MemoryStatus) -> str:
     if status.fallback is None:
         return ""
-    left, again = status.fallback, _moment(status.fallback.retry_at_seconds)
+    left, again = status.fallback, moment(status.fallback.retry_at_seconds)
     when = f" It is asked again by `nacre memory index`, and in a chat after {again}." if again else ""
     return f"for {left.provider} ({left.model}). {left.reason}{when}"
 
@@ -270,7 +274,7 @@ def _fallback_json(fallback: Fallback | None) -> dict[str, Any] | None:
     if fallback is None:
         return None
     told = {"from": fallback.provider, "reason": fallback.reason}
-    again = _moment(fallback.retry_at_seconds)
+    again = moment(fallback.retry_at_seconds)
     return told | {"retryAt": again} if again else told
 
 
@@ -286,12 +290,6 @@ def _cache(status: MemoryStatus) -> str:
     most = f" of at most {status.cache_max_entries}" if status.cache_max_entries else ""
     entries = "1 entry" if status.cached_vectors == 1 else f"{status.cached_vectors} entries"
     return f"enabled ({entries}{most})"
-
-
-def _moment(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _size(count_bytes: int) -> str:

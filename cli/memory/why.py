@@ -20,7 +20,7 @@ from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.policy import readers_of
 from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.recall.open_memory import unindexed_notes
-from nacre.runtime.recall.transcript_lines import without_secrets
+from nacre.runtime.recall.transcripts.transcript_lines import without_secrets
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.sessions.contracts.errors import SessionError

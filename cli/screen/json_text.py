@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 _RAW_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -53,3 +54,10 @@ def _plain(value: object) -> Any:
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
+
+
+def moment(seconds: float | None) -> str | None:
+    """A time in seconds since the epoch as scripts read it, such as `2026-03-14T12:00:00Z`."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

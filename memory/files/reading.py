@@ -45,19 +45,21 @@ async def read_excerpt(
         raise ReadRefused(f"path required: {text!r} is not a note of this chat. They are in {below}/.")
     found = (await notes.read([shown]))[shown]
     if isinstance(found, NoteBytes):
-        return _excerpt(shown, _content_lines(found.data), from_line or 1, lines or None)
+        return excerpt_of(shown, content_lines(found.data), from_line or 1, lines or None)
     if isinstance(found, FileNotFoundError | NotADirectoryError):
         return Excerpt(path=shown, text="", start_line=0, end_line=0, total_lines=0, missing=True)
     raise ReadRefused(f"{shown} cannot be read: {str(found).removesuffix('.')}.") from found
 
 
-def _content_lines(raw: bytes) -> list[str]:
+def content_lines(raw: bytes) -> list[str]:
+    """The lines of a note, as they are counted everywhere."""
     lines = decode_markdown(raw)
     # The end of the last line is not a line of its own.
     return lines[:-1] if lines and not lines[-1] else lines
 
 
-def _excerpt(path: str, lines: Sequence[str], from_line: int, count: int | None) -> Excerpt:
+def excerpt_of(path: str, lines: Sequence[str], from_line: int, count: int | None) -> Excerpt:
+    """`count` of the lines of a file, from `from_line`; without a count, as many as an excerpt may have."""
     start = max(1, from_line)
     wanted = lines[start - 1 :] if count is None else lines[start - 1 : start - 1 + max(1, count)]
     kept = _within(wanted) if count is None else len(wanted)

@@ -17,7 +17,7 @@ from nacre.runtime.contracts.commands import was_command
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.endings.recalled import Recalled
 from nacre.runtime.hooks.events import SessionEnded
-from nacre.runtime.recall.transcript_lines import without_secrets
+from nacre.runtime.recall.transcripts.transcript_lines import without_secrets
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.disk.lines import timestamp_ms
 from nacre.sessions.entries.entries import Entry

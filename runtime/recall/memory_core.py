@@ -50,7 +50,7 @@ class MemoryCore(MemoryPlugin):
         self._now = now
         self._watch = watch
         self._lack = lack
-        self._sources = Sources(open_workspace(config.folders, config.state_dir))
+        self.sources = Sources(open_workspace(config.folders, config.state_dir))
         self.engine: MemoryEngine | None = None
         self.unindexed: UnindexedNotes | None = None
         self._languages: tuple[str, ...] = ()
@@ -90,8 +90,8 @@ class MemoryCore(MemoryPlugin):
         below = "" if chat.policy.is_private else chat.policy.notes_folder
         return memory_tools(
             notes,
-            self._sources,
-            cites=self._cites(chat.policy),
+            self.sources,
+            cites=self.cites(chat.policy),
             below=below,
             languages=self._languages,
             with_conversations=self._has_conversations,
@@ -101,7 +101,7 @@ class MemoryCore(MemoryPlugin):
         """When to look into memory, and how to name what was found there."""
         if not chat.policy.is_private:
             return render("system/memory_chat", folder=chat.policy.notes_folder)
-        return _section(self._cites(chat.policy))
+        return _section(self.cites(chat.policy))
 
     def session_started(self) -> None:
         """Looks for changes in the background, if the settings say so."""
@@ -149,7 +149,7 @@ class MemoryCore(MemoryPlugin):
         if self._languages_of != today:
             self._languages, self._languages_of = engine.languages, today
 
-    def _cites(self, policy: ChatPolicy) -> bool:
+    def cites(self, policy: ChatPolicy) -> bool:
         """Whether search results name their source in this chat."""
         mode = self._config.settings.memory.citations
         return mode == "on" or (mode == "auto" and policy.is_private)

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BeforeValidator, Field
 
 from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
 from nacre.memory.contracts.notes import CHATS_FOLDER
-from nacre.memory.contracts.records import SearchHit, SearchReport
+from nacre.memory.contracts.records import Excerpt, SearchHit, SearchReport, Source
 from nacre.memory.files.sources.of_hits import sources_of_hits
 from nacre.memory.files.sources.source import PRIVATE
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.files.sources.telling import SourcedLines
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
-
-if TYPE_CHECKING:
-    from nacre.memory.engine import MemoryEngine
-    from nacre.runtime.recall.unindexed import UnindexedNotes
 
 MEMORY_TOOL_NAMES = ("memory_search", "memory_get")
 
@@ -76,8 +72,31 @@ class GetArguments(ToolArguments):
     lines: Whole = Field(default=None, description="How many lines.")
 
 
-Notes: TypeAlias = "MemoryEngine | UnindexedNotes"
-"""What the tools ask: memory, or what is left without its index. Both raise `MemoryIndexError`."""
+class Notes(Protocol):
+    """What the tools ask: memory, what is left without its index, or qmd. All raise `MemoryIndexError`."""
+
+    async def search(
+        self,
+        query: str,
+        /,
+        *,
+        also: Sequence[str],
+        max_results: int | None,
+        min_score: float | None,
+        after: str | None,
+        before: str | None,
+        as_of: str | None,
+        sources: Sequence[Source] | None,
+        below: str,
+    ) -> SearchReport:
+        """As `MemoryEngine.search`."""
+        ...
+
+    async def read(
+        self, path: str, *, from_line: int | None = None, lines: int | None = None, below: str = ""
+    ) -> Excerpt:
+        """As `MemoryEngine.read`."""
+        ...
 
 
 def memory_tools(

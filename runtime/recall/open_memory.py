@@ -134,7 +134,7 @@ async def open_engine(
             reranker=reranker,
             now=now,
             shared=SharedIndex(url=url, agent_id=config.agent_id) if url else None,
-            transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
+            transcripts=open_transcripts(config, now) if "sessions" in settings.sources else None,
         )
     except BaseException:
         if embedder is not None and owns_embedder:
@@ -174,11 +174,12 @@ def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:
     return EmbeddingBudget(path, daily_tokens=remote.daily_tokens, now=now)
 
 
-def _transcripts(config: Config, now: Clock) -> TranscriptSource:
+def open_transcripts(config: Config, now: Clock) -> TranscriptSource:
+    """What was said in the sessions of this agent, to be searched."""
     # past conversations are opt-in; a search in the notes alone does not wait for these imports
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.lanes.open_store import open_store
-    from nacre.runtime.recall.transcript_source import SessionTranscripts
+    from nacre.runtime.recall.transcripts.transcript_source import SessionTranscripts
 
     return SessionTranscripts(
         open_store(config, now=now, new_id=random_id),

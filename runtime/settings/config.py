@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +41,8 @@ class ListedAgent:
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
-
-    `agents` are all agents of the state folder, in the order of the list. `auth` are its keys outside of the
-    settings. Without `database_url` sessions are files. `notices` are sentences for the owner about them all.
+    `agents` are in the order of the list, `auth` its keys outside of the settings, `environment` is what it
+    was read in. Without `database_url` sessions are files. `notices` are sentences for the owner.
     """
 
     home: Path
@@ -53,6 +52,7 @@ class Config:
     model_name: str
     settings: Settings
     auth: AuthProfiles
+    environment: Mapping[str, str] = field(repr=False)
     database_url: str = ""
     notices: tuple[str, ...] = ()
 
@@ -93,8 +93,7 @@ def load_config(
     model_name: str | None = None,
     agent_id: str | None = None,
 ) -> Config:
-    """Reads the settings of one agent of a state folder. A missing folder or file means all defaults.
-
+    """Reads the settings of one agent of a state folder; a missing folder or file means all defaults.
     `workspace` is this agent's; the variable of that name is the default agent's, whichever is asked for.
 
     Raises:
@@ -136,6 +135,7 @@ def load_config(
             model_name=chosen_model or settings.agent.model.primary.strip(),
             settings=settings,
             auth=auth,
+            environment=environment,
             database_url=settings.storage.database(environment.get(DATABASE_VARIABLE, "")),
             notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
         )

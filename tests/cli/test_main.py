@@ -170,13 +170,13 @@ def test_settings_that_are_not_read_are_told_by_every_command(
 ) -> None:
     """Not by a conversation alone; standard output stays what scripts read."""
     (tmp_path / ".nacre").mkdir()
-    settings = '{memory: {backend: "qmd"}, agents: {defaults: {memorySearch: {provider: "none"}}}}'
+    settings = '{memory: {engine: "qmd"}, agents: {defaults: {memorySearch: {provider: "none"}}}}'
     (tmp_path / ".nacre" / "nacre.json5").write_text(settings, encoding="utf-8")
 
     run = run_here(tmp_path, *command)
 
-    assert "has settings that Nacre does not read: memory.backend." in run.stderr
-    assert "memory.backend" not in run.stdout
+    assert "has settings that Nacre does not read: memory.engine." in run.stderr
+    assert "memory.engine" not in run.stdout
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ VALIDATORS = {"importlib.metadata"}
 SESSIONS = {
     "nacre.sessions.index.index",
     "nacre.sessions.journal.journal",
-    "nacre.runtime.recall.transcript_source",
+    "nacre.runtime.recall.transcripts.transcript_source",
 }
 AGENT = {
     "nacre.runtime.agent.agent",

@@ -47,6 +47,7 @@ RUNTIME: Floors = (
     ("runtime/commands/conversation",),
     ("runtime/endings",),
     ("runtime/turn", "runtime/recall/facts"),
+    ("runtime/recall/qmd",),
     ("runtime/turn/window", "runtime/recall"),
     ("runtime/turn/window/pruning",),
     (
@@ -56,7 +57,7 @@ RUNTIME: Floors = (
         "runtime/turn/inbound",
         "runtime/lanes",
     ),
-    ("runtime/hooks", "runtime/recall/models"),
+    ("runtime/hooks", "runtime/recall/models", "runtime/recall/transcripts"),
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),

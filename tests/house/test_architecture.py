@@ -34,6 +34,8 @@ IDS = {
 }
 OPENERS = {
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",
+    "runtime/recall/qmd/exports.py": "past conversations as Markdown, for the program qmd",
+    "runtime/recall/qmd/home.py": "what is noted about the program qmd, and may be lost",
     "runtime/extensions/discovery.py": "the manifests of extensions",
     "memory/embedders/gguf.py": "the head of a model file, for its identity",
     "memory/workspace/watcher.py": "what the system has mounted where",

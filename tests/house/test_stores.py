@@ -38,6 +38,7 @@ FOLDERS = tuple(
 """What knows that the Markdown lies in folders."""
 MAY_KNOW_FOLDERS = {
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
+    "runtime/recall/qmd/searching.py": "qmd indexes folders of this machine, and names files in them",
     "runtime/settings/disk/agent_folders.py": "compares the places of agents, `extraPaths` too",
     "runtime/settings/disk/open_workspace.py": "chooses the workspace",
 }

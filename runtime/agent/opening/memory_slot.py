@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
-from nacre.runtime.recall.memory_core import memory_core
+from nacre.runtime.recall.memory_core import MemoryCore, memory_core
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.recall.open_memory import memory_home
 from nacre.runtime.settings.config import Config
@@ -37,10 +39,24 @@ def _slot(config: Config, given: Given, world: World) -> MemorySlot:
         return MemorySlot(given.memory, name=given.memory_id or type(given.memory).__name__)
     if chosen == MEMORY_CORE:
         core = memory_core(config, world.now, watch=world.watch, lent=world.embedder)
-        return MemorySlot(core, name=chosen, why_empty="memory search is switched off")
+        engine = _with_qmd(config, core, world) if core is not None else None
+        return MemorySlot(engine, name=chosen, why_empty="memory search is switched off")
     if chosen == NO_MEMORY:
         return MemorySlot(None, name=chosen, why_empty="plugins.slots.memory is none")
     return MemorySlot(None, name=chosen, why_empty=f"there is no memory engine {chosen!r}")
+
+
+def _with_qmd(config: Config, core: MemoryCore, world: World) -> MemoryPlugin:
+    """The engine of the settings: memory-core, or qmd in front of it."""
+    if config.settings.memory.backend != "qmd":
+        return core
+    # whoever has not chosen it does not wait for its modules
+    from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
+
+    embedding = world.shared.borrowed(
+        "qmd-embed", asyncio.Lock, close=lambda _lock: asyncio.sleep(0), until=world.closing
+    )
+    return QmdMemory(config, core, embedding=embedding, now=world.now)
 
 
 def on_notes(memory: MemorySlot, path: str) -> None:

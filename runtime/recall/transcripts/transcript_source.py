@@ -13,7 +13,7 @@ from datetime import UTC
 
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.recall.transcript_lines import transcript_text
+from nacre.runtime.recall.transcripts.transcript_lines import transcript_text
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError, SessionNotFound
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import SessionStore

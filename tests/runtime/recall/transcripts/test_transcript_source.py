@@ -14,8 +14,8 @@ import pytest
 
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptText
 from nacre.runtime.models.scripted import Clock, CountingIds
-from nacre.runtime.recall.transcript_lines import without_secrets
-from nacre.runtime.recall.transcript_source import SessionTranscripts
+from nacre.runtime.recall.transcripts.transcript_lines import without_secrets
+from nacre.runtime.recall.transcripts.transcript_source import SessionTranscripts
 from nacre.sessions.index.record import SessionRecord
 from tests.sessions.stores.places import file_store
 

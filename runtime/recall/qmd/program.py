@@ -1,0 +1,155 @@
+"""The program qmd, run without a shell: the only file that starts it.
+
+What it may say is bounded, and so is its time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nacre.memory.contracts.errors import MemoryIndexError
+
+MOST_CHARS = 200_000
+"""More than this of either stream ends the program: no answer of qmd is as long."""
+MOST_QUERY_CHARS = 2_000
+"""A longer question is cut: the system limits how long an argument may be."""
+_SAID_CHARS = 300
+_ERROR_LINE = re.compile(r"\w*error: ", re.IGNORECASE)
+_PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
+_PASSED_ON_BEGINNINGS = ("LC_", "NODE_", "CUDA_", "GGML_", "HF_", "LLAMA_", "QMD_", "HTTP", "NO_PROXY")
+_NEVER = ("QMD_TRUST_", "QMD_CONFIG_DIR", "NODE_OPTIONS")
+
+
+class QmdFailed(MemoryIndexError):
+    """qmd did not do what it was asked for. `said` has its own words, of which the sentence shows a part."""
+
+    def __init__(self, sentence: str, said: str = "") -> None:
+        super().__init__(sentence)
+        self.said = said or sentence
+
+
+class QmdSlow(QmdFailed):
+    """It took too long, and was ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What a run of the program wrote, and its exit code; a negative one is the signal that ended it."""
+
+    code: int
+    out: str
+    err: str
+
+    def or_failed(self, doing: str) -> Said:
+        """The same, if it ended well.
+
+        Raises:
+            QmdFailed: it did not; `doing` says what it was to do.
+        """
+        if self.code == 0:
+            return self
+        ended = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
+        text = self.err.strip() or self.out.strip()
+        lines = [line.strip() for line in text.splitlines()]
+        # a program in JavaScript shows its own source first, and where it was
+        telling = next((line for line in lines if _ERROR_LINE.match(line)), " ".join(lines))
+        words = " ".join(telling.split())[:_SAID_CHARS]
+        sentence = f"{doing} ended with {ended}{f': {words}' if words else ''}"
+        raise QmdFailed(sentence, said=f"{self.err}\n{self.out}")
+
+
+class Program:
+    """One way to start qmd: the words of `memory.qmd.command`, and the whole environment that it gets."""
+
+    def __init__(self, command: str, *, environment: Mapping[str, str], user_folder: Path) -> None:
+        self._command = command
+        self._environment = environment
+        self._user_folder = user_folder
+
+    async def run(self, *arguments: str, seconds: float) -> Said:
+        """Runs it to its end.
+
+        Raises:
+            QmdFailed: it cannot be started, or writes without end.
+            QmdSlow: it did not end within `seconds`.
+        """
+        name = f"qmd {arguments[0]}"
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._words(),
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                # from any other folder upwards it would take a project's own index for the one to use
+                cwd=self._user_folder.anchor,
+                env=self._environment,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise QmdFailed(
+                f"{self._command!r} cannot be started: {str(error).removesuffix('.')}. Install qmd "
+                "(npm install -g @tobilu/qmd), or name it in memory.qmd.command"
+            ) from error
+        has_ended = False
+        try:
+            async with asyncio.timeout(seconds):
+                out, err = await asyncio.gather(
+                    _bounded(process.stdout, name), _bounded(process.stderr, name)
+                )
+                code = await process.wait()
+                has_ended = True
+        except TimeoutError as error:
+            raise QmdSlow(f"{name} timed out after {seconds * 1000:.0f}ms") from error
+        finally:
+            if not has_ended:
+                await _killed(process)
+        return Said(code=code, out=out, err=err)
+
+    def _words(self) -> Sequence[str]:
+        words = shlex.split(self._command) or ["qmd"]
+        first = words[0]
+        return [str(self._user_folder / first[2:]) if first.startswith("~/") else first, *words[1:]]
+
+
+def program_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What qmd needs of a program's environment: where things are, proxies, its own options.
+
+    Not among it are keys of providers, and what would make it trust a configuration that lies in a folder.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _PASSED_ON or name.upper().startswith(_PASSED_ON_BEGINNINGS)
+        if not name.startswith(_NEVER)
+    }
+
+
+def as_argument(text: str) -> str:
+    """A question as one argument that is no option: one line, cut, without what a system does not pass on."""
+    line = " ".join(text.replace("\0", " ").split())[:MOST_QUERY_CHARS]
+    return line.encode("utf-8", "ignore").decode().lstrip("-").strip()
+
+
+async def _bounded(stream: asyncio.StreamReader | None, name: str) -> str:
+    assert stream is not None, "it was asked for"
+    data = bytearray()
+    while piece := await stream.read(65_536):
+        data += piece
+        if len(data) > MOST_CHARS:
+            raise QmdFailed(f"{name} wrote too much output: more than {MOST_CHARS} characters")
+    return data.decode("utf-8", "replace")
+
+
+async def _killed(process: asyncio.subprocess.Process) -> None:
+    """Ends it with everything that it started: qmd is a launcher that starts another process."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
