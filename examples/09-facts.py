@@ -22,7 +22,9 @@ async def main(state_dir: Path) -> None:
     (state_dir / "nacre.json5").write_text(json.dumps(SETTINGS))
     async with await Agent.open(state_dir=state_dir, watch=False) as agent:
         memory = agent.memory
-        await memory.set_fact("anna", "city", "Lisbon", source="a letter", at=datetime(2024, 5, 1, tzinfo=UTC))
+        await memory.set_fact(
+            "anna", "city", "Lisbon", source="a letter", at=datetime(2024, 5, 1, tzinfo=UTC)
+        )
         await memory.set_fact("anna", "city", "Porto", source="a call")
         await memory.set_fact("household", "wifi", {"name": "giraffe", "guests": True})
         chunk_id = await memory.note("household", "The plumber comes on the first Monday of the month.")
