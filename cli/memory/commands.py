@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nacre.cli.bench.command import bench
 from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
 from nacre.cli.memory.facts import command as facts_command
 from nacre.cli.memory.reflect import reflect
@@ -55,6 +56,7 @@ def command() -> None:
 
 
 command.add_command(facts_command)
+command.add_command(bench)
 command.add_command(reflect)
 
 
