@@ -20,7 +20,8 @@ from nacre.sessions.entries.entries import CustomMessage, CustomRecord, Entry
 
 _FILE_TOOLS = ("read", "write", "edit", "append", "list")
 _MEMORY_TOOLS = ("memory_search", "memory_get", "memory_recall", "memory_store", "memory_forget")
-NOTE_TOOLS = frozenset((*_FILE_TOOLS, *_MEMORY_TOOLS))
+_FACT_TOOLS = ("memory_set_fact", "memory_note", "memory_recall_facts")
+NOTE_TOOLS = frozenset((*_FILE_TOOLS, *_MEMORY_TOOLS, *_FACT_TOOLS))
 """Tools of Nacre's own, whose results are notes. A note says itself whose word it is."""
 SUB_AGENT_ENTRY = "nacre.sub_agent"
 """The entry of a sub-agent's transcript that says who called it: the words in there are the assistant's."""

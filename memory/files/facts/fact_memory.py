@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from copy import copy
 from datetime import datetime, time
 from typing import TypeVar
 
@@ -52,6 +53,12 @@ class FactMemory:
         self.identities = identities
         self._now = now
         self._on_changed = on_changed
+
+    def through(self, workspace: Workspace) -> FactMemory:
+        """The same facts and notes, written by way of another holder of the same pages."""
+        other = copy(self)
+        other._workspace = workspace
+        return other
 
     async def set_fact(
         self, identity: str, key: str, value: object, *, source: str = "", at: datetime | None = None

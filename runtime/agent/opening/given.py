@@ -44,7 +44,7 @@ def with_facts(
     """The agent's facts and notes, and `given` with what the settings let a model do with them."""
     facts = open_facts(config, world.now, lent=world.embedder, on_changed=on_changed)
     world.closing.push_async_callback(facts.close)
-    brings = fact_parts(facts, config)
+    brings = fact_parts(facts, config, world.now)
     hooks = (*given.extension_hooks, *brings.hooks)
     return facts, replace(given, tools=(*given.tools, *brings.tools), extension_hooks=hooks)
 

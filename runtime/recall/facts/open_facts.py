@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.memory.files.facts.identities import FACT_PAGES
+from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
+from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import Handler
 from nacre.runtime.recall.facts.fact_tools import FactTools
@@ -19,9 +22,10 @@ from nacre.runtime.recall.open_memory import embedder_of
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
-from nacre.runtime.tools.function import FunctionTool
+from nacre.runtime.tools.function import FunctionTool, ToolChat
 
 if TYPE_CHECKING:
+    from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.engine import MemoryEngine
 
 
@@ -77,7 +81,7 @@ def open_facts(
     )
 
 
-def fact_parts(facts: FactMemory, config: Config) -> FactParts:
+def fact_parts(facts: FactMemory, config: Config, now: Clock) -> FactParts:
     """The tools and hooks of facts, if the settings switch them on."""
     settings = config.settings
     if not settings.memory.facts.enabled:
@@ -85,6 +89,25 @@ def fact_parts(facts: FactMemory, config: Config) -> FactParts:
     of_chat = partial(identity_of, identities=facts.identities, linked=tuple(settings.session.identity_links))
     # an engine of another kind may have a tool of this name, as `memory-lancedb` does
     is_free = settings.plugins.slots.memory in (MEMORY_CORE, NO_MEMORY)
-    tools = FactTools(facts, of_chat, recall_name="memory_recall" if is_free else "memory_recall_facts")
-    summaries = SummaryNotes(facts, of_chat, settings.memory.facts, settings.bindings)
+    written_by = partial(_written_in, facts, open_workspace(config.folders, config.state_dir), now)
+    tools = FactTools(
+        facts, of_chat, written_by, recall_name="memory_recall" if is_free else "memory_recall_facts"
+    )
+    summaries = SummaryNotes(facts, of_chat, written_by, settings.memory.facts, settings.bindings)
     return FactParts(tools=tools.all, hooks=(("after_compaction", summaries),))
+
+
+def _written_in(facts: FactMemory, workspace: Workspace, now: Clock, chat: ToolChat) -> FactMemory:
+    """The facts as a chat writes them: what it writes may be anybody's words, and is never the owner's."""
+
+    async def begin() -> SourceOf:
+        source = Source(
+            written_by="tool",
+            audience=PRIVATE if chat.policy.is_private else chat.policy.notes_folder or PRIVATE,
+            session_key=chat.session_key,
+            session_id=chat.session_id,
+            at=now().isoformat(timespec="seconds"),
+        )
+        return lambda _line: source
+
+    return facts.through(SourcedWorkspace(workspace, Sources(workspace), begin))

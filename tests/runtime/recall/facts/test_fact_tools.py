@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre import Agent
+from nacre.memory.files.sources.sources import Sources
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.runtime.agents import opened, said, write_settings
@@ -56,6 +58,11 @@ async def test_the_model_sets_notes_and_recalls(tmp_path: Path) -> None:
         assert f"- city: Porto (2026-03-14, {fact['source']})" in page
         (known,) = (await agent.memory.known("dipankar")).facts
         assert (known.key, known.value) == ("city", "Porto")
+        lines = [line for line in page.split("\n") if line.startswith("- ")]
+        workspace = FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks")
+        for kept in await Sources(workspace).of_lines("memory/facts.md", lines):
+            assert kept is not None
+            assert (kept.written_by, kept.audience, kept.is_owners_word) == ("tool", "private", False)
 
 
 async def test_nothing_of_one_reaches_another(tmp_path: Path) -> None:
