@@ -9,8 +9,9 @@ k₁ = 1.2 and b = 0.75, a field's matches counted `FIELD_WEIGHTS` times.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from nacre.values.frozen import dataclass
 
 Field: TypeAlias = Literal["text", "title", "parts"]
 
