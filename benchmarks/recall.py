@@ -242,9 +242,7 @@ def _note(result: Result, query: Query, found: Sequence[Place], workspace: Works
 def line_of(name: str, way: str, results: Sequence[Result], categories: bool) -> str:
     rows = [row for result in results for row in result.rows]
     means = {key: statistics.fmean(row[key] for _, row in rows) for key in rows[0][1]}
-    adversarial = [
-        got for result in results for category, got in result.answered if category == "adversarial"
-    ]
+    adversarial = [got for each in results for kind, got in each.answered if kind == "adversarial"]
     given = f"{statistics.fmean(adversarial):.2f}" if adversarial else "–"
     times = sorted(ms for result in results for ms in result.milliseconds)
     share = means["visible"] / means["recall@6"] if means["recall@6"] else 0.0
@@ -267,15 +265,14 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--only", action="append", help="a data set's name; may be given again")
     parser.add_argument("--way", action="append", choices=WAYS)
+    parser.add_argument("--engine", action="append", default=[], help="a row for this engine too; its id")
     parser.add_argument("--min-score", type=float, default=0.0, help="-1 for the usual setting")
     parser.add_argument("--categories", action="store_true", help="recall@6 by category as well")
     parser.add_argument("--embedder", default="local", help="local, sentence-transformers=…, gguf=…")
     parser.add_argument("--keep", type=Path, default=Path("build/recall"), help="where indexes are kept")
     arguments = parser.parse_args()
-    print(
-        "| set | way | recall@6 | nDCG@10 | MRR | evidence shown | adversarial answered | p50 ms | p95 ms |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    head = "| set | way | recall@6 | nDCG@10 | MRR | shown | adversarial answered | p50 ms | p95 ms |"
+    print(head, re.sub(r"[^| ][^|]*[^| ]", "---", head), sep="\n")
     for data_set in sorted(path for path in arguments.data.iterdir() if path.is_dir()):
         if arguments.only and data_set.name not in arguments.only:
             continue
@@ -288,12 +285,14 @@ def main() -> None:
                 if way != "lexical" and arguments.embedder != "local":
                     kind += "-" + re.sub(r"\W+", "-", arguments.embedder)[-60:]
                 index = arguments.keep / f"{data_set.name}-{workspace.folder.name}-{kind}.sqlite"
-                if way == "grep":
-                    results.append(run_grep(workspace))
-                else:
-                    limit = None if arguments.min_score < 0 else arguments.min_score
-                    results.append(asyncio.run(run_engine(workspace, way, index, limit, arguments.embedder)))
+                limit = None if arguments.min_score < 0 else arguments.min_score
+                asked = (workspace, way, index, limit, arguments.embedder)
+                results.append(run_grep(workspace) if way == "grep" else asyncio.run(run_engine(*asked)))
             print(line_of(data_set.name, way, results, arguments.categories), flush=True)
+        for engine in arguments.engine:
+            from benchmarks.beside.engines import engine_row
+
+            print(engine_row(data_set.name, engine, [each.folder for each in workspaces]), flush=True)
 
 
 if __name__ == "__main__":
