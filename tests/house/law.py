@@ -21,6 +21,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
+    ("cli/bench",),
     ("cli",),
     ("cli/screen",),
 )
@@ -74,11 +75,14 @@ MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
+    ("memory/stores",),
+    ("memory/stores/postgres",),
+    ("memory/stores/postgres/reading",),
     ("memory/stores/sqlite", "memory/files"),
+    ("memory/files/bank",),
     ("memory/files/facts",),
     (
         "memory/batch_jobs",
-        "memory/files/bank",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",
@@ -173,7 +177,11 @@ LIBRARIES = {
         "bridges/channels/matrix/client.py",
         "bridges/channels/slack/*.py",
     ),
-    "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
+    "apsw": (
+        "bridges/ledger/database.py",
+        "memory/stores/postgres/reading/tokens.py",
+        "memory/stores/sqlite/connection.py",
+    ),
     "click": ("cli/**/*.py",),
     "cronsim": ("bridges/schedule/cron.py",),
     "discord": ("bridges/channels/discord/api.py",),
