@@ -13,6 +13,7 @@ from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.memory.files.sources.stored import line_key
+from nacre.memory.files.sources.telling import NOT_THE_OWNERS
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.sessions.contracts.messages import ToolResultMessage, UserMessage, message_text
@@ -100,7 +101,7 @@ class Voices:
         self.recent.append(_Said(entry_id=entry_id, sender=message.sender, words=_words(text)))
 
     def _show(self, text: str) -> None:
-        self.has_others = self.has_others or bool(_OTHERS.search(text))
+        self.has_others = self.has_others or NOT_THE_OWNERS in text or bool(_OTHERS.search(text))
         self.note_keys.update(key for line in _shown_lines(text) if (key := line_key(line)))
 
 

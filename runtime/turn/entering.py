@@ -92,6 +92,7 @@ async def recalled(session: OpenSession, parts: TurnParts, emit: Emit) -> None:
     try:
         notes = await recalled_notes(
             parts.workspace,
+            parts.window.sources,
             now=parts.now(),
             limits=agent.startup_context,
             log_chars=agent.daily_log_max_chars,

@@ -14,9 +14,11 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Workspace
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, daily_log_path, read_context_file
 from nacre.prompts import quoted, render
 from nacre.runtime.settings.agents import StartupContextSettings
+from nacre.runtime.turn.prompt_parts.marked_lines import marked
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import RECALL_TYPE
@@ -55,11 +57,17 @@ class Reminder:
 
 
 async def recalled_notes(
-    workspace: Workspace, *, now: datetime, limits: StartupContextSettings, log_chars: int
+    workspace: Workspace,
+    sources: Sources,
+    *,
+    now: datetime,
+    limits: StartupContextSettings,
+    log_chars: int,
 ) -> str | None:
     """Logs and notes of the last days as a model reads them, or `None` when they say nothing.
 
-    `log_chars` is the most of one log; `now` carries the owner's zone.
+    `log_chars` is the most of one log; `now` carries the owner's zone. Lines that are not the owner's word by
+    their `sources` say so.
 
     Raises:
         OSError: the folder of notes cannot be listed.
@@ -78,7 +86,7 @@ async def recalled_notes(
             left_out.append(label(reminder.path))
             continue
         left_chars -= file.injected_chars
-        texts.append((reminder, file.text))
+        texts.append((reminder, await marked(sources, reminder.path, file.text)))
     if not texts and not left_out:
         return None
     texts.sort(key=lambda item: (item[0].day, item[0].modified_ns, item[0].path))

@@ -7,12 +7,13 @@ cache holds; what moves with the day or the chat comes last.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.context_files import ContextFiles
 from nacre.memory.workspace.workspace import ContextFile
 from nacre.prompts import render
@@ -20,9 +21,12 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.agents import AgentSettings
+from nacre.runtime.turn.prompt_parts.marked_lines import marked
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files whose absence is no news: they are left out instead of marked as missing."""
+NOTES = ("MEMORY.md", "USER.md")
+"""Files that hold what the assistant noted; the others are instructions."""
 MOST_COUNTED = 64
 """So many system prompts' tokens are remembered: one for each day, kind of chat, channel and model."""
 
@@ -50,6 +54,7 @@ class StablePart:
 @dataclass(frozen=True, kw_only=True)
 class _Made:
     files: tuple[ContextFile, ...]
+    texts: Mapping[str, str]
     tools: tuple[ToolSpec, ...]
     parts: dict[tuple[str, ...], StablePart]
 
@@ -66,6 +71,7 @@ class SystemPrompts:
         count_tokens: Callable[[str], int],
     ) -> None:
         self._workspace = workspace
+        self._sources = Sources(workspace)
         self._settings = settings
         self._count_tokens = count_tokens
         self._files = ContextFiles(workspace, now_ns=lambda: epoch_ms(now()) * 1_000_000)
@@ -95,15 +101,24 @@ class SystemPrompts:
         if made is None or (made.files, made.tools) != (files, tools):
             if made is None and len(self._made) >= MOST_KINDS:
                 self._made.clear()
-            made = self._made[kind] = _Made(files=files, tools=tools, parts={})
+            texts = await self._texts(files, is_private=policy.is_private)
+            made = self._made[kind] = _Made(files=files, texts=texts, tools=tools, parts={})
         part = made.parts.get(sections)
         if part is None:
             head = joined(_head(self._workspace, policy, tools=tools, memory=memory), *sections)
-            part = StablePart(text=_with_files(head, files), notices=_cuts(files))
+            part = StablePart(text=_with_files(head, files, made.texts), notices=_cuts(files))
             if len(made.parts) >= MOST_COUNTED:
                 made.parts.clear()
             made.parts[sections] = part
         return part
+
+    async def _texts(self, files: Sequence[ContextFile], *, is_private: bool) -> Mapping[str, str]:
+        """The text of each file; in private, a line of a note that is not the owner's word says so."""
+        texts = {file.name: file.text for file in files}
+        if is_private:
+            for name in set(NOTES).intersection(texts):
+                texts[name] = await marked(self._sources, name, texts[name])
+        return texts
 
     async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
         """Tokens of a system prompt and the tools' schemas together, counted on a thread."""
@@ -160,10 +175,12 @@ def _tool_lines(tools: Sequence[ToolSpec]) -> str:
     return "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
 
 
-def _with_files(head: str, files: Sequence[ContextFile]) -> str:
+def _with_files(head: str, files: Sequence[ContextFile], texts: Mapping[str, str]) -> str:
     shown = [file for file in files if _is_shown(file)]
-    texts = "\n\n".join(render("system/context_file", name=file.name, text=file.text) for file in shown)
-    return f"{head}\n\n{render('system/context_files', files=texts)}" if shown else head
+    shown_texts = "\n\n".join(
+        render("system/context_file", name=file.name, text=texts[file.name]) for file in shown
+    )
+    return f"{head}\n\n{render('system/context_files', files=shown_texts)}" if shown else head
 
 
 def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:

@@ -237,7 +237,7 @@ async def _sources_are_right(folder: Path, model: Spreading) -> None:
             assert not (words & model.foreign and source.is_owners_word), (path, line, source)
 
 
-@pytest.mark.parametrize(("seed", "mixes"), [(3, 12), pytest.param(4, MIXES, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "mixes"), [(8, 4), pytest.param(4, MIXES, marks=pytest.mark.slow)])
 async def test_no_canary_reaches_a_wider_audience(tmp_path: Path, seed: int, mixes: int) -> None:
     """Whatever is said, looked up, noted, flushed and compacted, in whichever order."""
     leaks: list[str] = []

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.settings.agents import StartupContextSettings
@@ -32,7 +33,7 @@ def put(workspace: Path, **texts: str) -> None:
 async def read(workspace: Path, *, now: datetime = NOW, **limits: Any) -> str:
     settings = StartupContextSettings.model_validate(limits)
     folder = FolderWorkspace(workspace, lock_dir=workspace.parent / "locks")
-    return await recalled_notes(folder, now=now, limits=settings, log_chars=6_000) or ""
+    return await recalled_notes(folder, Sources(folder), now=now, limits=settings, log_chars=6_000) or ""
 
 
 async def test_a_session_begins_with_the_logs_of_two_days_quoted_as_data(tmp_path: Path) -> None:
