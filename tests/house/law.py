@@ -21,6 +21,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
+    ("cli/bench",),
     ("cli",),
     ("cli/screen",),
 )
@@ -78,10 +79,10 @@ MEMORY: Floors = (
     ("memory/stores/postgres",),
     ("memory/stores/postgres/reading",),
     ("memory/stores/sqlite", "memory/files"),
+    ("memory/files/bank",),
     ("memory/files/facts",),
     (
         "memory/batch_jobs",
-        "memory/files/bank",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",

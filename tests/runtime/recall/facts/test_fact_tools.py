@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from nacre import Agent
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
-from tests.runtime.agents import said
+from tests.runtime.agents import opened, said, write_settings
 
 NAMES = {"memory_set_fact", "memory_note", "memory_recall"}
 GROUP = {"chat_kind": "group", "channel": "telegram", "chat_id": "7", "sender_id": "9", "is_owner": False}
