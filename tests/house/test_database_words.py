@@ -18,7 +18,6 @@ WORDS = re.compile(
 ALLOWED = {
     "cli/memory/text.py": "a field that programs know from OpenClaw's `memory status --json`",
     "memory/contracts/settings.py": "the owner's settings name the database and where its file lies",
-    "memory/engine.py": "`MemoryEngine.open` is the one place that chooses a database",
     "sessions/compaction/identifiers.py": "an ending of file names that people talk about",
 }
 
