@@ -1,9 +1,9 @@
 """The memory's two stores side by side, through their contract: the same chunks, words, vectors, questions.
 
-    python -m benchmarks.beside.postgres [--url postgresql://…] [--rows 10000] [--questions 100]
+    python -m benchmarks.beside.postgres postgresql://… [--rows 10000] [--questions 100]
 
-Without a url a server of the package pgserver is started on this machine, and ended. A search asks for the 30
-nearest vectors and the 30 best by words. Figures on a busy machine are worth their ratio alone.
+The database must be an empty one. A search asks for the 30 nearest vectors and the 30 best by words. Figures
+on a busy machine are worth their ratio alone.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _row(label: str, values: dict[str, float]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--url", default="")
+    parser.add_argument("url")
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--questions", type=int, default=100)
     arguments = parser.parse_args()

@@ -173,7 +173,8 @@ class PostgresSnapshot:
         return self._words.lexical(self._moment, self._head, query, limit, scope, self._tokens)
 
     def is_known(self, atom: Atom) -> bool:
-        return self._words.is_known(self._moment, atom, self._tokens)
+        # Remembered with the counts, since each word of a question is asked for: a trip to the server each.
+        return self.counts_of([atom])[0] > 0
 
     def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
         return self._words.counts_of(self._moment, self._head, atoms, self._tokens)

@@ -30,10 +30,6 @@ SELECT (
     SELECT count(*) FROM memory_words WHERE agent = %(agent)s AND build = %(build)s AND words @@ asked.atom
 ) FROM unnest(%(atoms)s::text[]::tsquery[]) WITH ORDINALITY AS asked (atom, place) ORDER BY place
 """
-_IS_KNOWN = """
-SELECT 1 FROM memory_words
-WHERE agent = %(agent)s AND build = %(build)s AND words @@ %(atom)s::tsquery LIMIT 1
-"""
 # With f the weighted frequency and K = k₁ (1 − b + b · length / usual length), f (k₁ + 1) / (f + K) is
 # (k₁ + 1) (1 − K / (f + K)); k₁ is 1.2 and b 0.75.
 _BEST: LiteralString = """
@@ -69,11 +65,6 @@ class WordReader:
         asked = [tokens.atom(atom) for atom in atoms]
         rows = self._rows_of(moment, head, asked)
         return [rows.get(atom, 0) for atom in asked]
-
-    def is_known(self, moment: Moment, atom: Atom, tokens: Tokens) -> bool:
-        """Whether an atom stands in any chunk."""
-        asked = tokens.atom(atom)
-        return bool(asked) and moment.value(_IS_KNOWN, atom=asked) is not None
 
     def lexical(
         self, moment: Moment, head: Head, query: MatchQuery, limit: int, scope: Scope, tokens: Tokens
@@ -136,7 +127,8 @@ class WordReader:
         if missing:
             counted = [int(row[0]) for row in moment.rows(_COUNTS, atoms=missing)]
             found.update(zip(missing, counted, strict=True))
-            known.update(zip(missing, counted, strict=True))
+            # A word that is nowhere may come at any time: it is asked for again.
+            known.update((atom, count) for atom, count in zip(missing, counted, strict=True) if count)
             while len(known) > _REMEMBERED_ATOMS:
                 known.popitem(last=False)
         return {atom: count for atom, count in found.items() if count is not None}
