@@ -85,11 +85,13 @@ class MemoryEngine:
         transcripts: TranscriptSource | None = None,
         owns_embedder: bool = False,
         reranker: Reranker | None = None,
+        corpus: Callable[[ChunkSizes], Corpus] | None = None,
     ) -> MemoryEngine:
         """Opens the index, creating it when there is none; a damaged one is set aside. Reads no Markdown yet.
 
         The engine closes `transcripts`, `reranker`, and `embedder` only if it `owns_embedder`. `count_tokens`
-        makes chunk sizes exact and indexing slower; without it sizes are estimated.
+        makes chunk sizes exact and indexing slower; without it sizes are estimated. `corpus` makes what is
+        indexed in the place of the agent's notes.
 
         Raises:
             IndexUnusable: the index cannot be opened, and no fresh one can take its place.
@@ -102,7 +104,7 @@ class MemoryEngine:
         )
         place = SqliteIndexPlace(index_path, settings.store.vector, now, owns_folder=not settings.store.path)
         plan = IndexPlan(
-            corpus=Corpus(notes=NoteFiles(workspace, settings.extra_paths), sizes=sizes),
+            corpus=(corpus or partial(_agents_notes, workspace, settings))(sizes),
             settings=settings,
             embedder=embedder,
             transcripts=transcripts,
@@ -290,3 +292,7 @@ class MemoryEngine:
         if self._syncing.running_seconds > patience:
             return
         await asyncio.wait({self._syncing.start("search")}, timeout=patience)
+
+
+def _agents_notes(workspace: Workspace, settings: MemorySearchSettings, sizes: ChunkSizes) -> Corpus:
+    return Corpus(notes=NoteFiles(workspace, settings.extra_paths), sizes=sizes)

@@ -9,9 +9,6 @@ from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.channels import Binding
 from nacre.runtime.settings.settings import Settings
 
-ANY = "*"
-_DIRECT = ("direct", "dm")
-
 
 def bound_to(inbound: Inbound, bindings: Sequence[Binding]) -> str:
     """The id of the agent that the settings name for a message; empty where they name none. Pure.
@@ -19,32 +16,10 @@ def bound_to(inbound: Inbound, bindings: Sequence[Binding]) -> str:
     The most specific binding counts: one of a chat, then one of an account, then one of every account;
     among equals the first.
     """
-    found = [(rank, binding) for binding in bindings if (rank := _rank(binding, inbound))]
+    folds = inbound.ids_fold_case is True
+    ranked = ((binding.match.rank(inbound, ids_fold_case=folds), binding) for binding in bindings)
+    found = [each for each in ranked if each[0]]
     return max(found, key=lambda each: each[0])[1].agent_id.strip().lower() if found else ""
-
-
-def _rank(binding: Binding, inbound: Inbound) -> int:
-    """How exactly a binding says what is meant; 0 where it means another message."""
-    match = binding.match
-    if match.channel.strip().lower() != inbound.channel.strip().lower():
-        return 0
-    if match.account_id not in (ANY, inbound.account):
-        return 0
-    rank = 1 if match.account_id == ANY else 2
-    if match.peer is None:
-        return rank
-    kind, is_direct = match.peer.kind.strip().lower(), inbound.chat_kind == "direct"
-    if (kind and (kind in _DIRECT) != is_direct) or (not is_direct and kind not in ("", inbound.chat_kind)):
-        return 0
-    ids: tuple[str, ...] = (inbound.sender_id, inbound.chat_id) if is_direct else (inbound.chat_id,)
-    if inbound.ids_fold_case is True:
-        ids = tuple(each.casefold() for each in ids)
-        wanted = match.peer.id.casefold()
-    else:
-        wanted = match.peer.id
-    if wanted == ANY:
-        return rank + 2
-    return rank + 4 if wanted in ids else 0
 
 
 class BoundAgents:

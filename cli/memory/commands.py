@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
+from nacre.cli.memory.reflect import reflect
 from nacre.cli.screen.json_text import print_json
 from nacre.runtime.settings.config import settings_file
 
@@ -50,6 +51,9 @@ def _day(_context: click.Context, _option: click.Parameter, value: str | None) -
 @click.group("memory")
 def command() -> None:
     """Search the notes and look after their index."""
+
+
+command.add_command(reflect)
 
 
 @command.command("status")
@@ -101,12 +105,17 @@ async def search(
 ) -> int:
     """Find the passages of the notes that fit QUERY best."""
     from nacre.cli.memory.text import search_json, search_lines, search_problems
+    from nacre.memory.files.sources.of_hits import sources_of_hits
+    from nacre.memory.files.sources.sources import Sources
+    from nacre.runtime.settings.disk.open_workspace import open_workspace
 
     report = await engine.search(query, **options)
+    kept = Sources(open_workspace(invocation.config.folders, invocation.config.state_dir))
+    sources = await sources_of_hits(engine, kept, report.hits)
     if as_json:
-        return print_json(search_json(report))
+        return print_json(search_json(report, sources))
     invocation.warn(*search_problems(report))
-    invocation.say(*search_lines(report))
+    invocation.say(*search_lines(report, sources))
     return 0
 
 
@@ -132,6 +141,21 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
         return 0
 
     return _run(begin(context), "get", read)
+
+
+@command.command("why")
+@click.argument("place")
+@json_option()
+@shared_options
+def why(context: click.Context, place: str, as_json: bool) -> int:
+    """Say where a line of the notes comes from: PLACE is a citation, such as memory/2026-01-20.md#L3."""
+
+    async def tell(invocation: Invocation) -> int:
+        from nacre.cli.memory.why import tell_why
+
+        return await tell_why(invocation, place, as_json=as_json)
+
+    return _run(begin(context), "why", tell)
 
 
 def _run(invocation: Invocation, name: str, work: Callable[[Invocation], Coroutine[Any, Any, int]]) -> int:

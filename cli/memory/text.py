@@ -5,10 +5,10 @@ The JSON has the seeds' names (`dbPath`, `sourceCounts`, `startLine` …), with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from nacre.cli.screen.json_text import camel_json
 from nacre.memory.contracts.records import (
@@ -19,12 +19,18 @@ from nacre.memory.contracts.records import (
     SearchReport,
     SyncReport,
 )
+from nacre.memory.files.sources.stored import source_json
+from nacre.memory.files.sources.telling import SourcedLines
 from nacre.runtime.commands.contract.wording import counted
 
 _SHOWN_ISSUES = 20
 
 
-def search_lines(report: SearchReport) -> list[str]:
+LinesOfHits: TypeAlias = Mapping[str, Sequence[SourcedLines]]
+"""The sources of each hit's lines, by its citation."""
+
+
+def search_lines(report: SearchReport, sources: LinesOfHits) -> list[str]:
     """A heading, the snippet and a blank line for each hit; says when there is none."""
     if not report.hits:
         return ["No matches."]
@@ -37,6 +43,7 @@ def search_lines(report: SearchReport) -> list[str]:
         if hit.also:
             lines.append(f"      also in {', '.join(hit.also)}")
         lines += [f"      line {old.line} is not so any more: {old.by}" for old in hit.superseded]
+        lines += [f"      {each.told()}" for each in sources.get(hit.citation, ())]
         lines.append("")
     return lines
 
@@ -53,8 +60,9 @@ def search_problems(report: SearchReport) -> list[str]:
     return lines
 
 
-def search_json(report: SearchReport) -> dict[str, Any]:
-    told = {"results": [_hit_json(hit) for hit in report.hits], **camel_json(report)}
+def search_json(report: SearchReport, sources: LinesOfHits) -> dict[str, Any]:
+    hits = [_hit_json(hit, sources.get(hit.citation, ())) for hit in report.hits]
+    told = {"results": hits, **camel_json(report)}
     del told["hits"]
     blank = {name: told[name] or None for name in ("model", "degraded", "rerankedBy")}
     rest = {"fallback": _fallback_json(report.fallback), "elapsedMs": round(report.elapsed_ms, 2)}
@@ -179,8 +187,21 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
     }
 
 
-def _hit_json(hit: SearchHit) -> dict[str, Any]:
+def sourced_json(lines: SourcedLines) -> dict[str, Any]:
+    """Lines with their source, for scripts."""
+    source = lines.source
+    return {
+        "startLine": lines.start_line,
+        "endLine": lines.end_line,
+        **source_json(source),
+        "isOwnersWord": source.is_owners_word,
+    }
+
+
+def _hit_json(hit: SearchHit, sources: Sequence[SourcedLines]) -> dict[str, Any]:
     told = camel_json(hit) | {"score": round(hit.score, 4)}
+    if sources:
+        told["comesFrom"] = [sourced_json(each) for each in sources]
     if hit.explain is None:
         del told["explain"]
     for name in ("also", "superseded"):

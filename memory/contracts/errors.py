@@ -35,8 +35,16 @@ class ReadRefused(MemoryIndexError):
     """The asked path is outside of what `memory_get` may show."""
 
 
+class FactRefused(MemoryIndexError):
+    """A fact, a note or the name of an identity cannot be kept as it was handed in."""
+
+
 class DayUnknown(MemoryIndexError):
     """What a search is to be limited to names no day."""
+
+
+class BankUnusable(MemoryIndexError):
+    """A log or a page of `bank/` cannot be read or written, or changed since a change was proposed."""
 
 
 @contextmanager

@@ -16,6 +16,10 @@ from nacre.memory.contracts.records import SkippedPath
 CHATS_FOLDER = "chats"
 """Notes of chats that are not private: what others said, in a folder for each chat."""
 
+BANK_FOLDER = "bank"
+"""Typed pages made of the logs. It is asked for before the first of them is written, and nobody is told then
+that it is missing."""
+
 MAX_NOTE_BYTES = 64 << 20
 """A larger note is not indexed."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.store import FileState, IndexedFile
@@ -12,6 +13,9 @@ from nacre.memory.contracts.workspace import ReadFailed
 from nacre.memory.files.template_words import told_lines
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.text.lexical import lexical_fields
+
+Cut: TypeAlias = Callable[[FileState, bytes, ChunkSizes], IndexedFile]
+"""What makes chunks of a note's bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +30,20 @@ class ReadBatch:
     problems: tuple[tuple[str, str], ...]
 
 
+def cut_note(state: FileState, data: bytes, sizes: ChunkSizes) -> IndexedFile:
+    """Chunks and lexical rows of a Markdown file, without the words of its template."""
+    lines = told_lines(state.path, decode_markdown(data))
+    document = Document(source=state.source, path=state.path, lines=lines, day=day_in_path(state.path))
+    chunks = chunk_document(document, sizes)
+    return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])
+
+
 def read_batch(
     read: Mapping[str, NoteBytes | ReadFailed],
     known_hashes: Mapping[str, str],
     *,
     sizes: ChunkSizes,
+    cut: Cut = cut_note,
     read_at_ns: int,
 ) -> ReadBatch:
     """Chunks what was read, by name; a note whose content has the known hash is not chunked."""
@@ -55,16 +68,8 @@ def read_batch(
         if state.content_hash == known_hashes.get(name):
             same.append(state)
         else:
-            lines = told_lines(name, decode_markdown(found.data))
-            changed.append(indexed_file(state, lines, sizes))
+            changed.append(cut(state, found.data, sizes))
     return ReadBatch(changed=tuple(changed), same=tuple(same), problems=tuple(problems))
-
-
-def indexed_file(state: FileState, lines: Sequence[str], sizes: ChunkSizes) -> IndexedFile:
-    """Chunks and lexical rows of a Markdown file."""
-    document = Document(source=state.source, path=state.path, lines=lines, day=day_in_path(state.path))
-    chunks = chunk_document(document, sizes)
-    return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])
 
 
 def _sentence(path: str, error: ReadFailed) -> str:

@@ -28,10 +28,20 @@ _ALWAYS = tuple(WantedNotes(name=name) for name in (*ROOT_FILES, *NOTE_FOLDERS))
 
 
 class NoteFiles:
-    """All notes of one agent, whatever holds them. `extra_paths` are those of the settings, `~` filled in."""
+    """All notes of one agent, whatever holds them. `extra_paths` are those of the settings, `~` filled in.
 
-    def __init__(self, workspace: Workspace, extra_paths: Sequence[str] = ()) -> None:
+    `always` are the notes that need no setting.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        extra_paths: Sequence[str] = (),
+        *,
+        always: Sequence[WantedNotes] = _ALWAYS,
+    ) -> None:
         self._workspace = workspace
+        self._always = tuple(always)
         self.extra_paths = tuple(extra_paths)
 
     @property
@@ -42,7 +52,7 @@ class NoteFiles:
     async def listing(self) -> NoteListing:
         """Every note that is there now, in a fixed order. Raises nothing."""
         extra = await self._extra()
-        found = await self._workspace.list_notes((*_ALWAYS, *extra.inside))
+        found = await self._workspace.list_notes((*self._always, *extra.inside))
         if not (extra.outside or extra.skipped):
             return found
         outside = await extra.outside.list_notes()
@@ -57,7 +67,7 @@ class NoteFiles:
         extra = await self._extra()
         if not extra.outside:
             return await self._workspace.read_notes(names)
-        wanted = (*_ALWAYS, *extra.inside)
+        wanted = (*self._always, *extra.inside)
         inside = [name for name in names if any(asked.covers(name) for asked in wanted)]
         outside = list(set(names).difference(inside))
         return {**await self._workspace.read_notes(inside), **await extra.outside.read_notes(outside)}
@@ -74,7 +84,7 @@ class NoteFiles:
         """
         extra = await self._extra()
         name = extra.name_of(text)
-        is_inside = any(asked.covers(name) for asked in (*_ALWAYS, *extra.inside))
+        is_inside = any(asked.covers(name) for asked in (*self._always, *extra.inside))
         if not is_markdown(name) or not (is_inside or extra.outside.has(name)):
             raise _refusal(text)
         try:
@@ -89,7 +99,7 @@ class NoteFiles:
     async def watch(self, changed: Callable[[], None]) -> NoteWatch:
         """Calls `changed` soon after each change of a note, and when one may have been missed."""
         extra = await self._extra()
-        watches = [self._workspace.watch((*_ALWAYS, *extra.inside), changed)]
+        watches = [self._workspace.watch((*self._always, *extra.inside), changed)]
         if extra.outside:
             watches.append(extra.outside.watch(changed))
         return _Watches(tuple(watches))

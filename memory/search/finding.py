@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from nacre.memory.contracts.records import Chunk
 from nacre.memory.contracts.store import Scores, Snapshot, Vector
@@ -18,6 +19,7 @@ from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.same_words import only_answers, only_asks
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.evidence import Finder
+from nacre.memory.text.forms.letters import is_latin
 from nacre.memory.text.forms.unknown_words import with_unknown_words
 from nacre.memory.text.lexical import match_query
 from nacre.memory.vectors.cosine_scale import stored_scale
@@ -28,6 +30,10 @@ POOL = 60
 
 NEAREST_PIECES = 3
 """How many times the pool the best sentences are looked for in: one may be washed out of its piece."""
+
+
+_NEAREST_READ = 10
+"""So many of the nearest chunks say whether the notes are in another script than the question."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +62,7 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
     if degraded:
         vector = None
     finder = Finder(query) if query is not None else None
-    found = _candidates(snapshot, question, query, finder, vector)
+    found = _candidates(snapshot, question, text, query, finder, vector)
     absent = absent_names(snapshot, query, question.scope) if query is not None else Absent()
     if days or hybrid.temporal_decay.enabled:
         found = replace(found, places=snapshot.places(list(found.ids)))
@@ -110,6 +116,7 @@ def _degraded(
 def _candidates(
     snapshot: Snapshot,
     question: Question,
+    text: str,
     query: MatchQuery | None,
     finder: Finder | None,
     vector: Vector | None,
@@ -136,10 +143,10 @@ def _candidates(
     )
     if finder is None or not by_words:
         return found
-    return _read(snapshot, finder, found)
+    return _read(snapshot, finder, found, text)
 
 
-def _read(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
+def _read(snapshot: Snapshot, finder: Finder, found: Candidates, asked: str) -> Candidates:
     """The candidates with what their texts have of the query, and which of them only ask or only answer.
 
     Among a few chunks, where bm25 tells nothing, their names count too.
@@ -153,7 +160,15 @@ def _read(snapshot: Snapshot, finder: Finder, found: Candidates) -> Candidates:
         terms = evidence[at].terms | finder.look(_names(chunk)).terms
         evidence[at] = replace(evidence[at], terms=terms)
     answering = frozenset(at for at in ids if only_answers(texts[at]))
-    return replace(found, evidence=evidence, asking=asking, answering=answering)
+    near = [is_latin(texts[at]) for at in islice(found.nearest, _NEAREST_READ)]
+    others = near.count(not is_latin(asked))
+    return replace(
+        found,
+        evidence=evidence,
+        asking=asking,
+        answering=answering,
+        in_other_script=bool(near) and 2 * others >= len(near),
+    )
 
 
 def _names(chunk: Chunk) -> str:

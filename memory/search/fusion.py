@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nacre.memory.search.mixing import Asked, Candidates, mix
+from nacre.memory.search.mixing import Asked, Candidates, Mixed, mix
 
 EXACT_FLOOR = 0.6
 """The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""
@@ -27,6 +27,10 @@ _MEANING_NEEDED = 2.45
 _LESS_AMONG_FEW = 0.4
 _CHANCE_A_DECADE = 0.7
 _NO_CHANCE = 75
+_CHANCE_OF_NO_TERM = 0.6
+_CHANCE_A_TERM = 0.08
+_MOST_TERMS = 20
+_LESS_IN_OTHER_SCRIPT = 1.0
 _WITHOUT_A_WORD = 0.5
 _MEANING_LESS_A_DECADE = 0.65
 _MANY_CHUNKS = 300
@@ -42,7 +46,8 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     strength = lexical_strength(mixed.top, asked.chunk_count, mixed.matched) if words else None
     if strength and not mixed.covered and not any(item.exact for item in found.evidence.values()):
         strength *= _WITHOUT_A_WORD
-    sure = max(confidence(strength, mixed.covered, mixed.nearest, asked), 0.6 * mixed.best_fit)
+    sure = confidence(strength, mixed, asked, in_other_script=found.in_other_script)
+    sure = max(sure, 0.6 * mixed.best_fit)
     if asked.is_absent:
         sure *= ABSENT_CEILING
     best = max(mixed.values.values()) or 1.0
@@ -79,27 +84,33 @@ def among_few(chunk_count: int) -> float:
     return max(0.0, 1 - chunk_count / FEW_CHUNKS)
 
 
-def chance_strength(chunk_count: int) -> float:
+def chance_strength(chunk_count: int, term_count: int) -> float:
     """The strength that some chunk has by chance for a question of which it covers next to nothing.
 
     Among many chunks there is always one with several of a stranger's words: more by 0.7 words for each
-    factor of ten, measured between 75 and 1,500 chunks.
+    factor of ten, measured between 75 and 1,500 chunks, for a question of five words. The more words are
+    asked for, the more of them meet by chance: 0.6 of that with none, twice that with eighteen.
     """
-    return _CHANCE_A_DECADE * math.log10(max(1.0, chunk_count / _NO_CHANCE))
+    decades = math.log10(max(1.0, chunk_count / _NO_CHANCE))
+    return _CHANCE_A_DECADE * decades * (_CHANCE_OF_NO_TERM + _CHANCE_A_TERM * min(term_count, _MOST_TERMS))
 
 
-def confidence(strength: float | None, covered: float, nearest: float | None, asked: Asked) -> float:
+def confidence(strength: float | None, mixed: Mixed, asked: Asked, *, in_other_script: bool = False) -> float:
     """How sure it is, 0…1, that the best candidate has to do with the query at all.
 
     A logistic curve fitted on answerable queries against queries put to the wrong memory (docs/recall.md).
-    `strength` is `None` when words were not searched, `nearest`, the best relatedness, without vectors.
+    `strength` is `None` when words were not searched. Less is asked of notes `in_other_script`, which share
+    no words with a query that the model can read, and are far from it whatever they say.
     """
-    eased = _LESS_AMONG_FEW * among_few(asked.chunk_count)
-    meaning = 8.6 * (nearest or 0.0) - meaning_needed(asked.chunk_count) + eased
+    covered, nearest = mixed.covered, mixed.nearest
+    eased, size = _LESS_AMONG_FEW * among_few(asked.chunk_count), asked.chunk_count
+    if in_other_script:
+        eased, size = eased + _LESS_IN_OTHER_SCRIPT * asked.legible, _MANY_CHUNKS
+    meaning = 8.6 * (nearest or 0.0) - meaning_needed(size) + eased
     if strength is None:
         # A question that the model cannot read is near to anything and says nothing.
         return asked.legible * _logistic(meaning)
-    by_chance = chance_strength(asked.chunk_count) * (1 - covered)
+    by_chance = chance_strength(asked.chunk_count, len(asked.term_counts or ())) * (1 - covered)
     if nearest is None:
         # What the words do not show, nothing else can.
         by_chance /= 2

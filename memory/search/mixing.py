@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from itertools import islice
 
 from nacre.memory.contracts.records import ChunkPlace
@@ -38,7 +39,8 @@ class Candidates:
     `evidence` is what each one's text has of the query, empty when words were not asked for. `places` says
     where candidates stand; it may be empty when neither days nor decay ask for it. `asking` are those that
     have words of the query in questions alone, `answering` those of a conversation in which the person says
-    nothing.
+    nothing. `in_other_script` says that of the nearest ones most are Latin and the query is not, or the other
+    way round.
     """
 
     words: Scores
@@ -49,6 +51,7 @@ class Candidates:
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
     asking: frozenset[int] = frozenset()
     answering: frozenset[int] = frozenset()
+    in_other_script: bool = False
 
     @property
     def ids(self) -> Iterable[int]:
@@ -81,8 +84,9 @@ class Mixed:
     """The candidates in their order, and what the mix learned about them.
 
     `values` is what they are ordered by. `covered` is the share of the query's rarity that the best text by
-    words has, `matched` how many of its terms; `top` the best BM25, `nearest` the best relatedness, `None`
-    without vectors; `best_fit` how well the best chunk fits a day that the query names.
+    words has, `matched` how many of its terms; `top` the best BM25, `nearest` the better relatedness of the
+    first two in the order, `None` without vectors: what is near and stands farther back has been outweighed.
+    `best_fit` says how well the best chunk fits a day that the query names.
     """
 
     values: Mapping[int, float]
@@ -121,12 +125,13 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
         values[chunk_id] = value
     for chunk_id in found.answering:
         values[chunk_id] *= _ANSWERS_ALONE
+    first_two = nlargest(2, values, key=values.__getitem__)
     return Mixed(
         values=values,
         covered=covered,
         matched=max((len(item.terms) for item in by_words[:_LOOKED_AT]), default=0),
         top=top,
-        nearest=nearest if related else None,
+        nearest=max(related.get(at, 0.0) for at in first_two) if related else None,
         best_fit=max(fits.values(), default=0.0),
     )
 

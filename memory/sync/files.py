@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState, Store, Writer
-from nacre.memory.files.file_reader import ReadBatch, read_batch
+from nacre.memory.files.file_reader import Cut, ReadBatch, cut_note, read_batch
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.sync.plan import batches, next_failure, plan_changes
 from nacre.memory.text.chunker import ChunkSizes
@@ -24,10 +24,11 @@ BATCH_FILES = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """What is indexed, and in chunks of which sizes."""
+    """What is indexed, in chunks of which sizes, and how it is cut into them."""
 
     notes: NoteFiles
     sizes: ChunkSizes
+    cut: Cut = cut_note
 
 
 @dataclass
@@ -89,13 +90,15 @@ class _Pass:
         """Reads batch n + 1 while batch n is written."""
         done = 0
         writing: asyncio.Task[None] | None = None
-        notes, sizes = self.corpus.notes, self.corpus.sizes
+        notes, sizes, cut = self.corpus.notes, self.corpus.sizes, self.corpus.cut
         read_at_ns = await notes.now_ns() if files else 0
         hashes = {path: state.content_hash for path, state in stored.items()}
         try:
             for batch in batches(files, max_bytes=BATCH_BYTES, max_files=BATCH_FILES):
                 found = await notes.read([file.name for file in batch])
-                read = await asyncio.to_thread(read_batch, found, hashes, sizes=sizes, read_at_ns=read_at_ns)
+                read = await asyncio.to_thread(
+                    read_batch, found, hashes, sizes=sizes, cut=cut, read_at_ns=read_at_ns
+                )
                 if writing is not None:
                     await writing
                     advance(done, len(files))

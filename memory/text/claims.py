@@ -115,7 +115,7 @@ def _table(kind: str) -> frozenset[str]:
 
 def _in_reach(clause: str) -> Iterator[tuple[str, bool]]:
     words = list(_cut(clause))
-    before = [at for at, word in enumerate(words) if _is_not(word)]
+    before = [at for at, word in enumerate(words) if is_not(word)]
     behind = [at for at, word in enumerate(words) if word in _table("not, behind the verb")]
     for at, word in enumerate(words):
         denied = any(0 < at - sign <= _REACH for sign in (*before, *behind)) or any(
@@ -132,7 +132,8 @@ def _cut(clause: str) -> Iterator[str]:
             yield token
 
 
-def _is_not(word: str) -> bool:
+def is_not(word: str) -> bool:
+    """Whether a folded word says that something is not so."""
     if word in _table("not") or word.endswith(("n't", "n’t")):
         return True
     return not word.isascii() and any(sign in word for sign in _table("not, among characters"))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes, matches
+from nacre.memory.contracts.notes import BANK_FOLDER, NoteBytes, NoteListing, NoteWatch, WantedNotes, matches
 from nacre.memory.contracts.records import SkippedPath
 from nacre.memory.contracts.workspace import PathOutsideRoot, ReadFailed
 from nacre.memory.workspace.files import note_bytes
@@ -99,7 +99,7 @@ def extra_paths_of(folder: Path | None, extra_paths: Sequence[str]) -> ExtraPath
             place = _resolved(root or Path("/"), text)
             if root is not None and place.folder.is_relative_to(root):
                 name = place.folder.relative_to(root).as_posix()
-                inside.append(WantedNotes(name=name, pattern=place.pattern, is_required=True))
+                inside.append(_wanted(name, place.pattern))
             else:
                 outside.append(place)
         elif (parts := posixpath.normpath(text).split("/"))[0] == "..":
@@ -107,13 +107,17 @@ def extra_paths_of(folder: Path | None, extra_paths: Sequence[str]) -> ExtraPath
         else:
             count = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts))
             name = "/".join(parts[:count]) or "."
-            inside.append(WantedNotes(name=name, pattern=tuple(parts[count:]), is_required=True))
+            inside.append(_wanted(name, tuple(parts[count:])))
     return ExtraPaths(
         root=root,
         inside=tuple(dict.fromkeys(inside)),
         outside=ExtraNotes(tuple(dict.fromkeys(outside)), root),
         skipped=tuple(skipped),
     )
+
+
+def _wanted(name: str, pattern: tuple[str, ...]) -> WantedNotes:
+    return WantedNotes(name=name, pattern=pattern, is_required=name != BANK_FOLDER)
 
 
 class ExtraNotes:

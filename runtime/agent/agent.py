@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from nacre.runtime.agent.answering import ending_of, refuse, run_turn, stopped
+from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.runtime.agent.answering import ending_of, owner_says, refuse, run_turn, stopped
 from nacre.runtime.agent.approving import ApprovalDoor
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given
@@ -143,6 +144,11 @@ class Agent:
         return Path(self._parts.turn.workspace.place)
 
     @property
+    def memory(self) -> FactMemory:
+        """Facts and notes of identities: `await agent.memory.set_fact("anna", "city", "Porto")`."""
+        return self._parts.facts
+
+    @property
     def hooks(self) -> Hooks:
         """Where handlers are registered, for example `agent.hooks.on("session_end", handler)`."""
         return self._parts.turn.hooks
@@ -185,7 +191,7 @@ class Agent:
         Raises:
             AgentError: the turn failed; the message is on disk unless it was refused.
         """
-        return await self.respond(_owner_says(text, session, attachments), limits=limits)
+        return await self.respond(owner_says(text, session, attachments), limits=limits)
 
     async def respond(self, inbound: Inbound, *, limits: UsageLimits | None = None) -> Reply | None:
         """Runs one turn and gives its reply, or `None` when the assistant stays silent.
@@ -227,7 +233,7 @@ class Agent:
         `True` if there were any. Each ends with `TurnFailed(TurnCancelled)`; all until then is on disk. With
         `after="tools"` a turn in which tools run ends when these are done, and their results are recorded.
         """
-        inbound = _owner_says("", session) if isinstance(session, str) else session
+        inbound = owner_says("", session) if isinstance(session, str) else session
         try:
             return self._parts.running.stop(self._route(inbound).key, after)
         except (AgentError, SessionError):
@@ -285,15 +291,3 @@ class Agent:
 
     def _route(self, inbound: Inbound) -> Route:
         return route(inbound, agent_id=self._parts.agent_id, settings=self._parts.turn.settings.session)
-
-
-def _owner_says(text: str, session: str, attachments: tuple[Attachment, ...] = ()) -> Inbound:
-    """What the owner says in private by a program."""
-    return Inbound(
-        text=text,
-        chat_kind="direct",
-        channel="python",
-        is_owner=True,
-        session_key=session,
-        attachments=attachments,
-    )

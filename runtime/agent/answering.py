@@ -19,7 +19,7 @@ from nacre.runtime.commands.contract.command import CommandRun, Outcome, said
 from nacre.runtime.commands.status import STATUS
 from nacre.runtime.contracts.errors import AgentError, TurnBroken, TurnCancelled
 from nacre.runtime.contracts.events import Emit, Event, MessageJoined, ReplyReady, Silence, TurnFailed, Warned
-from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.hooks.around import arrived, leaving, without_text
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.turn.inbound.inbound_message import heard, joined
@@ -191,3 +191,15 @@ def failure_of(error: Exception) -> AgentError:
     broken = TurnBroken(text)
     broken.__cause__ = error
     return broken
+
+
+def owner_says(text: str, session: str, attachments: tuple[Attachment, ...] = ()) -> Inbound:
+    """What the owner says in private by a program."""
+    return Inbound(
+        text=text,
+        chat_kind="direct",
+        channel="python",
+        is_owner=True,
+        session_key=session,
+        attachments=attachments,
+    )

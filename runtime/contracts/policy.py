@@ -141,6 +141,14 @@ def notes_folder_of(session_key: str) -> str:
     return f"{CHATS_FOLDER}/{name}"
 
 
+def readers_of(path: str) -> str:
+    """Who can read a note through its place, as an audience: `private`, `everybody`, or a chat's folder."""
+    parts = PurePosixPath(path).parts
+    if path in _GROUP_FILES or parts[:1] == (SHARED_FOLDER,):
+        return "everybody"
+    return "/".join(parts[:2]) if parts[:1] == (CHATS_FOLDER,) and len(parts) > 2 else "private"
+
+
 # Permission needs the exact name, so that no alias of a private file can borrow it; refusal folds
 # case and Unicode forms, because some file systems open `.GIT` and `.git` alike.
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.prompts import render
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
+from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.endings.session_note import (
     Quote,
     conversation_text,
@@ -31,9 +33,11 @@ from nacre.runtime.endings.session_note import (
     note_start,
     note_text,
     slug_of,
+    without_speaker,
 )
 from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.models.retry import held_to_contract
+from nacre.runtime.tools.session_sources import SessionSources, Voices
 from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
 
 log = logging.getLogger(__name__)
@@ -53,6 +57,21 @@ _NOTE_NAME = re.compile(r"\d{4}-\d{2}-\d{2}-.+\.md")
 
 class _NameTaken(Exception):
     """There is a file of this name already."""
+
+
+async def _written(workspace: Workspace, path: str, data: bytes) -> bool:
+    """Makes the file; `False` when something is there already, be it a folder or a link."""
+
+    def made(old: bytes | None) -> bytes:
+        if old is not None:
+            raise _NameTaken
+        return data
+
+    try:
+        await workspace.change(path, made)
+    except (_NameTaken, IsADirectoryError, PathOutsideRoot):
+        return False
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +116,9 @@ class SessionMemory:
         slug = await self._slug(conversation_text(quotes), event)
         data = note_text(event, quotes, moment=moment).encode("utf-8", "replace")
         names = [note_name(moment, slug, number=number) for number in range(1, MOST_NAMES + 1)]
+        workspace = self._sourced(event)
         for name in names:
-            if await self._written(name, data):
+            if await _written(workspace, name, data):
                 self.on_notes(name)
                 return
         raise FileExistsError(f"{names[0]} and {MOST_NAMES - 1} further names for the note are taken")
@@ -120,19 +140,20 @@ class SessionMemory:
                     notes.append(found.data.decode("utf-8", "replace"))
         return notes
 
-    async def _written(self, path: str, data: bytes) -> bool:
-        """Makes the file; `False` when something is there already, be it a folder or a link."""
-
-        def made(old: bytes | None) -> bytes:
-            if old is not None:
-                raise _NameTaken
-            return data
-
-        try:
-            await self.workspace.change(path, made)
-        except (_NameTaken, IsADirectoryError, PathOutsideRoot):
-            return False
-        return True
+    def _sourced(self, event: SessionEnded) -> Workspace:
+        """The workspace, where each line of the note gets its source: whoever said it in this session."""
+        voices = Voices()
+        voices.follow(event.entries)
+        said = SessionSources(
+            sources=Sources(self.workspace),
+            voices=lambda: voices,
+            policy=ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True),
+            session_key=event.session_key,
+            session_id=event.session_id,
+            chat=f"{event.channel} direct chat",
+            now=lambda: event.ended_at,
+        )
+        return said.workspace(self.workspace, "hook", words_of=without_speaker)
 
     async def _slug(self, conversation: str, event: SessionEnded) -> str:
         """A name by the model, or `""` when it gives none in time."""

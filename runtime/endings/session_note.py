@@ -33,6 +33,7 @@ _TIME = f"{_SECONDS} %Z"
 _NOTE_HEAD = re.compile(
     r"# Session: (?P<moment>[\d-]{10} [\d:]{8})[^\n]*\n\n- \*\*Session Key\*\*: (?P<key>[^\n]*)\n"
 )
+_SPEAKER = re.compile(r">\s*(?:User|Assistant): ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +137,11 @@ def note_text(event: SessionEnded, quotes: Sequence[Quote], *, moment: datetime)
             "",
         ]
     )
+
+
+def without_speaker(line: str) -> str:
+    """What is said on a line of a note, without who says it."""
+    return _SPEAKER.sub("", line, count=1)
 
 
 def _block(quote: Quote) -> str:

@@ -156,11 +156,12 @@ class BeforeCompaction:
 
 @dataclass(frozen=True, kw_only=True)
 class AfterCompaction:
-    """History was replaced by a summary, or was not; `ended.problem` says why. `after_compaction`."""
+    """History was replaced by a `summary`, or was not; `ended.problem` says why. `after_compaction`."""
 
     type: ClassVar[str] = "after_compaction"
     chat: ToolChat
     ended: CompactionEnded
+    summary: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,6 @@ class HeardWindow:
         if self._hooks.hears("before_compaction"):
             await self._hooks.trigger(BeforeCompaction(chat=self._chat, reason=reason, tokens=tokens))
 
-    async def compaction_ended(self, ended: CompactionEnded) -> None:
+    async def compaction_ended(self, ended: CompactionEnded, summary: str) -> None:
         if self._hooks.hears("after_compaction"):
-            await self._hooks.trigger(AfterCompaction(chat=self._chat, ended=ended))
+            await self._hooks.trigger(AfterCompaction(chat=self._chat, ended=ended, summary=summary))

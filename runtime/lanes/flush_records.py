@@ -63,6 +63,12 @@ class FlushRecords:
         bodies = [entry.body for entry in self._facts().unflushed]
         return [body for body in bodies if isinstance(body, UserMessage | AssistantMessage)]
 
+    @property
+    def unflushed_range(self) -> tuple[str, ...]:
+        """The ids of the first and the last entry that was said after the latest flush."""
+        unflushed = self._facts().unflushed
+        return tuple(dict.fromkeys(entry.id for entry in (*unflushed[:1], *unflushed[-1:])))
+
     def has_unflushed_before(self, entry_id: str) -> bool:
         """Whether anything was said between the latest flush and the entry `entry_id`."""
         said = (entry for entry in self._facts().unflushed if not isinstance(entry.body, ToolResultMessage))

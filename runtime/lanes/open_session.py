@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nacre.memory.files.sources.sources import Sources
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.lanes.flush_records import FlushRecords
@@ -17,6 +18,7 @@ from nacre.runtime.lanes.index_line import IndexLine
 from nacre.runtime.lanes.model_view import ModelView
 from nacre.runtime.lanes.routing import Route
 from nacre.runtime.tools.function import ToolChat
+from nacre.runtime.tools.session_sources import SessionSources, Voices
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.contracts.messages import Message, UserMessage
 from nacre.sessions.entries.entries import Compaction, Entry
@@ -82,8 +84,28 @@ class OpenSession:
                 channel=self.route.origin.channel,
                 policy=self.policy,
                 workspace=Path(place),
+                origin=self.route.origin,
             )
         return self._chat
+
+    def sources(self, sources: Sources) -> SessionSources:
+        """What gives the lines that are written in this session their sources."""
+        origin = self.route.origin
+        named = origin.chat_name.strip() or ("" if self.policy.is_private else origin.reply_to)
+        return SessionSources(
+            sources=sources,
+            voices=self._voices,
+            policy=self.policy,
+            session_key=self.key,
+            session_id=self.session_id,
+            chat=" ".join(filter(None, (origin.channel, origin.chat_kind, "chat", named))),
+            now=self._now,
+        )
+
+    def _voices(self) -> Voices:
+        voices = self.journal.kept(Voices)
+        voices.follow(self.journal.tree.entries)
+        return voices
 
     @property
     def branch(self) -> Sequence[Entry]:

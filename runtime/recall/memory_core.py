@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.embedder import WithFallback, lack_of
 from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.files.sources.sources import Sources
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -19,6 +20,7 @@ from nacre.runtime.recall.memory_slot import NO_MEMORY
 from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of, open_engine, unindexed_notes
+from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.tools.function import ToolChat
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class MemoryCore(MemoryPlugin):
         self._now = now
         self._watch = watch
         self._lack = lack
+        self._sources = Sources(open_workspace(config.folders, config.state_dir))
         self.engine: MemoryEngine | None = None
         self.unindexed: UnindexedNotes | None = None
         self._languages: tuple[str, ...] = ()
@@ -87,6 +90,7 @@ class MemoryCore(MemoryPlugin):
         below = "" if chat.policy.is_private else chat.policy.notes_folder
         return memory_tools(
             notes,
+            self._sources,
             cites=self._cites(chat.policy),
             below=below,
             languages=self._languages,

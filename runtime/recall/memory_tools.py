@@ -15,6 +15,10 @@ from pydantic import BeforeValidator, Field
 from nacre.memory.contracts.errors import DayUnknown, MemoryIndexError
 from nacre.memory.contracts.notes import CHATS_FOLDER
 from nacre.memory.contracts.records import SearchHit, SearchReport
+from nacre.memory.files.sources.of_hits import sources_of_hits
+from nacre.memory.files.sources.source import PRIVATE
+from nacre.memory.files.sources.sources import Sources
+from nacre.memory.files.sources.telling import SourcedLines
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 
 if TYPE_CHECKING:
@@ -78,6 +82,7 @@ Notes: TypeAlias = "MemoryEngine | UnindexedNotes"
 
 def memory_tools(
     notes: Notes,
+    sources: Sources,
     *,
     cites: bool,
     below: str = "",
@@ -86,6 +91,7 @@ def memory_tools(
 ) -> tuple[Tool, ...]:
     """The two tools over the notes; `cites` adds a `Source:` line to each snippet.
 
+    `sources` says where their lines come from.
     With `below`, a folder of the workspace, they reach what lies there and nothing else. `languages` are
     those of the notes, by their English names; the model is told them, and whether past conversations are
     searched too.
@@ -104,7 +110,7 @@ def memory_tools(
                 f"dates, people, preferences or todos.{_written_in(languages)}"
             ),
             arguments=SearchArguments,
-            run=lambda arguments, _scope: _search(notes, arguments, cites=cites, below=below),
+            run=lambda arguments, _scope: _search(notes, sources, arguments, cites=cites, below=below),
         ),
         Tool(
             name="memory_get",
@@ -124,7 +130,9 @@ def _written_in(languages: Sequence[str]) -> str:
     return f" The notes are in {named}: put a question in another language in theirs, too, into `queries`."
 
 
-async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool, below: str) -> ToolOutput:
+async def _search(
+    notes: Notes, sources: Sources, arguments: SearchArguments, *, cites: bool, below: str
+) -> ToolOutput:
     if not arguments.query.strip():
         raise ToolFailed("query required: say in a few words what to look for.")
     try:
@@ -144,8 +152,9 @@ async def _search(notes: Notes, arguments: SearchArguments, *, cites: bool, belo
     except MemoryIndexError as error:
         return _disabled({"results": []}, error)
     found = len(report.hits)
+    lines = await sources_of_hits(notes, sources, report.hits, listeners=below or PRIVATE)
     return ToolOutput(
-        text=json.dumps(search_result(report, cites=cites), ensure_ascii=False, indent=1),
+        text=json.dumps(search_result(report, lines, cites=cites), ensure_ascii=False, indent=1),
         summary=f"{found} {'passage' if found == 1 else 'passages'} for {arguments.query.strip()[:60]!r}",
     )
 
@@ -174,10 +183,12 @@ async def _get(notes: Notes, arguments: GetArguments, *, below: str) -> ToolOutp
     )
 
 
-def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
-    """A report in the shape that the model, scripts and `--json` get."""
+def search_result(
+    report: SearchReport, lines: Mapping[str, Sequence[SourcedLines]], *, cites: bool
+) -> dict[str, Any]:
+    """A report in the shape that the model gets; `lines` have the sources of each hit by its citation."""
     result: dict[str, Any] = {
-        "results": [_hit(hit, cites=cites) for hit in report.hits],
+        "results": [_hit(hit, lines.get(hit.citation, ()), cites=cites) for hit in report.hits],
         "provider": report.provider,
         "model": report.model or None,
         "mode": report.mode,
@@ -196,11 +207,12 @@ def search_result(report: SearchReport, *, cites: bool) -> dict[str, Any]:
     return result
 
 
-def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
+def _hit(hit: SearchHit, lines: Sequence[SourcedLines], *, cites: bool) -> dict[str, Any]:
     """The seed's shape: path, lines from 1 and inclusive, score 0…1, snippet, source.
 
     `also` cites further places with the same words; `superseded` has lines of the hit that are not so any
-    more, with the later line that says so. What stands among the notes of a chat says whose words it is.
+    more, with the later line that says so. What stands among the notes of a chat says whose words it is;
+    `comesFrom` says it of each line whose source is known.
     """
     superseded = [{"line": old.line, "by": old.by} for old in hit.superseded]
     others = {"saidBy": f"others, in the chat of {hit.path.rpartition('/')[0]}"}
@@ -214,6 +226,7 @@ def _hit(hit: SearchHit, *, cites: bool) -> dict[str, Any]:
         **({"citation": hit.citation} if cites else {}),
         **({"also": list(hit.also)} if hit.also else {}),
         **({"superseded": superseded} if superseded else {}),
+        **({"comesFrom": [each.told() for each in lines]} if lines else {}),
         **(others if hit.path.startswith(f"{CHATS_FOLDER}/") else {}),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nacre.memory.contracts.notes import BANK_FOLDER
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.files.note_files import NoteFiles
@@ -156,7 +157,8 @@ def _seconds(now: Clock) -> Callable[[], float]:
 
 
 def _extra_paths(config: Config) -> tuple[str, ...]:
-    return tuple(at_home(path, config.home) for path in config.settings.agent.memory_search.extra_paths)
+    named = (at_home(path, config.home) for path in config.settings.agent.memory_search.extra_paths)
+    return (*named, BANK_FOLDER) if config.settings.memory.bank.enabled else tuple(named)
 
 
 def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:

@@ -4,7 +4,7 @@ said there without being asked. Pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -14,6 +14,8 @@ from nacre.sessions.contracts.keys import folded_id
 QueueMode: TypeAlias = Literal["collect", "followup", "steer", "steer-backlog", "interrupt"]
 QUEUE_MODES: tuple[QueueMode, ...] = ("collect", "followup", "steer", "steer-backlog", "interrupt")
 DropPolicy: TypeAlias = Literal["summarize", "old", "new"]
+ANY = "*"
+_DIRECT = ("direct", "dm")
 _TIME = r"^([01]?\d|2[0-3]):[0-5]\d$|^24:00$"
 
 
@@ -24,6 +26,35 @@ def _queue_mode(value: Any) -> Any:
 
 
 AnyQueueMode: TypeAlias = Annotated[QueueMode, BeforeValidator(_queue_mode)]
+
+
+class ChatPlace(Protocol):
+    """Where a message comes from: an `Inbound`, or the origin of a session."""
+
+    @property
+    def channel(self) -> str:
+        """The name of the channel."""
+        ...
+
+    @property
+    def account(self) -> str:
+        """The account of the assistant there."""
+        ...
+
+    @property
+    def chat_kind(self) -> str:
+        """`direct`, `group` or `channel`."""
+        ...
+
+    @property
+    def chat_id(self) -> str:
+        """The chat's id."""
+        ...
+
+    @property
+    def sender_id(self) -> str:
+        """The person's id."""
+        ...
 
 
 class PeerMatch(SettingsSection):
@@ -45,6 +76,31 @@ class BindingMatch(SettingsSection):
     peer: PeerMatch | None = None
     """One chat; unset is all chats of the account."""
 
+    def rank(self, place: ChatPlace, *, ids_fold_case: bool = False) -> int:
+        """How exactly it says what is meant; 0 where it means another chat.
+
+        One that names a chat comes before one that names an account, that before one of every account.
+        """
+        if self.channel.strip().lower() != place.channel.strip().lower():
+            return 0
+        if self.account_id not in (ANY, place.account):
+            return 0
+        rank = 1 if self.account_id == ANY else 2
+        if self.peer is None:
+            return rank
+        kind, is_direct = self.peer.kind.strip().lower(), place.chat_kind == "direct"
+        if kind and (kind in _DIRECT) != is_direct:
+            return 0
+        if not is_direct and kind not in ("", place.chat_kind):
+            return 0
+        ids: tuple[str, ...] = (place.sender_id, place.chat_id) if is_direct else (place.chat_id,)
+        wanted = self.peer.id
+        if ids_fold_case:
+            ids, wanted = tuple(each.casefold() for each in ids), wanted.casefold()
+        if wanted == ANY:
+            return rank + 2
+        return rank + 4 if wanted in ids else 0
+
 
 class Binding(SettingsSection):
     """`bindings[]`: which agent answers what. A chat counts before an account, that before a channel."""
@@ -52,6 +108,8 @@ class Binding(SettingsSection):
     agent_id: str
     """One of `agents.list`."""
     match: BindingMatch
+    compaction_summaries: bool | None = None
+    """Whether summaries of compactions are kept as notes there; unset leaves it to `memory.facts`."""
 
 
 class PeerSettings(SettingsSection):

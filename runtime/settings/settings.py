@@ -22,11 +22,42 @@ from nacre.runtime.settings.section import SettingsSection
 from nacre.runtime.settings.session import SessionSettings
 
 
+class BankSettings(SettingsSection):
+    """`memory.bank`: typed pages that `nacre memory reflect` makes of the logs."""
+
+    enabled: bool = False
+    """Whether there are such pages: what is worth keeping is noted for them, and they are searched."""
+
+
+class IdentitySettings(SettingsSection):
+    """`memory.facts.identities.<name>`: what one identity may do with the facts and notes of others."""
+
+    reads: tuple[str, ...] = ()
+    """Identities whose facts and notes are recalled with its own, such as `household`."""
+    writes: tuple[str, ...] = ()
+    """Identities whose facts it may also set, in its own chats."""
+
+
+class FactsSettings(SettingsSection):
+    """`memory.facts`: facts and notes of identities."""
+
+    enabled: bool = False
+    """Whether the model can set, note and recall them."""
+    owner: str = "owner"
+    """The owner's identity."""
+    identities: Mapping[str, IdentitySettings] = Field(default_factory=dict)
+    """Who may see whose facts; nothing is shared unless it stands here."""
+    compaction_summaries: Literal["private", "on", "off"] = "private"
+    """Whether summaries of compactions are kept as notes: of the owner's private chats, of all, of none."""
+
+
 class MemorySettings(SettingsSection):
     """`memory`; `agents.defaults.memorySearch` says how it is searched."""
 
     citations: Literal["auto", "on", "off"] = "auto"
     """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
+    bank: BankSettings = Field(default_factory=BankSettings.model_construct)
+    facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
 
 
 class StorageSettings(SettingsSection):

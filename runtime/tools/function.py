@@ -17,6 +17,7 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter, create_model
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.own_thread import on_its_own_thread
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput
+from nacre.sessions.index.changes import Origin
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,13 +40,17 @@ def audience(policy: ChatPolicy) -> ToolChats:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolChat:
-    """The chat that a tool is offered in. `workspace` is the folder with the notes."""
+    """The chat that a tool is offered in. `workspace` is the folder with the notes.
+
+    `origin` is where its latest message came from, `None` where that is not known.
+    """
 
     session_key: str
     session_id: str
     channel: str
     policy: ChatPolicy
     workspace: Path
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

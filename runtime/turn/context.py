@@ -160,7 +160,7 @@ class TurnContext:
             self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
             return offered_tools((), own, chat, rules)
         tools = file_tools(
-            parts.workspace,
+            self._session.sources(parts.window.sources).workspace(parts.workspace, "tool"),
             chat.policy,
             on_changed=parts.window.on_notes,
             now=parts.now,

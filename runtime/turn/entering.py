@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nacre.runtime.contracts.errors import MessageRefused
 from nacre.runtime.contracts.events import Emit, MessageJoined, Warned
@@ -12,10 +13,11 @@ from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.contracts.model import takes_images
 from nacre.runtime.hooks.around import arrived
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.recall.recent_notes import recalled_notes
 from nacre.runtime.turn.inbound.files import message_of
 from nacre.runtime.turn.inbound.inbound_message import unread_message
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.prompt_parts.recent_notes import recalled_notes
+from nacre.sessions.contracts.messages import UserMessage
 from nacre.sessions.entries.entries import CustomMessage
 from nacre.sessions.view.transcript import RECALL_TYPE
 
@@ -29,9 +31,12 @@ async def written_down(
     attachments: tuple[Attachment, ...],
     *,
     inbound_id: str,
+    sender: str = "",
     is_said: bool = True,
 ) -> None:
-    """Puts a message on disk with what can be read of its files; `is_said` by somebody.
+    """Puts a message on disk with what can be read of its files; `is_said` by somebody, the `sender`.
+
+    Who that was is written down where others than the owner may speak.
 
     Reading may take long. A message that is stopped meanwhile stands there with its files unread; but not one
     with an id, which whoever handed it in keeps and can hand in again.
@@ -49,9 +54,13 @@ async def written_down(
         )
     except asyncio.CancelledError:
         if not inbound_id:
-            await write(unread_message(text, attachments, timestamp_ms=now_ms))
+            await write(_by(sender, session, unread_message(text, attachments, timestamp_ms=now_ms)))
         raise
-    await write(message)
+    await write(_by(sender, session, message))
+
+
+def _by(sender: str, session: OpenSession, message: UserMessage) -> UserMessage:
+    return message if session.policy.is_private else replace(message, sender=sender.strip())
 
 
 async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inbound], emit: Emit) -> None:
@@ -63,7 +72,14 @@ async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inboun
         except MessageRefused as refused:
             log.info("a message does not join the turn of %s: %s", session.key, refused)
             continue
-        await written_down(session, parts, inbound.text, inbound.attachments, inbound_id=each.inbound_id)
+        await written_down(
+            session,
+            parts,
+            inbound.text,
+            inbound.attachments,
+            inbound_id=each.inbound_id,
+            sender=each.sender_id,
+        )
         emit(MessageJoined(inbound_id=each.inbound_id))
 
 

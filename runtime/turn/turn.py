@@ -24,13 +24,13 @@ from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.hooks.around import around_turn, asking
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate, ModelChain
-from nacre.runtime.recall.recent_notes import recall_is_due
 from nacre.runtime.turn.context import TurnContext
 from nacre.runtime.turn.entering import recalled, taken_in, written_down
 from nacre.runtime.turn.loop.deadline import paused
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.parts import TurnParts
+from nacre.runtime.turn.prompt_parts.recent_notes import recall_is_due
 from nacre.runtime.turn.window.window import Window
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.usage import Usage
@@ -83,7 +83,13 @@ class Turn:
         """Puts a person's words, or what stands in their place, on disk with what came with them."""
         self.words = text
         await written_down(
-            self.session, self.parts, text, attachments, inbound_id=inbound_id, is_said=not self.trigger
+            self.session,
+            self.parts,
+            text,
+            attachments,
+            inbound_id=inbound_id,
+            sender=self.session.route.origin.sender_id,
+            is_said=not self.trigger,
         )
 
     async def answer(self) -> Reply | None:

@@ -75,21 +75,27 @@ class ToolCall:
 class UserMessage:
     """What a person, or the runtime in a person's place, said.
 
-    `inbound_id` names the message in the chat that it came from; it is empty where there was no such name.
+    `inbound_id` names the message in the chat that it came from, `sender` who sent it there; they are empty
+    where there was no such name, and in the owner's private chat.
     """
 
     content: tuple[Text | Image, ...]
     timestamp_ms: int
     inbound_id: str = ""
+    sender: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The message as pi stores it, with `inboundId` beside it where it has one."""
+        """The message as pi stores it, with `inboundId` and `sender` beside it where it has them."""
         message: dict[str, Any] = {
             "role": "user",
             "content": [block.to_json() for block in self.content],
             "timestamp": self.timestamp_ms,
         }
-        return {**message, "inboundId": self.inbound_id} if self.inbound_id else message
+        if self.inbound_id:
+            message["inboundId"] = self.inbound_id
+        if self.sender:
+            message["sender"] = self.sender
+        return message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, weakref_slot=True)
@@ -195,11 +201,12 @@ def message_from_json(raw: Mapping[str, Any]) -> Message | None:
     role = raw.get("role")
     timestamp_ms = whole_number(raw.get("timestamp"))
     if role == "user":
-        inbound_id = raw.get("inboundId")
+        inbound_id, sender = raw.get("inboundId"), raw.get("sender")
         return UserMessage(
             content=_text_and_images(raw.get("content")),
             timestamp_ms=timestamp_ms,
             inbound_id=inbound_id if isinstance(inbound_id, str) else "",
+            sender=sender if isinstance(sender, str) else "",
         )
     if role == "assistant":
         return _assistant_from_json(raw, timestamp_ms)

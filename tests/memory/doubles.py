@@ -15,6 +15,7 @@ import numpy as np
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed, TextRefused
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.engine import MemoryEngine
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 
 NOON = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
@@ -155,3 +156,7 @@ async def open_engine(root: Path, settings: dict[str, Any] | None = None, **opti
         "now": noon,
     }
     return await MemoryEngine.open(**(values | options))
+
+
+NO_SOURCES = Sources(FolderWorkspace(Path("nowhere"), lock_dir=Path("nowhere")))
+"""The sources of a workspace in which none were kept."""

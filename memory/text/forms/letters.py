@@ -27,6 +27,9 @@ _SPELLED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": 
 # No umlaut: Steuer, neue, Quelle, Aue.
 _SPELLED_UMLAUT = re.compile("ae|oe|(?<![aeoq])ue")
 _DOUBLE_A = re.compile("aa")
+_LOOKED_AT_CHARS = 400
+_LEAST_ASCII = 0.65
+"""Turkish and French have nine tenths, Arabic and Russian no more than blanks and digits."""
 
 
 def normalise(text: str) -> str:
@@ -36,6 +39,12 @@ def normalise(text: str) -> str:
         return text
     text = unicodedata.normalize("NFKC", text)
     return text.translate(_FOLDS) if _FOLDED.search(text) else text
+
+
+def is_latin(text: str) -> bool:
+    """Whether the beginning of a text is in Latin letters: most of it is ASCII then, whatever the accents."""
+    start = text[:_LOOKED_AT_CHARS]
+    return start.isascii() or len(start.encode("ascii", "ignore")) >= _LEAST_ASCII * len(start)
 
 
 def spelled_out(word: str) -> Iterator[str]:

@@ -10,8 +10,9 @@ from functools import partial
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
-from nacre.runtime.agent.opening.given import Given, extended
+from nacre.runtime.agent.opening.given import Given, extended, with_facts
 from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
 from nacre.runtime.agent.opening.memory_slot import on_notes, open_memory_slot
 from nacre.runtime.agent.opening.open_models import load_ahead, open_models, open_voice_notes
@@ -91,6 +92,7 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
+    facts, given = with_facts(config, given, world, lambda path: on_notes(memory, path))
     given, commands, extension_notices = extended(given, settings)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
@@ -146,6 +148,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         commands=of_engine.commands,
         limits=given.limits,
         running=running,
+        facts=facts,
         closing=world.closing,
     )
 
@@ -181,6 +184,7 @@ def _window_parts(
         flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
         workspace=workspace,
+        sources=Sources(workspace),
         now=world.now,
         count_tokens=count_tokens,
         on_notes=lambda path: on_notes(memory, path),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.runtime.agent.opening.given_tools import BUILT_IN_TOOLS
+from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.extensions.loading import load_extensions
 from nacre.runtime.hooks.hooks import Handler, HookTable
+from nacre.runtime.recall.facts.open_facts import fact_parts, open_facts
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.loop.sub_agent import AuthorTool
@@ -31,6 +36,17 @@ class Given:
     prompt_parts: tuple[PromptPart, ...] = ()
     memory: MemoryPlugin | None = None
     memory_id: str = ""
+
+
+def with_facts(
+    config: Config, given: Given, world: World, on_changed: Callable[[str], None]
+) -> tuple[FactMemory, Given]:
+    """The agent's facts and notes, and `given` with what the settings let a model do with them."""
+    facts = open_facts(config, world.now, lent=world.embedder, on_changed=on_changed)
+    world.closing.push_async_callback(facts.close)
+    brings = fact_parts(facts, config)
+    hooks = (*given.extension_hooks, *brings.hooks)
+    return facts, replace(given, tools=(*given.tools, *brings.tools), extension_hooks=hooks)
 
 
 def extended(given: Given, settings: Settings) -> tuple[Given, Commands, tuple[str, ...]]:

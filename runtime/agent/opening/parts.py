@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
@@ -32,6 +33,7 @@ class AgentParts:
     commands: Commands
     limits: UsageLimits | None
     running: Running
+    facts: FactMemory
     closing: AsyncExitStack
 
     @property

@@ -29,6 +29,7 @@ from nacre.runtime.contracts.events import (
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.lanes.routing import Route
+from nacre.runtime.tools.session_sources import SUB_AGENT_ENTRY
 from nacre.runtime.tools.toolbox import CallScope, ToolFailed
 from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
@@ -39,9 +40,6 @@ from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.index.changes import Origin
 
 log = logging.getLogger(__name__)
-
-SUB_AGENT_ENTRY = "nacre.sub_agent"
-"""The entry of a sub-agent's transcript that says who called it."""
 
 
 def is_sub_agent_key(key: str) -> bool:

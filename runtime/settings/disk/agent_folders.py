@@ -28,6 +28,11 @@ class AgentFolders:
     index_file: Path
 
     @property
+    def facts_index_file(self) -> Path:
+        """The index over the notes of identities, beside that of the agent's notes."""
+        return self.index_file.with_stem(f"{self.index_file.stem}.facts")
+
+    @property
     def approvals(self) -> Path:
         """The folder of what the owner is asked, and of what was answered."""
         return self.agent_dir / "approvals"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.sources.sources import Sources
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
@@ -23,7 +24,8 @@ class WindowParts:
     """What every window of an agent shares. Built once, by the composition root.
 
     `summary_model` and `flush_model` are models of their own for these calls; `None` leaves them to the
-    models of the conversation. `offline` extracts where no model can be asked.
+    models of the conversation. `offline` extracts where no model can be asked. `sources` are those of the
+    workspace's lines.
     """
 
     settings: CompactionSettings
@@ -32,6 +34,7 @@ class WindowParts:
     flush_model: ChatModel | None
     offline: ChatModel
     workspace: Workspace
+    sources: Sources
     now: Clock
     count_tokens: Callable[[str], int]
     on_notes: Callable[[str], None]

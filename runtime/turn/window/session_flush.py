@@ -139,8 +139,11 @@ class SessionFlush:
     def _notes_file(self, now: datetime) -> NotesFile:
         parts, policy = self._parts, self._session.policy
         folder = MEMORY_FOLDER if policy.is_private else policy.notes_folder
+        sources = self._session.sources(parts.sources)
         return NotesFile(
-            parts.workspace,
+            sources.workspace(
+                parts.workspace, "flush", entry_ids=lambda: self._session.flushes.unflushed_range
+            ),
             daily_log_path(now.date(), folder=folder),
             heading=f"{FLUSH_HEADING}, {now:%H:%M}"
             if policy.is_private

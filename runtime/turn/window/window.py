@@ -192,7 +192,7 @@ class Window:
         await session.compact(summary.text, plan, tokens_after=after + overhead_tokens)
         if summary.problem:
             self._emit(Warned(message=_who_summarised(summary)))
-        return await self._ended(reason, tokens_before)
+        return await self._ended(reason, tokens_before, summary=summary.text)
 
     def _sizes(self, plan: CompactionPlan, summary: Summary) -> tuple[int, int]:
         """Tokens of the transcript as it is, and as it would be with the summary; both estimated."""
@@ -242,7 +242,13 @@ class Window:
         return plan
 
     async def _ended(
-        self, reason: CompactionReason, tokens_before: int, *, problem: str = "", has_failed: bool = False
+        self,
+        reason: CompactionReason,
+        tokens_before: int,
+        *,
+        summary: str = "",
+        problem: str = "",
+        has_failed: bool = False,
     ) -> CompactionEnded:
         ended = CompactionEnded(
             reason=reason,
@@ -262,7 +268,7 @@ class Window:
             problem,
         )
         self._emit(ended)
-        await self._heard.compaction_ended(ended)
+        await self._heard.compaction_ended(ended, summary)
         return ended
 
 

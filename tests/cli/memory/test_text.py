@@ -105,8 +105,8 @@ async def test_a_hit_is_shown_with_its_score_and_place(tmp_path: Path) -> None:
     await engine.sync(reason="cli")
     report = await engine.search("cat", min_score=0, explain=True)
     await engine.close()
-    heading, why, *rest = search_lines(report)
-    (hit,) = search_json(report)["results"]
+    heading, why, *rest = search_lines(report, {})
+    (hit,) = search_json(report, {})["results"]
 
     assert heading == f"{report.hits[0].score:.3f} memory/2026-02-10.md:1-1"
     assert why.startswith("      words #1 (")
@@ -126,10 +126,10 @@ async def test_what_is_superseded_is_said_to_people_scripts_and_the_model(tmp_pa
     report = await engine.search("wifi password")
     await engine.close()
 
-    (line,) = [line for line in search_lines(report) if "not so any more" in line]
+    (line,) = [line for line in search_lines(report, {}) if "not so any more" in line]
     assert line.strip() == "line 1 is not so any more: memory/2026-02-10.md#L1"
     marks = [{"line": 1, "by": "memory/2026-02-10.md#L1"}]
-    for told in (search_json(report), search_result(report, cites=False)):
+    for told in (search_json(report, {}), search_result(report, {}, cites=False)):
         newer, older = told["results"]
         assert (newer["path"], older["path"]) == ("memory/2026-02-10.md", "memory/2026-01-10.md")
         assert [dict(mark) for mark in older["superseded"]] == marks

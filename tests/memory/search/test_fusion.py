@@ -19,11 +19,12 @@ from nacre.memory.search.fusion import (
     seed_scores,
     seed_text_score,
 )
-from nacre.memory.search.mixing import Asked, Candidates
+from nacre.memory.search.mixing import Asked, Candidates, mix
 from nacre.memory.search.ranking import rank
 from nacre.memory.text.days.ranges import DayRange
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
+from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE
 
 MIN_SCORE = 0.35
 
@@ -209,6 +210,36 @@ def test_more_is_asked_of_a_chance_hit_among_many_chunks() -> None:
     assert many < few / 2
     covered = [Note(1, "the green kayak is in the shed", words=16.0)]
     assert fused(covered, "green kayak shed", chunk_count=5_000)[1] > 0.9
+
+
+def test_more_is_asked_of_a_chance_hit_of_a_long_question() -> None:
+    """One shared word says less when nine were asked for."""
+    note = [Note(1, "the green kayak", words=9.0)]
+    question = "green harbour lights lanterns ferries tickets passengers timetable weather"
+    short, long = (fused(note, text, chunk_count=5_000)[1] for text in ("green harbour", question))
+    assert long < short / 2
+
+
+def test_what_is_near_and_stands_behind_makes_nothing_sure() -> None:
+    """How near a note is counts for the first two in the order: words have outweighed the others."""
+    notes = [
+        Note(1, "the green kayak", words=9.0, cosine=0.3),
+        Note(2, "a green kayak", words=8.5, cosine=0.25),
+        Note(3, "boats", cosine=0.36),
+    ]
+    mixed = mix(found(notes, "green kayak"), asked("green kayak"))
+    assert min(mixed.values, key=mixed.values.__getitem__) == 3
+    assert mixed.nearest == pytest.approx(DEFAULT_SCALE.relatedness(0.3))
+
+
+def test_less_is_asked_of_notes_in_another_script() -> None:
+    """They share no words with the question, unless the model cannot read the question anyway."""
+    alien = replace(found([Note(1, "каяк стоит в сарае", cosine=0.25)], "the kayak"), in_other_script=True)
+    plain = replace(alien, in_other_script=False)
+    question = asked("the kayak")
+    assert fuse(plain, question)[1] < MIN_SCORE < fuse(alien, question)[1]
+    unread = replace(question, legible=0.0)
+    assert fuse(alien, unread)[1] == pytest.approx(fuse(plain, unread)[1])
 
 
 def test_a_hit_behind_the_best_scores_what_such_hits_are_worth() -> None:

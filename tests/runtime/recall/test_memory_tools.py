@@ -22,7 +22,7 @@ from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.sessions.contracts.messages import ToolCall, ToolResultMessage, message_text
-from tests.memory.doubles import DeadEmbedder, WordEmbedder, open_engine, workspace
+from tests.memory.doubles import NO_SOURCES, DeadEmbedder, WordEmbedder, open_engine, workspace
 from tests.runtime.agents import START, engine_of, opened, said, write_settings
 from tests.runtime.models.embedding.embedding_server import EmbeddingServer
 
@@ -46,7 +46,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[MemoryEngine]:
 async def _ran(
     engine: MemoryEngine, name: str, *, cites: bool = False, **arguments: Any
 ) -> ToolResultMessage:
-    toolbox = Toolbox(memory_tools(engine, cites=cites), now_ms=lambda: 0)
+    toolbox = Toolbox(memory_tools(engine, NO_SOURCES, cites=cites), now_ms=lambda: 0)
     return (await toolbox.run(ToolCall(id="c", name=name, arguments=arguments))).message
 
 

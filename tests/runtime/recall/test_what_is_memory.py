@@ -9,7 +9,7 @@ from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.sessions.contracts.messages import ToolCall, message_text
-from tests.memory.doubles import open_engine, workspace
+from tests.memory.doubles import NO_SOURCES, open_engine, workspace
 from tests.runtime.agents import START, engine_of, opened, said
 
 
@@ -37,8 +37,10 @@ async def test_the_model_is_told_in_which_languages_to_ask(tmp_path: Path) -> No
     )
     engine = await open_engine(tmp_path)
     await engine.sync(reason="cli")
-    tools = memory_tools(engine, cites=False, languages=engine.languages)
-    in_a_chat, _ = memory_tools(engine, cites=False, below="chats/club", languages=engine.languages)
+    tools = memory_tools(engine, NO_SOURCES, cites=False, languages=engine.languages)
+    in_a_chat, _ = memory_tools(
+        engine, NO_SOURCES, cites=False, below="chats/club", languages=engine.languages
+    )
     arguments = {"query": "кошка Лизы", "queries": ["Lisa's cat"]}
     call = ToolCall(id="c", name="memory_search", arguments=arguments)
     reply = await Toolbox(tools, now_ms=lambda: 0).run(call)

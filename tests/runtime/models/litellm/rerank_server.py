@@ -2,50 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
-from tests.servers.loopback_http import LoopbackHttp
+from tests.runtime.models.litellm.json_service import JsonService
 
 
-class RerankServer(LoopbackHttp):
-    """Gives each text the share of the question's words that it has.
-
-    `answer` replaces the next answers: a status and a text. With `holds` it takes requests and says nothing.
-    """
+class RerankServer(JsonService):
+    """Gives each text the share of the question's words that it has."""
 
     def __init__(self) -> None:
         super().__init__()
         self.requests: list[dict[str, Any]] = []
-        self.paths: list[str] = []
-        self.headers: list[Mapping[str, str]] = []
-        self.answer: tuple[int, str] | None = None
-        self.location = ""
-        self.holds = False
 
-    def routes(self, app: web.Application) -> None:
-        """Everything that is posted."""
-        app.router.add_post("/{path:.*}", self._rerank)
-
-    async def _rerank(self, request: web.Request) -> web.StreamResponse:
+    async def respond(self, request: web.Request) -> Any:
+        """The texts' scores."""
         asked = await request.json()
         self.requests.append(asked)
-        self.paths.append(request.path)
-        self.headers.append({name.lower(): value for name, value in request.headers.items()})
-        self.tell()
-        if self.holds:
-            await asyncio.Event().wait()
-        if self.location:
-            return web.Response(status=307, headers={"location": self.location})
-        if self.answer is not None:
-            status, text = self.answer
-            return web.Response(status=status, text=text, content_type="application/json")
-        return web.Response(text=json.dumps(_answer(asked)), content_type="application/json")
+        return _answer(asked)
 
 
 def _answer(asked: Mapping[str, Any]) -> Any:

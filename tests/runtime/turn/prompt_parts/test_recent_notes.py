@@ -12,8 +12,8 @@ import pytest
 
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
-from nacre.runtime.recall.recent_notes import label, recalled_days, recalled_notes
 from nacre.runtime.settings.agents import StartupContextSettings
+from nacre.runtime.turn.prompt_parts.recent_notes import label, recalled_days, recalled_notes
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import START, opened, said, write_settings
 

@@ -1,0 +1,165 @@
+"""`nacre memory why`: where a line of the notes comes from, with the words that it was made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from nacre.cli.invocation import Invocation
+from nacre.cli.memory.text import sourced_json
+from nacre.cli.screen.json_text import print_json
+from nacre.memory.files.sources.source import PRIVATE, Source, may_hear
+from nacre.memory.files.sources.sources import Sources
+from nacre.memory.files.sources.telling import passages, told, told_audience
+from nacre.runtime.contracts.clock import owner_zone, system_clock
+from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.contracts.policy import readers_of
+from nacre.runtime.lanes.open_store import open_store
+from nacre.runtime.recall.open_memory import unindexed_notes
+from nacre.runtime.recall.transcript_lines import without_secrets
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, UserMessage, message_text
+from nacre.sessions.disk.lines import split_lines
+from nacre.sessions.entries.entries import Entry, entry_from_json
+from nacre.sessions.index.record import SessionRecord
+
+MOST_WORDS = 5
+"""So many messages are shown of those that a line may have been made of, the likeliest."""
+MOST_CHARS = 400
+
+_PLACE = re.compile(r"(?P<path>.+?)(?:#L|:)(?P<first>\d+)(?:-L?(?P<last>\d+))?")
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A message that a line was made of."""
+
+    entry_id: str
+    speaker: str
+    text: str
+
+
+async def tell_why(invocation: Invocation, place: str, *, as_json: bool) -> int:
+    """Tells it of each line that is named; 1 if there is no such line.
+
+    Raises:
+        ReadRefused: the path is not one of memory's.
+    """
+    named = _PLACE.fullmatch(place.strip())
+    if named is None:
+        raise click.UsageError(f"{place!r} names no line. Write a citation, such as MEMORY.md#L3.")
+    first, last = int(named["first"]), int(named["last"] or named["first"])
+    config = invocation.config
+    excerpt = await unindexed_notes(config).read(named["path"], from_line=first, lines=last - first + 1)
+    if not excerpt.text:
+        invocation.warn(f"There is no line {first} in {excerpt.path}.", tone="error")
+        return 1
+    lines = excerpt.text.split("\n")
+    sources = Sources(open_workspace(config.folders, config.state_dir))
+    found = await sources.of_lines(excerpt.path, lines)
+    told_lines: list[dict[str, Any]] = []
+    for number, (line, source) in enumerate(zip(lines, found, strict=True), excerpt.start_line):
+        said = await _said(config, source, line) if source is not None else ()
+        told_lines.append(_line_json(excerpt.path, number, line, source, said))
+        if not as_json:
+            invocation.say(*_line_text(excerpt.path, number, line, source, said))
+    return print_json(told_lines) if as_json else 0
+
+
+def _line_text(path: str, number: int, line: str, source: Source | None, said: Sequence[Said]) -> list[str]:
+    head = [f"{path}#L{number}  {line.strip()}"]
+    readers = told_audience(readers_of(path))
+    if source is None:
+        return [*head, "  No source was kept: it was written by hand, or before Nacre kept any.", ""]
+    pairs = [
+        ("Source", told(source)),
+        ("Audience", told_audience(source.audience)),
+        ("Read by", "" if may_hear(readers_of(path), source.audience) else f"{readers}: it was put here"),
+        ("Session", " ".join(filter(None, (source.session_key, source.session_id)))),
+        ("Entries", " to ".join(source.entry_ids)),
+        ("At", source.at),
+    ]
+    words = [f"  > {each.speaker}: {each.text}" for each in said]
+    if source.session_id and not said:
+        words = ["  The transcript does not have these words any more."]
+    return [*head, *(f"  {label + ':':<10}{value}" for label, value in pairs if value), *words, ""]
+
+
+def _line_json(
+    path: str, number: int, line: str, source: Source | None, said: Sequence[Said]
+) -> dict[str, Any]:
+    base = {"path": path, "line": number, "text": line, "readBy": readers_of(path)}
+    if source is None:
+        return {**base, "source": None}
+    (lines,) = passages([source], start_line=number)
+    words = [{"entryId": each.entry_id, "speaker": each.speaker, "text": each.text} for each in said]
+    return {**base, "source": sourced_json(lines), "said": words}
+
+
+async def _said(config: Config, source: Source, line: str) -> Sequence[Said]:
+    """The messages that a line was made of; none where the transcript is gone."""
+    if not source.session_id:
+        return ()
+    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    store = open_store(config, now=now, new_id=random_id)
+    try:
+        name = store.transcript_name(SessionRecord(session_id=source.session_id, updated_at_ms=0))
+        data = await store.exported(name)
+    except SessionError:
+        return ()
+    finally:
+        await store.close()
+    entries = (entry_from_json(each.value) for each in split_lines(data) if each.value is not None)
+    return likeliest(line, between(entries, source.entry_ids), is_private=source.audience == PRIVATE)
+
+
+def between(entries: Iterable[Entry], entry_ids: Sequence[str]) -> list[Entry]:
+    """The entries from the first to the last of these ids, in the order of the file."""
+    found: list[Entry] = []
+    for entry in entries:
+        if found or entry.id in entry_ids[:1]:
+            found.append(entry)
+            if entry.id == entry_ids[-1]:
+                break
+    return found
+
+
+def likeliest(line: str, entries: Sequence[Entry], *, is_private: bool) -> tuple[Said, ...]:
+    """The messages that share most words with a line, in the order in which they were said."""
+    words = _words(line)
+    said = [each for entry in entries if (each := _message(entry, is_private)) is not None]
+    ranked = sorted(range(len(said)), key=lambda at: len(words & _words(said[at].text)), reverse=True)
+    return tuple(
+        Said(entry_id=said[at].entry_id, speaker=said[at].speaker, text=_shown(said[at].text))
+        for at in sorted(ranked[:MOST_WORDS])
+    )
+
+
+def _message(entry: Entry, is_private: bool) -> Said | None:
+    match entry.body:
+        case UserMessage() as message:
+            speaker = message.sender or ("User" if is_private else "Somebody")
+        case AssistantMessage() as message:
+            speaker = "Assistant"
+        case ToolResultMessage() as message:
+            speaker = f"Tool {message.tool_name}"
+        case _:
+            return None
+    text = " ".join(message_text(message).split())
+    return Said(entry_id=entry.id, speaker=speaker, text=text) if text else None
+
+
+def _shown(text: str) -> str:
+    text = without_secrets(text)
+    return text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]}…"
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.casefold()))

@@ -1,0 +1,89 @@
+"""Reads the logs and the pages of a workspace, and writes what was approved.
+
+Each page is replaced whole or not at all, and only while it still says what the proposal was made from.
+`bank/.taken` comes last: after a kill in between, what stands on pages already is known by its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from nacre.memory.contracts.errors import BankUnusable
+from nacre.memory.contracts.notes import BANK_FOLDER, is_markdown
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.files.bank import taken
+from nacre.memory.files.bank.pages import ENTITIES
+from nacre.memory.files.bank.proposal import Change, Proposal, proposal
+from nacre.memory.text.chunker import day_in_path
+
+LOGS = "memory"
+
+
+async def proposed(workspace: Workspace) -> Proposal:
+    """What the logs of the workspace would change in its bank; writes nothing.
+
+    Raises:
+        BankUnusable: a log or a page cannot be read.
+    """
+    logs = [name for name in await _notes_in(workspace, LOGS) if day_in_path(name)]
+    pages = [taken.NAME, *await _notes_in(workspace, BANK_FOLDER), *await _notes_in(workspace, ENTITIES)]
+    texts = await _texts(workspace, [*logs, *pages])
+    return proposal(
+        {name: texts[name] for name in logs if name in texts},
+        {name: texts[name] for name in pages if name in texts},
+    )
+
+
+async def write(workspace: Workspace, approved: Proposal) -> None:
+    """Writes the pages of a proposal.
+
+    Raises:
+        BankUnusable: a page changed since, or cannot be written; those before it are written.
+    """
+    for change in (*approved.changes, approved.taken):
+        try:
+            await workspace.change(change.path, _replacing(change))
+        except (OSError, FileBusy, PathOutsideRoot) as error:
+            raise BankUnusable(
+                f"{change.path} could not be written: {error}. Run it again; what is written stays."
+            ) from error
+
+
+def _replacing(change: Change) -> Callable[[bytes | None], bytes]:
+    def replaced(old: bytes | None) -> bytes:
+        was = None if change.before is None else change.before.encode("utf-8")
+        if old != was:
+            raise BankUnusable(
+                f"{change.path} was changed since the proposal was made, and is left as it is. Run it again."
+            )
+        return change.after.encode("utf-8")
+
+    return replaced
+
+
+async def _notes_in(workspace: Workspace, folder: str) -> list[str]:
+    try:
+        entries = await workspace.list_folder(folder)
+    except FileNotFoundError:
+        return []
+    except (OSError, PathOutsideRoot) as error:
+        raise BankUnusable(f"The folder {folder} cannot be read: {error}.") from error
+    names = (entry.name for entry in entries if not entry.is_folder and is_markdown(entry.name))
+    return [f"{folder}/{name}" for name in names]
+
+
+async def _texts(workspace: Workspace, names: Iterable[str]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for name, found in (await workspace.read_many(list(names))).items():
+        if isinstance(found, FileNotFoundError):
+            continue
+        if isinstance(found, OSError | PathOutsideRoot):
+            raise BankUnusable(f"{name} cannot be read: {found}.")
+        if str(found.relative) != name or found.is_cut:
+            why = f"{found.size_bytes} bytes are too long" if found.is_cut else f"a link to {found.relative}"
+            raise BankUnusable(f"{name} cannot be used: {why}.")
+        try:
+            texts[name] = found.data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BankUnusable(f"{name} is no UTF-8 text: {error}. Save it as UTF-8.") from error
+    return texts

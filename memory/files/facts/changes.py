@@ -1,0 +1,258 @@
+"""What changes on a page of facts: what people did by hand, a fact set or forgotten, a note. Pure.
+
+Nothing is known but what the page says, so a kill between two writes leaves nothing to mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nacre.memory.contracts.errors import FactRefused
+from nacre.memory.files.facts.lines import FactLine, history_line, known_line, same_key
+from nacre.memory.files.facts.page import Page, PlacedNote
+from nacre.memory.files.facts.records import NUMBERS, Fact, JsonValue, Note
+
+BY_HAND = "by hand"
+"""The source of what somebody wrote into the page."""
+
+NOTES_SINCE_SECONDS = 1_704_067_200
+"""2024-01-01: notes are numbered by the seconds since then, which are enough for 34 years."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What a page says at one moment: facts as they are known, all that was ever known in the order of time,
+    notes, and sentences about lines that say nothing."""
+
+    facts: tuple[Fact, ...]
+    history: tuple[Fact, ...]
+    notes: tuple[Note, ...]
+    problems: tuple[str, ...]
+
+
+def known(page: Page, identity: str, path: str, *, as_of: datetime | None = None) -> Known:
+    """What a page says that hand edits were taken from; with `as_of`, what was known then."""
+    history = [fact for placed in page.history() if (fact := _fact(placed.fact, identity)) is not None]
+    history.sort(key=lambda fact: fact.at)
+    notes = [note for placed in page.notes() if (note := _note(placed, identity)) is not None]
+    if as_of is not None:
+        history = [fact for fact in history if fact.at <= as_of]
+        notes = [note for note in notes if note.at <= as_of]
+    last = {same_key(fact.key): fact for fact in history}
+    return Known(
+        facts=tuple(fact for fact in last.values() if not fact.is_forgotten),
+        history=tuple(history),
+        notes=tuple(notes),
+        problems=tuple(
+            f"{path}#L{line.at_line + 1} says no fact, and is left as it is: {line.text[:80]!r}. "
+            "A fact is a line such as `- city: Porto`."
+            for line in page.unread()
+        ),
+    )
+
+
+def take_hand_edits(page: Page, now: datetime) -> None:
+    """Writes into history what somebody changed, added or deleted among the facts, and marks their notes."""
+    had_facts = page.has("Facts")
+    last = _last(page)
+    said: dict[str, list[FactLine]] = {}
+    for placed in page.facts():
+        said.setdefault(same_key(placed.fact.key), []).append(placed.fact)
+    unread = [same_key(line.text.lstrip("-*+~ ")) for line in page.unread() if line.section == "Facts"]
+    for key, lines in said.items():
+        before = last.get(key)
+        changed = _told_apart([line for line in lines if not _says(before, line.value)])
+        for line in changed:
+            at, source = _when_by_hand(line, before, now)
+            _record(page, line.key, line.value, at, source, is_forgotten=False)
+        if changed or len(lines) > 1 or any(line.tail is None for line in lines):
+            _show(page, key)
+    for key, before in last.items():
+        if key in said or before.is_forgotten:
+            continue
+        if not had_facts:
+            _show(page, key)
+        elif not any(text.startswith(key) for text in unread):
+            assert before.tail is not None
+            at = max(now, before.tail.at)
+            _record(page, before.key, None, at, BY_HAND, is_forgotten=True)
+    _number_notes(page, now)
+
+
+def set_fact(
+    page: Page, identity: str, key: str, value: JsonValue, *, source: str, at: datetime | None, now: datetime
+) -> Fact:
+    """Writes a fact down, and gives what is in the page for it; a value that is known already stays as it is.
+
+    With an `at` before what is known, it becomes a part of the history.
+    """
+    before = _last(page).get(same_key(key))
+    if before is not None and before.tail is not None:
+        is_old = at is not None and at < before.tail.at
+        if _says(before, value) and not is_old and (there := _fact(before, identity)) is not None:
+            return there
+        at = at if at is not None else max(now, before.tail.at)
+    at = (at or now).replace(microsecond=0)
+    key = before.key if before is not None else key
+    _record(page, key, value, at, source, is_forgotten=False)
+    _show(page, same_key(key))
+    return Fact(identity=identity, key=key, value=value, source=source, at=at)
+
+
+def forget_fact(page: Page, key: str, *, source: str, now: datetime) -> bool:
+    """Takes a fact from what is known; whether it was there. The history keeps it."""
+    before = _last(page).get(same_key(key))
+    if before is None or before.is_forgotten or before.tail is None:
+        return False
+    _record(page, before.key, None, max(now, before.tail.at), source, is_forgotten=True)
+    _show(page, same_key(key))
+    return True
+
+
+def add_note(page: Page, identity: str, text: str, *, source: str, at: datetime) -> Note:
+    """Writes a note at the end of the page; one with the same words is given back instead."""
+    notes = page.notes()
+    for placed in notes:
+        if placed.text == text and (there := _note(placed, identity)) is not None:
+            return there
+    taken = {placed.number for placed in notes if placed.number is not None}
+    number, at = _free_number(taken, at), at.replace(microsecond=0)
+    page.add_note(text, number, at, source)
+    return Note(identity=identity, number=number, text=text, source=source, at=at)
+
+
+def forget_note(page: Page, number: int) -> bool:
+    """Takes a note out of the page; whether it was there."""
+    for placed in page.notes():
+        if placed.number == number:
+            page.remove_note(placed)
+            return True
+    return False
+
+
+def checked_note(text: str, *, most_chars: int) -> str:
+    """A note's text as the page keeps it.
+
+    Raises:
+        FactRefused: it is empty, or too long.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd").strip()
+    if not text or len(text) > most_chars:
+        raise FactRefused(f"A note has 1 to {most_chars} characters, and this text has {len(text)}.")
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "\n".join(line.rstrip() for line in text.split("\n"))
+
+
+def _last(page: Page) -> dict[str, FactLine]:
+    """The last word on each key."""
+    dated = [(placed.fact.tail.at, placed.fact) for placed in page.history() if placed.fact.tail is not None]
+    dated.sort(key=lambda each: each[0])
+    return {same_key(fact.key): fact for _, fact in dated}
+
+
+def _says(before: FactLine | None, value: JsonValue) -> bool:
+    """Whether this value is known already."""
+    return before is not None and not before.is_forgotten and _same(before.value, value)
+
+
+def _same(one: JsonValue, other: JsonValue) -> bool:
+    """Whether two values are equal; in JSON `true` is not 1."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _told_apart(lines: Sequence[FactLine]) -> list[FactLine]:
+    """Without lines that say what the one before says."""
+    return [line for at, line in enumerate(lines) if not at or not _same(line.value, lines[at - 1].value)]
+
+
+def _when_by_hand(line: FactLine, before: FactLine | None, now: datetime) -> tuple[datetime, str]:
+    """The day and the source that somebody wrote behind a fact, unless they are those of the old value."""
+    at, source = now, BY_HAND
+    if line.tail is not None:
+        was = before.tail if before is not None else None
+        if was is None or (line.tail.at.date(), line.tail.source) != (was.at.date(), was.source):
+            at, source = min(line.tail.at, now), line.tail.source or BY_HAND
+    if before is not None and before.tail is not None:
+        at = max(at, before.tail.at)
+    return at.replace(microsecond=0), source
+
+
+def _record(page: Page, key: str, value: JsonValue, at: datetime, source: str, *, is_forgotten: bool) -> None:
+    """Puts a line into the history, behind what is not later."""
+    line = history_line(key, value, at, source, is_forgotten=is_forgotten)
+    later = [
+        placed.at_line
+        for placed in page.history()
+        if placed.fact.tail is not None and placed.fact.tail.at > at
+    ]
+    if later:
+        page.insert(min(later), line)
+    else:
+        page.add("History", line)
+
+
+def _show(page: Page, key: str) -> None:
+    """Makes the one line of a key among the facts say the last word on it, where its first line was."""
+    last = _last(page).get(key)
+    places = [placed for placed in page.facts() if same_key(placed.fact.key) == key]
+    for placed in reversed(places[1:]):
+        page.remove(placed.at_line)
+    if last is None or last.is_forgotten or last.tail is None:
+        if places:
+            page.remove(places[0].at_line)
+        return
+    line = known_line(last.key, last.value, last.tail.at, last.tail.source)
+    if places:
+        page.replace(places[0].at_line, line)
+    else:
+        page.add("Facts", line)
+
+
+def _number_notes(page: Page, now: datetime) -> None:
+    """Gives notes without an id, and those with an id that stands above them already, one of their own."""
+    notes = page.notes()
+    taken = {note.number for note in notes if note.number is not None}
+    seen: set[int] = set()
+    for note in notes:
+        number = note.number
+        if number is None or number in seen or note.tail is None:
+            if number is None or number in seen:
+                number = _free_number(taken, now)
+                taken.add(number)
+            page.mark_note(note, number, now.replace(microsecond=0), BY_HAND)
+        seen.add(number)
+
+
+def _free_number(taken: set[int], at: datetime) -> int:
+    """The seconds until `at`, or one more than the largest, so that later notes have larger numbers."""
+    number = max(0, int(at.timestamp()) - NOTES_SINCE_SECONDS, *(number + 1 for number in taken))
+    if number < NUMBERS:
+        return number
+    return next(number for number in range(NUMBERS) if number not in taken)
+
+
+def _fact(line: FactLine, identity: str) -> Fact | None:
+    if line.tail is None:
+        return None
+    return Fact(
+        identity=identity,
+        key=line.key,
+        value=line.value,
+        source=line.tail.source,
+        at=line.tail.at,
+        is_forgotten=line.is_forgotten,
+    )
+
+
+def _note(placed: PlacedNote, identity: str) -> Note | None:
+    if placed.number is None or placed.tail is None:
+        return None
+    return Note(
+        identity=identity,
+        number=placed.number,
+        text=placed.text,
+        source=placed.tail.source,
+        at=placed.tail.at,
+    )

@@ -1,0 +1,152 @@
+"""The index over the notes of all pages, and how well they fit a question. Opened when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.contracts.records import SearchReport, SyncReport
+from nacre.memory.text.days.day_limits import Day
+
+_MORE_HITS = 4
+"""Hits beyond those wanted, because notes may have been deleted since they were indexed."""
+_STALE_SEARCHES = 8
+"""How often a search is asked again that has not seen the latest note; each waits half a second for it."""
+
+log = logging.getLogger(__name__)
+
+
+class NoteIndex(Protocol):
+    """What finds notes: a `MemoryEngine` over the pages of facts."""
+
+    async def search(
+        self,
+        query: str,
+        *,
+        max_results: int | None = None,
+        min_score: float | None = None,
+        before: Day | None = None,
+        below: str = "",
+    ) -> SearchReport:
+        """The notes that fit, by the number of each as their line."""
+
+    def mark_dirty(self) -> None:
+        """A page has changed."""
+
+    async def sync(self, *, reason: str) -> SyncReport:
+        """Makes what was noted findable, by meaning too."""
+
+    async def close(self) -> None:
+        """Lets go of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotesFound:
+    """How well notes fit, 0 to 1, by page and number; `degraded` as in a `SearchReport`, or why none was
+    searched."""
+
+    by_page: Mapping[str, Mapping[int, float]] = field(default_factory=dict[str, Mapping[int, float]])
+    degraded: str = ""
+
+    def score(self, page: str, number: int) -> float | None:
+        """That of one note, `None` for one that was not found."""
+        return self.by_page.get(page, {}).get(number)
+
+
+NOTHING_FOUND = NotesFound()
+
+
+class NoteScores:
+    """The index, from when somebody recalls or notes something until it is closed."""
+
+    def __init__(self, open_index: Callable[[], Coroutine[None, None, NoteIndex]]) -> None:
+        self._open_index = open_index
+        self._opening: asyncio.Task[NoteIndex] | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._seen: dict[str, str] = {}
+
+    async def scores(
+        self, query: str, pages: Mapping[str, bytes | None], *, k: int, min_score: float, before: Day | None
+    ) -> NotesFound:
+        """The best notes of each of these pages, which the index has seen as they are now. Raises nothing."""
+        there = {page: data for page, data in pages.items() if data is not None}
+        if not there:
+            return NOTHING_FOUND
+        try:
+            index = await self._opened()
+            marks = {page: hashlib.sha256(data).hexdigest() for page, data in there.items()}
+            if any(self._seen.get(page) != mark for page, mark in marks.items()):
+                index.mark_dirty()
+            reports: dict[str, SearchReport] = {}
+            for page in there:
+                reports[page] = await _fresh_search(
+                    index,
+                    query,
+                    max_results=k + _MORE_HITS,
+                    min_score=min_score,
+                    before=before,
+                    below=page.rpartition("/")[0],
+                )
+                if not reports[page].stale:
+                    self._seen[page] = marks[page]
+        except MemoryIndexError as error:
+            log.warning("notes could not be searched: %s", error)
+            return NotesFound(degraded=f"Notes were not searched. {error}")
+        return NotesFound(
+            by_page={
+                page: {hit.start_line: hit.score for hit in reversed(report.hits)}
+                for page, report in reports.items()
+            },
+            degraded=next((report.degraded for report in reports.values() if report.degraded), ""),
+        )
+
+    async def sync(self) -> None:
+        """Takes in what was noted, vectors included, and waits for it."""
+        index = await self._opened()
+        index.mark_dirty()
+        await index.sync(reason="facts")
+
+    def follow(self) -> None:
+        """Takes in what was noted, in the background."""
+        if self._following is None or self._following.done():
+            self._following = asyncio.create_task(self._followed(), name="facts-index")
+
+    async def close(self) -> None:
+        """Ends what it does in the background, and closes the index."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        if self._opening is not None:
+            with suppress(MemoryIndexError):
+                await (await self._opening).close()
+
+    async def _opened(self) -> NoteIndex:
+        """The open index; one that could not be opened is tried again the next time."""
+        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            self._opening = asyncio.create_task(self._open_index(), name="facts-index-opening")
+        return await asyncio.shield(self._opening)
+
+    async def _followed(self) -> None:
+        try:
+            await self.sync()
+        except MemoryIndexError as error:
+            log.warning("notes could not be indexed: %s", error)
+
+
+async def _fresh_search(
+    index: NoteIndex, query: str, *, max_results: int, min_score: float, before: Day | None, below: str
+) -> SearchReport:
+    """A search that has seen what was noted a moment ago, unless the index does not get so far."""
+    for _ in range(_STALE_SEARCHES):
+        report = await index.search(
+            query, max_results=max_results, min_score=min_score, before=before, below=below
+        )
+        if not report.stale:
+            break
+    return report

@@ -1,0 +1,224 @@
+"""The page of an identity: which lines are facts, history and notes, and how lines are put in. Pure.
+
+    # Facts about anna
+
+    ## Facts
+
+    - city: Porto (2026-11-22, by hand)
+
+    ## History
+
+    - city: Lisbon (2026-01-03 10:00:00+00:00, session 4f2a)
+    - city: Porto (2026-11-22 14:05:10+00:00, by hand)
+
+    ## Notes
+
+    - Prefers trains to planes. (2026-11-22 14:06:00+00:00, session 4f2a) ^0p8d3k
+
+The history says what was known when, and the last line of a key in it is what is known; `## Facts` shows that
+and is where people change it. Every line that is none of these stays as it is, to the byte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+from nacre.memory.files.facts.lines import FactLine, Tail, fact_line, note_tail, without_tail
+from nacre.memory.files.facts.records import note_number, note_word
+
+SectionName: TypeAlias = Literal["Facts", "History", "Notes"]
+SECTIONS: tuple[SectionName, ...] = ("Facts", "History", "Notes")
+
+_HEADING = re.compile(r"(#{1,2})\s+(.*?)\s*#*\s*")
+_ID = re.compile(r"(?:^|\s+)\^([0-9a-z]{6})$")
+_INDENT = "  "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A fact and the line that it stands on, from 0."""
+
+    at_line: int
+    fact: FactLine
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacedNote:
+    """A note on the lines from `start` to before `end`. `number` is `None` without an id."""
+
+    start: int
+    end: int
+    text: str
+    number: int | None
+    tail: Tail | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unread:
+    """A line among facts or in the history that says no fact."""
+
+    at_line: int
+    section: SectionName
+    text: str
+
+
+class Page:
+    """The lines of one page, read when they are asked for and changed in place."""
+
+    def __init__(self, data: bytes | None, *, identity: str, zone: tzinfo | None) -> None:
+        self._zone = zone
+        # Bytes that are no UTF-8 go out as they came in.
+        text = data.decode("utf-8", "surrogateescape") if data else _new_page(identity)
+        self._end = "\r\n" if "\r\n" in text else "\n"
+        self._lines = text.split("\n")
+        if self._end == "\r\n":
+            self._lines = [line.removesuffix("\r") for line in self._lines]
+
+    def data(self) -> bytes:
+        """The page as it is written."""
+        return self._end.join(self._lines).encode("utf-8", "surrogateescape")
+
+    def has(self, section: SectionName) -> bool:
+        """Whether the heading of a section is there."""
+        return self._span(section) is not None
+
+    def facts(self) -> list[Placed]:
+        """What `## Facts` says, from top to bottom."""
+        return [placed for placed in self._placed("Facts") if not placed.fact.is_forgotten]
+
+    def history(self) -> list[Placed]:
+        """What `## History` says with a time, from top to bottom."""
+        return [placed for placed in self._placed("History") if placed.fact.tail is not None]
+
+    def unread(self) -> list[Unread]:
+        """Lines among facts and in the history that say no fact."""
+        read = {placed.at_line for placed in (*self.facts(), *self.history())}
+        return [
+            Unread(at_line=number, section=section, text=self._lines[number].strip())
+            for section in ("Facts", "History")
+            for number in self._numbers(section)
+            if number not in read and self._lines[number].strip()
+        ]
+
+    def notes(self) -> list[PlacedNote]:
+        """What `## Notes` says, from top to bottom."""
+        return list(self._notes())
+
+    def replace(self, at_line: int, line: str) -> None:
+        """Another line in the place of one."""
+        self._lines[at_line] = line
+
+    def remove(self, at_line: int) -> None:
+        """Takes one line out; those below move up."""
+        del self._lines[at_line]
+
+    def add(self, section: SectionName, line: str) -> None:
+        """Puts a line at the end of a section, which is made if need be."""
+        start, end = self._section(section)
+        while end > start and not self._lines[end - 1].strip():
+            end -= 1
+        is_below_heading = end == start
+        self._lines[end:end] = ["", line] if is_below_heading else [line]
+        behind = end + (2 if is_below_heading else 1)
+        if behind < len(self._lines) and self._lines[behind].strip():
+            self._lines.insert(behind, "")
+        elif behind == len(self._lines):
+            self._lines.append("")
+
+    def insert(self, at_line: int, line: str) -> None:
+        """Puts a line before another one."""
+        self._lines.insert(at_line, line)
+
+    def add_note(self, text: str, number: int, at: datetime, source: str) -> None:
+        """Puts a note at the end of the notes."""
+        first, *others = f"{text} {note_tail(at, source)} ^{note_word(number)}".split("\n")
+        body = [f"- {first}", *(f"{_INDENT}{line}".rstrip() for line in others)]
+        self.add("Notes", body[0])
+        place = max(number for number in self._numbers("Notes") if self._lines[number] == body[0])
+        self._lines[place + 1 : place + 1] = body[1:]
+
+    def mark_note(self, note: PlacedNote, number: int, at: datetime, source: str) -> None:
+        """Gives a note that somebody wrote by hand its time, its source and its id."""
+        last = self._lines[note.end - 1].rstrip()
+        last = _ID.sub("", last)
+        if note.tail is None:
+            last = f"{last} {note_tail(at, source)}"
+        self._lines[note.end - 1] = f"{last} ^{note_word(number)}"
+
+    def remove_note(self, note: PlacedNote) -> None:
+        """Takes a note out; what stands below moves up."""
+        del self._lines[note.start : note.end]
+
+    def _placed(self, section: SectionName) -> Iterator[Placed]:
+        for number in self._numbers(section):
+            fact = fact_line(self._lines[number], self._zone)
+            if fact is not None:
+                yield Placed(at_line=number, fact=fact)
+
+    def _notes(self) -> Iterator[PlacedNote]:
+        numbers = self._numbers("Notes")
+        starts = [number for number in numbers if self._lines[number].startswith(("- ", "* ", "+ "))]
+        for start, following in pairwise([*starts, numbers.stop]):
+            end = start + 1
+            for number in range(start + 1, following):
+                line = self._lines[number]
+                if line.strip() and not line.startswith((_INDENT, "\t")):
+                    break
+                end = number + 1 if line.strip() else end
+            yield self._note(start, end)
+
+    def _note(self, start: int, end: int) -> PlacedNote:
+        lines = [self._lines[start][2:], *(_unindented(line) for line in self._lines[start + 1 : end])]
+        last = lines[-1].rstrip()
+        found = _ID.search(last)
+        number = note_number(found[1]) if found is not None else None
+        if found is not None and number is not None:
+            last = last[: found.start()]
+        lines[-1], tail = without_tail(last, self._zone)
+        return PlacedNote(start=start, end=end, text="\n".join(lines).strip(), number=number, tail=tail)
+
+    def _section(self, section: SectionName) -> tuple[int, int]:
+        span = self._span(section)
+        if span is not None:
+            return span
+        while self._lines and not self._lines[-1].strip():
+            self._lines.pop()
+        self._lines += ["", f"## {section}", ""]
+        return len(self._lines) - 1, len(self._lines)
+
+    def _numbers(self, section: SectionName) -> range:
+        return range(*(self._span(section) or (0, 0)))
+
+    def _span(self, section: SectionName) -> tuple[int, int] | None:
+        """The lines below the heading of a section, up to the next heading of its level or above."""
+        start: int | None = None
+        for number, line in enumerate(self._lines):
+            heading = _HEADING.fullmatch(line) if line.startswith("#") else None
+            if heading is None:
+                continue
+            if start is not None:
+                return start, number
+            if len(heading[1]) == 2 and heading[2].casefold() == section.casefold():
+                start = number + 1
+        return None if start is None else (start, len(self._lines))
+
+
+def _new_page(identity: str) -> str:
+    lines: Sequence[str] = (
+        f"# Facts about {identity}",
+        "",
+        "One line is one fact: `- key: value (day, source)`. Change a value, add a line or delete one: that",
+        "is known from then on. The history keeps what was known before, until it is deleted there, too.",
+        "",
+        *(line for section in SECTIONS for line in (f"## {section}", "")),
+    )
+    return "\n".join(lines)
+
+
+def _unindented(line: str) -> str:
+    return line.removeprefix(_INDENT) if line.startswith(_INDENT) else line.strip()

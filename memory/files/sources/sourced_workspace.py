@@ -1,0 +1,101 @@
+"""A workspace in the hands of one writer: the source of every line is on disk before the line."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES, NoteBytes, NoteListing, NoteWatch, WantedNotes
+from nacre.memory.contracts.workspace import (
+    MAX_READ_BYTES,
+    Appended,
+    FileBytes,
+    Fingerprint,
+    FolderEntry,
+    HistoryState,
+    ReadFailed,
+    Workspace,
+)
+from nacre.memory.files.sources.sources import SourceOf, Sources
+
+
+class SourcedWorkspace:
+    """`Workspace` (its methods are described there), which notes sources and leaves all else to `workspace`.
+
+    `begin` is asked before each write, and gives what says where a line of it comes from. A write whose
+    sources cannot be noted is not done. `change` calls its function twice, with the same bytes.
+    """
+
+    def __init__(
+        self, workspace: Workspace, sources: Sources, begin: Callable[[], Awaitable[SourceOf]]
+    ) -> None:
+        self._workspace = workspace
+        self._sources = sources
+        self._begin = begin
+
+    @property
+    def place(self) -> str:
+        return self._workspace.place
+
+    @property
+    def is_there(self) -> bool:
+        return self._workspace.is_there
+
+    @property
+    def folder(self) -> Path | None:
+        return self._workspace.folder
+
+    def may_change(self, name: str) -> bool:
+        return self._workspace.may_change(name)
+
+    async def real_name(self, name: str) -> PurePosixPath:
+        return await self._workspace.real_name(name)
+
+    async def list_folder(self, name: str, *, beginnings: tuple[str, ...] = ("",)) -> tuple[FolderEntry, ...]:
+        return await self._workspace.list_folder(name, beginnings=beginnings)
+
+    async def fingerprints(self, names: Sequence[str]) -> Mapping[str, Fingerprint | None]:
+        return await self._workspace.fingerprints(names)
+
+    async def read(self, name: str, *, max_bytes: int = MAX_READ_BYTES) -> FileBytes:
+        return await self._workspace.read(name, max_bytes=max_bytes)
+
+    async def read_many(
+        self, names: Sequence[str], *, max_bytes: int = MAX_READ_BYTES
+    ) -> Mapping[str, FileBytes | ReadFailed]:
+        return await self._workspace.read_many(names, max_bytes=max_bytes)
+
+    async def append(
+        self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
+    ) -> Appended:
+        if text.strip():
+            await self._sources.keep(name, text, await self._begin())
+        return await self._workspace.append(
+            name, text, skip_repeats=skip_repeats, heading=heading, below=below
+        )
+
+    async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        try:
+            old = (await self._workspace.read(name, max_bytes=MAX_NOTE_BYTES)).data
+        except FileNotFoundError:
+            old = None
+        await self._sources.keep(name, change(old).decode("utf-8", "replace"), await self._begin())
+        await self._workspace.change(name, change)
+
+    async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
+        return await self._workspace.make(files, folders=folders)
+
+    async def begin_history(self) -> tuple[HistoryState, str]:
+        return await self._workspace.begin_history()
+
+    async def list_notes(self, wanted: Sequence[WantedNotes]) -> NoteListing:
+        return await self._workspace.list_notes(wanted)
+
+    async def read_notes(self, names: Sequence[str]) -> Mapping[str, NoteBytes | ReadFailed]:
+        return await self._workspace.read_notes(names)
+
+    async def now_ns(self) -> int:
+        return await self._workspace.now_ns()
+
+    def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> NoteWatch:
+        return self._workspace.watch(wanted, changed)

@@ -1,0 +1,127 @@
+"""The sources of a workspace's lines: noted before a line is written, and found again by what it says.
+
+They stand in `memory/.sources/`, a file for each month that is only ever appended to: beside the notes, so
+that git, a backup and another machine have both, and in a folder that no chat may write to. No word of a
+note stands there, only digests of its lines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES
+from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
+from nacre.memory.files.sources.source import Source, narrowest
+from nacre.memory.files.sources.stored import StoredSource, from_lines, line_key, to_lines
+
+SOURCES_FOLDER = "memory/.sources"
+
+SourceOf = Callable[[str], Source]
+"""Gives the source of a line that is about to be written."""
+
+_Known = dict[str, list[StoredSource]]
+
+
+class Sources:
+    """The sources that are kept of one workspace. What other processes note is seen by the next question."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._files: dict[str, tuple[Fingerprint, _Known]] = {}
+
+    async def keep(self, path: str, text: str, source_of: SourceOf) -> None:
+        """Notes where the lines of `text` come from, which is about to be written into the note `path`.
+
+        Lines that stand there already keep the source that they have. One that is known from elsewhere as not
+        the owner's word stays so, whoever writes it again. A source whose line is not written does no harm.
+
+        Raises:
+            OSError, FileBusy, PathOutsideRoot: it cannot be noted; then the text must not be written.
+        """
+        lines = {key: line for line in text.splitlines() if (key := line_key(line))}
+        there = await self._keys_in(path)
+        new = {key: line for key, line in lines.items() if key not in there}
+        if not new:
+            return
+        known = await self._read()
+        of_source: dict[Source, list[str]] = {}
+        for key, line in new.items():
+            of_source.setdefault(_and_before(source_of(line), known, key), []).append(key)
+        stored = [
+            StoredSource(path=path, keys=tuple(keys), source=source) for source, keys in of_source.items()
+        ]
+        month = max(source.at for source in of_source)[:7] or "undated"
+        await self._workspace.append(f"{SOURCES_FOLDER}/{month}.jsonl", to_lines(stored), skip_repeats=False)
+
+    async def of_lines(self, path: str, lines: Sequence[str]) -> tuple[Source | None, ...]:
+        """The source of each line of the note `path`; `None` where none was kept, as of what a hand wrote.
+
+        A line that was moved here has the source that it had; of several, one that is not the owner's word.
+        """
+        known = await self._read()
+        return tuple(_source_of(known, path, line_key(line)) for line in lines)
+
+    async def others_keys(self, keys: Sequence[str]) -> bool:
+        """Whether a line with one of these keys is known as not the owner's word."""
+        known = await self._read()
+        return any(not stored.source.is_owners_word for key in keys for stored in _all(known, key))
+
+    async def _keys_in(self, path: str) -> frozenset[str]:
+        try:
+            found = await self._workspace.read(path, max_bytes=MAX_NOTE_BYTES)
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(map(line_key, found.data.decode("utf-8", "replace").splitlines()))
+
+    async def _read(self) -> Sequence[_Known]:
+        """What is known, a month each, the oldest first; read again where a file has grown."""
+        try:
+            listed = await self._workspace.list_folder(SOURCES_FOLDER)
+        except (OSError, PathOutsideRoot):
+            return ()
+        names = [f"{SOURCES_FOLDER}/{entry.name}" for entry in listed if entry.name.endswith(".jsonl")]
+        seen = await self._workspace.fingerprints(names)
+        changed = [name for name in names if name not in self._files or self._files[name][0] != seen[name]]
+        read = await self._workspace.read_many(changed, max_bytes=MAX_NOTE_BYTES) if changed else {}
+        for name, found in read.items():
+            mark = seen[name]
+            if mark is not None and not isinstance(found, Exception):
+                self._files[name] = mark, await asyncio.to_thread(_by_key, found.data)
+        return [self._files[name][1] for name in names if name in self._files]
+
+
+def _by_key(data: bytes) -> _Known:
+    known: _Known = {}
+    for stored in from_lines(data):
+        for key in stored.keys:
+            known.setdefault(key, []).append(stored)
+    return known
+
+
+def _all(known: Sequence[Mapping[str, list[StoredSource]]], key: str) -> list[StoredSource]:
+    return [stored for month in known for stored in month.get(key, ())]
+
+
+def _source_of(known: Sequence[_Known], path: str, key: str) -> Source | None:
+    found = _all(known, key)
+    here = [stored.source for stored in found if stored.path == path]
+    if here:
+        return here[-1]
+    sources = [stored.source for stored in found]
+    others = [source for source in sources if not source.is_owners_word]
+    return others[-1] if others else sources[-1] if sources else None
+
+
+def _and_before(source: Source, known: Sequence[_Known], key: str) -> Source:
+    """A line's new source, with who said it before where that was not the owner."""
+    before = _source_of(known, "", key)
+    if before is None or before.is_owners_word:
+        return source
+    return replace(
+        source,
+        said_by=tuple(dict.fromkeys((*source.said_by, *before.said_by))),
+        names=tuple(dict.fromkeys((*source.names, *before.names))),
+        audience=narrowest((source.audience, before.audience)),
+    )

@@ -1,0 +1,90 @@
+"""From settings to the facts and notes of an agent, and to what the model can do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.memory.files.facts.identities import FACT_PAGES
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.hooks.hooks import Handler
+from nacre.runtime.recall.facts.fact_tools import FactTools
+from nacre.runtime.recall.facts.identity import identities_of, identity_of
+from nacre.runtime.recall.facts.summaries import SummaryNotes
+from nacre.runtime.recall.models.open_embedder import Lend
+from nacre.runtime.recall.open_memory import embedder_of
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
+from nacre.runtime.tools.function import FunctionTool
+
+if TYPE_CHECKING:
+    from nacre.memory.engine import MemoryEngine
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactParts:
+    """What joins an agent where `memory.facts.enabled` is set."""
+
+    tools: tuple[FunctionTool[..., Any], ...] = ()
+    hooks: tuple[tuple[str, Handler[Any, Any]], ...] = ()
+
+
+def open_facts(
+    config: Config,
+    now: Clock,
+    *,
+    lent: Lend | None = None,
+    on_changed: Callable[[str], None] = lambda _page: None,
+) -> FactMemory:
+    """The facts and notes of an agent; opens nothing until notes are wanted.
+
+    `on_changed` hears which page was written.
+
+    Raises:
+        ConfigError: the settings ask for an embedder that there cannot be.
+    """
+    embedder = embedder_of(config, now, lent=lent)
+    workspace = open_workspace(config.folders, config.state_dir)
+
+    async def open_index() -> MemoryEngine:
+        # an agent opens faster without it, and most turns recall no note
+        from nacre.memory.engine import MemoryEngine
+        from nacre.memory.files.facts.cutting import notes_of_page
+        from nacre.memory.files.note_files import NoteFiles
+        from nacre.memory.sync.files import Corpus
+
+        notes = NoteFiles(workspace, always=FACT_PAGES)
+        return await MemoryEngine.open(
+            workspace=workspace,
+            index_path=config.folders.facts_index_file,
+            settings=config.settings.agent.memory_search,
+            embedder=embedder,
+            owns_embedder=lent is None,
+            now=now,
+            corpus=lambda sizes: Corpus(notes=notes, sizes=sizes, cut=notes_of_page),
+        )
+
+    return FactMemory(
+        workspace,
+        open_index,
+        identities=identities_of(config.settings.memory.facts),
+        now=now,
+        on_changed=on_changed,
+    )
+
+
+def fact_parts(facts: FactMemory, config: Config) -> FactParts:
+    """The tools and hooks of facts, if the settings switch them on."""
+    settings = config.settings
+    if not settings.memory.facts.enabled:
+        return FactParts()
+    of_chat = partial(identity_of, identities=facts.identities, linked=tuple(settings.session.identity_links))
+    # an engine of another kind may have a tool of this name, as `memory-lancedb` does
+    is_free = settings.plugins.slots.memory in (MEMORY_CORE, NO_MEMORY)
+    tools = FactTools(facts, of_chat, recall_name="memory_recall" if is_free else "memory_recall_facts")
+    summaries = SummaryNotes(facts, of_chat, settings.memory.facts, settings.bindings)
+    return FactParts(tools=tools.all, hooks=(("after_compaction", summaries),))

@@ -1,0 +1,199 @@
+"""Where the lines come from that a session writes into notes: who was heard in it, and who said this line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
+from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
+from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.files.sources.stored import line_key
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.sessions.contracts.messages import ToolResultMessage, UserMessage, message_text
+from nacre.sessions.entries.entries import CustomMessage, CustomRecord, Entry
+
+_FILE_TOOLS = ("read", "write", "edit", "append", "list")
+_MEMORY_TOOLS = ("memory_search", "memory_get", "memory_recall", "memory_store", "memory_forget")
+NOTE_TOOLS = frozenset((*_FILE_TOOLS, *_MEMORY_TOOLS))
+"""Tools of Nacre's own, whose results are notes. A note says itself whose word it is."""
+SUB_AGENT_ENTRY = "nacre.sub_agent"
+"""The entry of a sub-agent's transcript that says who called it: the words in there are the assistant's."""
+
+MOST_RECENT = 400
+"""So many of the last messages are looked through for who said a line."""
+MOST_NAMES = 12
+
+_WORD = re.compile(r"[^\W_]+")
+_ATTACHED = re.compile(r"^\[attachment .* bytes; this is its text", re.MULTILINE)
+_OTHERS = re.compile(r'"saidBy":\s*"(?!owner"|assistant")')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Said:
+    """What a person said in one message: its words, folded."""
+
+    entry_id: str
+    sender: str
+    words: frozenset[str]
+
+
+class Voices:
+    """Who was heard in a session, on all of its branches; kept up to date while it grows.
+
+    A summary takes no voice away: what it was made of stands in the transcript. `tools` gave something from
+    outside, `people` have an id, `note_keys` are lines of notes that were shown.
+    """
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self.tools: dict[str, None] = {}
+        self.people: dict[str, None] = {}
+        self.note_keys: set[str] = set()
+        self.has_others = False
+        self.of_sub_agent = False
+        self.recent: deque[_Said] = deque(maxlen=MOST_RECENT)
+        self.turn_began_at = ""
+        self.newest = ""
+
+    def follow(self, entries: Sequence[Entry]) -> None:
+        """Takes what is new of a session's entries, in the order of the file."""
+        fresh, self._seen = entries[self._seen :], len(entries)
+        for entry in fresh:
+            self._take(entry)
+
+    def who_said(self, line: str) -> _Said | None:
+        """The newest message of a person that has every word of a line."""
+        words = _words(line)
+        return next((said for said in reversed(self.recent) if words <= said.words), None) if words else None
+
+    def _take(self, entry: Entry) -> None:
+        self.newest = entry.id
+        match entry.body:
+            case UserMessage() as message:
+                self._hear(entry.id, message)
+            case ToolResultMessage() as result if result.tool_name not in NOTE_TOOLS:
+                self.tools[result.tool_name] = None
+            case ToolResultMessage() as result:
+                self._show(message_text(result))
+            case CustomMessage(content=content):
+                self._show(content)
+            case CustomRecord(custom_type=kind) if kind == SUB_AGENT_ENTRY:
+                self.of_sub_agent = True
+            case _:
+                pass
+
+    def _hear(self, entry_id: str, message: UserMessage) -> None:
+        text = message_text(message)
+        self.turn_began_at = entry_id
+        if attached := _ATTACHED.search(text):
+            self.tools["attachment"] = None
+            text = text[: attached.start()]
+        if message.sender:
+            self.people[message.sender] = None
+        self.recent.append(_Said(entry_id=entry_id, sender=message.sender, words=_words(text)))
+
+    def _show(self, text: str) -> None:
+        self.has_others = self.has_others or bool(_OTHERS.search(text))
+        self.note_keys.update(key for line in _shown_lines(text) if (key := line_key(line)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSources:
+    """What gives the lines of one session their sources, and notes them in `sources`.
+
+    `voices` are up to date when they are given, `chat` is the session's chat in words.
+    """
+
+    sources: Sources
+    voices: Callable[[], Voices]
+    policy: ChatPolicy
+    session_key: str
+    session_id: str
+    chat: str
+    now: Clock
+
+    def workspace(
+        self,
+        workspace: Workspace,
+        written_by: Writer,
+        *,
+        entry_ids: Callable[[], tuple[str, ...]] = tuple,
+        words_of: Callable[[str], str] = str,
+    ) -> Workspace:
+        """The workspace for a writer of this session.
+
+        `entry_ids` are the first and last that it writes of; without them those of the present turn.
+        `words_of` gives what somebody may have said on a line.
+        """
+
+        async def begin() -> SourceOf:
+            source_of = await self.begin(written_by, entry_ids())
+            return lambda line: source_of(words_of(line))
+
+        return SourcedWorkspace(workspace, self.sources, begin)
+
+    async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
+        """What says where a line comes from that this session is about to write.
+
+        It is one person's word if a message of theirs has every word of it. Else it may be the word of all
+        that were heard, tools and quoted notes too: a model can put anybody's words into anybody's mouth.
+        """
+        voices = self.voices()
+        has_others = voices.has_others or await self.sources.others_keys(tuple(voices.note_keys))
+        person: Speaker = "owner" if self.policy.is_private else "others"
+        person = "unknown" if voices.of_sub_agent else person
+        everybody: list[Speaker] = [person, "assistant"]
+        everybody += ["tool"] if voices.tools else []
+        everybody += ["others"] if has_others and person != "others" else []
+        source = Source(
+            written_by=written_by,
+            audience=PRIVATE if self.policy.is_private else self.policy.notes_folder or PRIVATE,
+            said_by=tuple(everybody),
+            names=(*voices.people, *voices.tools)[-MOST_NAMES:],
+            session_key=self.session_key,
+            session_id=self.session_id,
+            entry_ids=entry_ids or _range(voices.turn_began_at, voices.newest),
+            chat=self.chat,
+            at=self.now().isoformat(timespec="seconds"),
+        )
+
+        def source_of(line: str) -> Source:
+            said = None if voices.of_sub_agent else voices.who_said(line)
+            if said is None:
+                return source
+            names = (said.sender,) if said.sender else ()
+            return replace(source, said_by=(person,), names=names, entry_ids=(said.entry_id,))
+
+        return source_of
+
+
+def _range(first: str, last: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (first, last))))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.casefold()))
+
+
+def _shown_lines(text: str) -> Iterator[str]:
+    """The lines of notes in a tool's result, which may be JSON with notes in it."""
+    try:
+        found = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        found = None
+    if found is None:
+        yield from text.splitlines()
+        return
+    waiting = [found]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield from value.splitlines()
+        elif isinstance(value, dict | list):
+            waiting.extend(value.values() if isinstance(value, dict) else value)

@@ -1,0 +1,150 @@
+"""What the model does with facts and notes in a chat, and what no other chat sees of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nacre import Agent
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.sessions.contracts.messages import ToolResultMessage, message_text
+from tests.runtime.agents import opened, said, write_settings
+
+NAMES = {"memory_set_fact", "memory_note", "memory_recall"}
+GROUP = {"chat_kind": "group", "channel": "telegram", "chat_id": "7", "sender_id": "9", "is_owner": False}
+ANNA = {"chat_kind": "direct", "channel": "telegram", "sender_id": "70", "is_owner": False}
+STRANGER = {"chat_kind": "direct", "channel": "telegram", "sender_id": "dipankar", "is_owner": False}
+
+
+def _switched_on(state_dir: Path, **facts: Any) -> None:
+    settings = {
+        "memory": {"facts": {"enabled": True, "owner": "dipankar", **facts}},
+        "session": {"identityLinks": {"anna": ["telegram:70"], "dipankar": ["telegram:9"]}},
+    }
+    write_settings(state_dir, settings)
+
+
+async def _called(
+    agent: Agent, model: ScriptedModel, tool: str, arguments: dict[str, Any], **chat: Any
+) -> Any:
+    """What a tool answers when the model calls it in a chat."""
+    model.add(calls((tool, arguments)), says("Done."))
+    await agent.respond(said("Go on.", **chat))
+    result = [item for item in model.requests[-1].messages if isinstance(item, ToolResultMessage)][-1]
+    text = message_text(result)
+    return text if result.is_error else json.loads(text)
+
+
+async def test_the_model_sets_notes_and_recalls(tmp_path: Path) -> None:
+    """A fact says of which session it is; what was set in private is on the owner's page."""
+    _switched_on(tmp_path)
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as agent:
+        fact = await _called(agent, model, "memory_set_fact", {"key": "city", "value": "Porto"})
+        note = await _called(agent, model, "memory_note", {"text": "Prefers Postgres over MySQL."})
+        found = await _called(agent, model, "memory_recall", {"query": "Postgres?", "k": 1})
+        refused = await _called(agent, model, "memory_set_fact", {"key": "a: b", "value": 1})
+
+        assert (fact["identity_id"], fact["key"], fact["value"]) == ("dipankar", "city", "Porto")
+        assert fact["source"].startswith("session ")
+        assert found["identity_facts"] == [fact]
+        (chunk,) = found["memory_chunks"]
+        assert (chunk["id"], chunk["text"]) == (note["id"], "Prefers Postgres over MySQL.")
+        assert "cannot be the key of a fact" in refused
+        page = (tmp_path / "workspace" / "memory" / "facts.md").read_text()
+        assert f"- city: Porto (2026-03-14, {fact['source']})" in page
+        (known,) = (await agent.memory.known("dipankar")).facts
+        assert (known.key, known.value) == ("city", "Porto")
+
+
+async def test_nothing_of_one_reaches_another(tmp_path: Path) -> None:
+    """A group and a stranger see what was set in them alone; a name or a link opens nothing."""
+    _switched_on(tmp_path, identities={"chat:telegram-group-7": {"reads": ["dipankar", "anna"]}})
+    model = ScriptedModel()
+    async with opened(tmp_path, model) as agent:
+        for name in ("dipankar", "anna"):
+            await agent.memory.set_fact(name, "secret", f"CANARY {name}")
+            await agent.memory.note(name, f"The giraffe is called CANARY {name}.")
+        owner_by_link = {**ANNA, "sender_id": "9"}
+        for chat in (GROUP, STRANGER, owner_by_link):
+            told = await _called(agent, model, "memory_set_fact", {"key": "day", "value": "Tuesday"}, **chat)
+            assert told["identity_id"].startswith("chat:")
+            found = await _called(agent, model, "memory_recall", {"query": "giraffe", "k": 9}, **chat)
+            assert [fact["value"] for fact in found["identity_facts"]] == ["Tuesday"]
+            assert found["memory_chunks"] == []
+            taken = {"key": "secret", "value": "x", "identity": "dipankar"}
+            assert "cannot be changed in this chat" in await _called(
+                agent, model, "memory_set_fact", taken, **chat
+            )
+            await _called(agent, model, "read", {"path": "people/anna/facts.md"}, **chat)
+            await _called(agent, model, "memory_search", {"query": "giraffe CANARY"}, **chat)
+            assert "CANARY dipankar" not in str(model.requests[-1].messages)
+            assert "is called CANARY" not in str(model.requests)
+
+        found = await _called(agent, model, "memory_recall", {"query": "giraffe", "k": 9}, **ANNA)
+        assert [fact["value"] for fact in found["identity_facts"]] == ["CANARY anna"]
+        assert {chunk["identity"] for chunk in found["memory_chunks"]} == {"anna"}
+
+
+async def test_a_household_is_shared_by_rule(tmp_path: Path) -> None:
+    """The owner writes what Anna reads; Anna may not write it."""
+    _switched_on(
+        tmp_path,
+        identities={"dipankar": {"writes": ["household"]}, "anna": {"reads": ["household"]}},
+    )
+    model = ScriptedModel()
+    wifi = {"key": "wifi", "value": "giraffe", "identity": "household"}
+    async with opened(tmp_path, model) as agent:
+        assert (await _called(agent, model, "memory_set_fact", wifi))["identity_id"] == "household"
+        found = await _called(agent, model, "memory_recall", {}, **ANNA)
+        assert [(fact["identity_id"], fact["value"]) for fact in found["identity_facts"]] == [
+            ("household", "giraffe")
+        ]
+        assert "cannot be changed" in await _called(agent, model, "memory_set_fact", wifi, **ANNA)
+
+
+async def test_they_are_offered_where_the_owner_wants_them(tmp_path: Path) -> None:
+    """Not without the switch; beside the LanceDB engine recall has a name of its own."""
+    model = ScriptedModel(says("Hello."))
+    async with opened(tmp_path / "off", model) as agent:
+        await agent.respond(said("Hello."))
+        assert not NAMES & {tool.name for tool in model.requests[-1].tools}
+
+    _switched_on(tmp_path / "on")
+    model = ScriptedModel(says("Hello."))
+    async with opened(tmp_path / "on", model) as agent:
+        await agent.respond(said("Hello."))
+        assert {tool.name for tool in model.requests[-1].tools} >= NAMES
+
+    write_settings(
+        tmp_path / "none",
+        {
+            "memory": {"facts": {"enabled": True}},
+            "plugins": {
+                "slots": {"memory": "memory-lancedb"},
+                "entries": {"memory-lancedb": {"enabled": False}},
+            },
+        },
+    )
+    model = ScriptedModel(says("Hello."))
+    async with opened(tmp_path / "none", model) as agent:
+        await agent.respond(said("Hello."))
+        assert {"memory_set_fact", "memory_recall_facts"} <= {tool.name for tool in model.requests[-1].tools}
+
+
+async def test_what_the_settings_keep_from_a_session_is_kept(tmp_path: Path) -> None:
+    """Where notes may be read alone nothing is set; without access nothing is told."""
+    for access, refusal in (("ro", "read-only"), ("none", "keep all notes")):
+        state_dir = tmp_path / access
+        _switched_on(state_dir)
+        settings = json.loads((state_dir / "nacre.json5").read_text())
+        settings["agents"] = {"defaults": {"sandbox": {"mode": "all", "workspaceAccess": access}}}
+        write_settings(state_dir, settings)
+        model = ScriptedModel()
+        async with opened(state_dir, model) as agent:
+            await agent.memory.set_fact("dipankar", "city", "Porto")
+            arguments = {"key": "city", "value": "Braga"}
+            assert refusal in await _called(agent, model, "memory_set_fact", arguments)
+            found = await _called(agent, model, "memory_recall", {})
+            assert ("Porto" in str(found)) is (access == "ro")
