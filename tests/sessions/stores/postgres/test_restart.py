@@ -19,7 +19,7 @@ def test_a_conversation_outlives_its_process(database_url: str, tmp_path: Path) 
     shown = run_nacre(tmp_path, "sessions", "show", "main", NACRE_DATABASE_URL=database_url)
     assert "User: My cat is called Mopsi." in shown.stdout
     assert "User: What did I say?" in shown.stdout
-    assert list(tmp_path.rglob("*.jsonl")) + list(tmp_path.rglob("sessions.json*")) == []
+    assert list((tmp_path / ".nacre" / "agents").rglob("*.json*")) == []
 
 
 def test_without_a_server_the_owner_reads_why(tmp_path: Path) -> None:

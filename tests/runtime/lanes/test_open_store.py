@@ -34,4 +34,4 @@ async def test_the_history_is_there_in_the_next_process(
     said = ["Plan the garden", "Roses.", "Now the bees", "Two hives.", "What did we plan?"]
     assert history == [*said, "Roses and two hives."]
     assert [words for words in sent if words in said] == said
-    assert list(tmp_path.rglob("*.jsonl")) == []
+    assert list((tmp_path / "agents").rglob("*.json*")) == []
