@@ -4,8 +4,8 @@
 
 A data set is a folder of workspaces, each with `memory/*.md` and `queries.jsonl` (`query`, `category`,
 `relevant` lines, perhaps `date`, perhaps `also`: the question in the notes' language, which the way `also`
-asks as well). Every way goes through the real engine; only grep is done here. Vectors are
-kept under `build/recall`, so that a second run is quick. Nothing is ever copied from the data.
+asks as well). Every way goes through the real engine; only grep is done here. Vectors are kept in
+`build/recall`, or in NACRE_DATABASE_URL. Nothing is ever copied from the data.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from os import environ
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.contracts.index_place import SharedIndex
 from nacre.memory.contracts.settings import MemorySearchSettings, resolve_settings
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.workspace.folder import FolderWorkspace
@@ -187,8 +189,9 @@ async def opened_engine(
 ) -> MemoryEngine:
     """The engine over one workspace, which asks `clock` for the day."""
     notes, settings = FolderWorkspace(workspace.folder, lock_dir=index.parent / "locks"), _settings(way)
+    shared = SharedIndex(url=url, agent_id=str(index)) if (url := environ.get("NACRE_DATABASE_URL")) else None
     return await MemoryEngine.open(
-        workspace=notes, index_path=index, settings=settings, embedder=embedder, now=clock
+        workspace=notes, index_path=index, settings=settings, embedder=embedder, now=clock, shared=shared
     )
 
 
@@ -264,12 +267,11 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--only", action="append", help="a data set's name; may be given again")
     parser.add_argument("--way", action="append", choices=WAYS)
-    parser.add_argument("--min-score", type=float, help="0 unless given; -1 for the usual setting")
+    parser.add_argument("--min-score", type=float, default=0.0, help="-1 for the usual setting")
     parser.add_argument("--categories", action="store_true", help="recall@6 by category as well")
     parser.add_argument("--embedder", default="local", help="local, sentence-transformers=…, gguf=…")
     parser.add_argument("--keep", type=Path, default=Path("build/recall"), help="where indexes are kept")
     arguments = parser.parse_args()
-    min_score = 0.0 if arguments.min_score is None else arguments.min_score
     print(
         "| set | way | recall@6 | nDCG@10 | MRR | evidence shown | adversarial answered | p50 ms | p95 ms |"
     )
@@ -289,7 +291,7 @@ def main() -> None:
                 if way == "grep":
                     results.append(run_grep(workspace))
                 else:
-                    limit = None if min_score < 0 else min_score
+                    limit = None if arguments.min_score < 0 else arguments.min_score
                     results.append(asyncio.run(run_engine(workspace, way, index, limit, arguments.embedder)))
             print(line_of(data_set.name, way, results, arguments.categories), flush=True)
 

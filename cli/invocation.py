@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,6 +11,7 @@ import click
 
 from nacre.cli.screen.screen import Tone, screen_on
 from nacre.runtime.settings.config import Config, load_config, process_environment
+from nacre.values.frozen import dataclass
 
 _OPTIONS = (
     ("--state-dir", "DIR", "Folder for everything that Nacre keeps, ~/.nacre unless given."),

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nacre.cli.bench.command import bench
 from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
+from nacre.cli.memory.facts import command as facts_command
 from nacre.cli.memory.reflect import reflect
 from nacre.cli.screen.json_text import print_json
 from nacre.runtime.settings.config import settings_file
@@ -53,6 +55,8 @@ def command() -> None:
     """Search the notes and look after their index."""
 
 
+command.add_command(facts_command)
+command.add_command(bench)
 command.add_command(reflect)
 
 

@@ -42,14 +42,16 @@ def reflect(context: click.Context, applies: bool, as_json: bool) -> int:
 
 async def _reflected(invocation: Invocation, *, applies: bool, as_json: bool) -> int:
     from nacre.memory.files.bank.reflecting import proposed, write
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
     config = invocation.config
+    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
     workspace = open_workspace(config.folders, config.state_dir)
     found = await proposed(workspace)
     if as_json:
         if applies and found.changes:
-            await write(workspace, found)
+            await write(workspace, found, at=now().isoformat(timespec="seconds"))
         return print_json(_json(found, applied=applies and bool(found.changes)))
     invocation.warn(*map(str, found.unparsed))
     if not found.changes:
@@ -60,7 +62,7 @@ async def _reflected(invocation: Invocation, *, applies: bool, as_json: bool) ->
     if not (applies or _approved(pages)):
         invocation.warn(f"Nothing was written. --apply writes these changes to {pages}.")
         return 0
-    await write(workspace, found)
+    await write(workspace, found, at=now().isoformat(timespec="seconds"))
     invocation.say(f"Wrote {pages}.")
     return 0
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.values.frozen import dataclass
 
 
 class JobsUnavailable(EmbeddingFailed):

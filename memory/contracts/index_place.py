@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedIndex:
+    """An index in a database that others use as well: its address, and whose index it is."""
+
+    url: str
+    agent_id: str
 
 
 class IndexPlace(Protocol):
@@ -33,6 +42,9 @@ class IndexPlace(Protocol):
         Raises:
             IndexUnusable, IndexBusy: as `open`.
         """
+
+    async def close(self) -> None:
+        """Lets go of what the stores shared, after the last of them was closed."""
 
     def quarantined(self) -> Sequence[str]:
         """The names of damaged predecessors, oldest first."""

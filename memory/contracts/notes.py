@@ -6,12 +6,13 @@ A name is relative to the workspace, with forward slashes; that of a note outsid
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.records import SkippedPath
+from nacre.values.frozen import dataclass
 
 CHATS_FOLDER = "chats"
 """Notes of chats that are not private: what others said, in a folder for each chat."""
@@ -36,7 +37,7 @@ class NoteTooLarge(OSError):
         super().__init__(f"{size_bytes} bytes is too large for a memory file; {MAX_NOTE_BYTES} is the most")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class NoteMarks:
     """What tells a note from the one that was read under its name, without reading it.
 
@@ -53,7 +54,7 @@ class NoteMarks:
     inode: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FoundNote:
     """A note that a listing found."""
 
@@ -61,7 +62,7 @@ class FoundNote:
     marks: NoteMarks
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class NoteBytes:
     """A whole note, and the marks of the very note that was read, taken before its first byte."""
 

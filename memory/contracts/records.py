@@ -6,10 +6,12 @@ Line numbers are 1-based and inclusive everywhere. Paths are stored paths: relat
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Literal, TypeAlias
+
+from nacre.values.frozen import dataclass
 
 Source: TypeAlias = Literal["memory", "sessions"]
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "vector", "none"]
@@ -35,7 +37,7 @@ class Chunk:
     ordinal: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkPlace:
     """Where a chunk stands and how old it is: what days and decay need of chunks that are never shown.
 
@@ -68,7 +70,7 @@ class HitExplanation:
     relevance: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Superseded:
     """That a later note says otherwise than this `line` of a hit: `by` cites the line of that one."""
 

@@ -2,14 +2,13 @@
 
 Keys in files are camelCase (`memorySearch.query.hybrid.vectorWeight`); an unknown key is an error. Values out
 of a range that the seeds clamp are clamped, values of a wrong type are errors.
+Annotations are not kept as text: pydantic would compile each of them again at every start.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -101,7 +100,7 @@ class ChunkingSettings(_Group):
     overlap: int = Field(default=80, ge=0)
 
     @model_validator(mode="after")
-    def _overlap_below_size(self) -> ChunkingSettings:
+    def _overlap_below_size(self) -> Self:
         if self.overlap >= self.tokens:
             return self.model_copy(update={"overlap": self.tokens - 1})
         return self
@@ -161,7 +160,7 @@ class HybridSettings(_Group):
         return min(20, value)
 
     @model_validator(mode="after")
-    def _weights_sum_to_one(self) -> HybridSettings:
+    def _weights_sum_to_one(self) -> Self:
         total = self.vector_weight + self.text_weight
         if total == 0:
             return self.model_copy(update={"vector_weight": 0.7, "text_weight": 0.3})
@@ -230,7 +229,7 @@ class MemorySearchSettings(_Group):
         return tuple(dict.fromkeys(path.strip() for path in paths if path.strip()))
 
     @model_validator(mode="after")
-    def _allowed_sources(self) -> MemorySearchSettings:
+    def _allowed_sources(self) -> Self:
         allowed = tuple(
             source
             for source in dict.fromkeys(self.sources)

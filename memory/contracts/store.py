@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import date
 from typing import Protocol, TypeAlias, TypeVar
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, VectorEngine
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
+from nacre.values.frozen import dataclass
 
 Vector: TypeAlias = Sequence[float]
 T = TypeVar("T")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
+
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,9 @@ k₁ = 1.2 and b = 0.75, a field's matches counted `FIELD_WEIGHTS` times.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from nacre.values.frozen import dataclass
 
 Field: TypeAlias = Literal["text", "title", "parts"]
 
@@ -46,8 +47,9 @@ class MatchQuery:
     `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the
     characters that stand alone; `phrases` what the asker put in quotes; `identifiers` what looks like a name
     of code, a hash, an issue number or a joined long number; `numbers` are those of five digits and more, as
-    typed; `codes` are short letters and digits that follow each other, as one word, since flights and number
-    plates are written either way. `inflected` says that the words are of a language that changes their ends.
+    typed; `codes` are short letters and digits that follow each other, as one word, and those of one word
+    apart, since flights, rooms and number plates are written either way. `inflected` says that the words are
+    of a language that changes their ends.
     """
 
     atoms: tuple[Atom, ...] = ()

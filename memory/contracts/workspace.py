@@ -7,11 +7,11 @@ here knows what a file says. Methods that wait are coroutines, and run what bloc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
 
 from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes
+from nacre.values.frozen import dataclass
 
 MAX_READ_BYTES = 2 * 1024 * 1024
 """Most of a file that is read at once, unless a reader asks for another bound."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nacre.memory.contracts.notes import NoteBytes
@@ -13,6 +12,7 @@ from nacre.memory.contracts.workspace import ReadFailed
 from nacre.memory.files.template_words import told_lines
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.text.lexical import lexical_fields
+from nacre.values.frozen import dataclass
 
 Cut: TypeAlias = Callable[[FileState, bytes, ChunkSizes], IndexedFile]
 """What makes chunks of a note's bytes."""

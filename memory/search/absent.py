@@ -7,11 +7,11 @@ something else, however many of its words fit. Reads the index only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.text.lexical import whole_atoms, words_of
+from nacre.values.frozen import dataclass
 
 OTHER_WORDS = 1
 """So many more words may a question have that asks for a name and nothing else: "who said …?"."""

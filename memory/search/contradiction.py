@@ -7,7 +7,7 @@ another takes its place and its score; nothing is taken away. What an older line
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from itertools import permutations
@@ -18,6 +18,7 @@ from nacre.memory.text.chunker import day_in
 from nacre.memory.text.claims import Claim, has_other_value, says_otherwise
 from nacre.memory.text.evidence import Finder, fold
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline
+from nacre.values.frozen import dataclass
 
 LINES = 2
 """So many lines of a hit are looked at: those that have most of the question, and half of it at least."""

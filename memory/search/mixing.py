@@ -7,7 +7,7 @@ evaluation sets (docs/recall.md). What the values mean as a score is `fusion.py`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import nlargest
 from itertools import islice
 
@@ -16,6 +16,7 @@ from nacre.memory.contracts.store import Scores
 from nacre.memory.text.days.ranges import DayRange, closeness
 from nacre.memory.text.evidence import TextEvidence, best_line_share, counted, rarity, share
 from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE, CosineScale
+from nacre.values.frozen import dataclass
 
 _LINE_WEIGHT = 0.4
 _LINE_POOL = 20

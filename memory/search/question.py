@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from nacre.memory.contracts.records import SearchHit, SearchMode
 from nacre.memory.contracts.settings import QuerySettings
 from nacre.memory.contracts.store import Scope
 from nacre.memory.vectors.query_vectors import QueryVectors
+from nacre.values.frozen import dataclass
 
 if TYPE_CHECKING:
     from nacre.memory.search.rerankers.reranking import Reranking

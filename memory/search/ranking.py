@@ -13,7 +13,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from functools import cache
 from itertools import pairwise, takewhile
@@ -23,6 +23,7 @@ from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySetting
 from nacre.memory.contracts.store import Scores
 from nacre.memory.search.fusion import LEAST_SHOWN, fuse, seed_scores
 from nacre.memory.search.mixing import Asked, Candidates
+from nacre.values.frozen import dataclass
 
 _DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
 _EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")

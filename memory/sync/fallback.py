@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused, WithFallback
 from nacre.memory.contracts.store import Store
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
+from nacre.values.frozen import dataclass
 
 FALLBACK_ROW = "embedder_fallback"
 """The meta row with a `Left`; blank or missing when the embedder that was named makes the vectors."""

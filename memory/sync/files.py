@@ -7,8 +7,9 @@ be read is recorded and retried later; it never stops the others.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile
@@ -17,6 +18,7 @@ from nacre.memory.files.file_reader import Cut, ReadBatch, cut_note, read_batch
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.sync.plan import batches, next_failure, plan_changes
 from nacre.memory.text.chunker import ChunkSizes
+from nacre.values.frozen import dataclass
 
 BATCH_BYTES = 4 << 20
 BATCH_FILES = 256
@@ -31,7 +33,7 @@ class Corpus:
     cut: Cut = cut_note
 
 
-@dataclass
+@dataclasses.dataclass
 class FileOutcome:
     """What a pass over the files did."""
 
@@ -73,7 +75,7 @@ async def sync_files(
     return outcome
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Pass:
     store: Store
     corpus: Corpus

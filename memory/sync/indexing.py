@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from nacre.memory.batch_jobs.jobs import JOBS_ROW
@@ -31,6 +31,7 @@ from nacre.memory.vectors.identity import (
     text_change,
     wanted_identity,
 )
+from nacre.values.frozen import dataclass
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, fallback_of, lack_of
 from nacre.memory.contracts.index_place import IndexPlace
@@ -16,6 +16,7 @@ from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.plan import plan_changes
 from nacre.memory.sync.transcripts import deleted_transcripts, due_and_waiting
 from nacre.memory.vectors.identity import embedder_change, identity_problem, stored_identity
+from nacre.values.frozen import dataclass
 
 VECTORS_PROBLEM_ROW = "last_sync_vectors_problem"
 """The meta row that says why vectors are missing; blank when nothing went wrong."""

@@ -190,6 +190,7 @@ class Syncing:
         if self.query_vectors is not None:
             await self.query_vectors.close()
         await self._store.close()
+        await self._place.close()
 
     @property
     def _is_handing_over(self) -> bool:

@@ -12,13 +12,13 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from itertools import accumulate
 
 from nacre.memory.contracts.records import Chunk, Source
 from nacre.memory.text.markdown_blocks import SEAM_HEADING, Outline, outline
+from nacre.values.frozen import dataclass
 
 CHUNKING_VERSION = "4"
 """Part of the index's identity: raise it when the same text would be cut in another way."""

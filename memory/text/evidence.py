@@ -6,11 +6,12 @@ and accents; identifiers and quoted phrases as they stand. Pure, and quick enoug
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.forms.character_grams import seamed
@@ -19,6 +20,7 @@ from nacre.memory.text.forms.endings import beginning
 from nacre.memory.text.forms.letters import DIGITS, normalise
 from nacre.memory.text.forms.numbers import apart, written_together
 from nacre.memory.text.lexical import HEX, term_atom
+from nacre.values.frozen import dataclass
 
 _SUFFIXES = (
     *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),
@@ -35,7 +37,7 @@ _FOLDABLE = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class TextEvidence:
     """The query's terms in one text, by their numbers: `terms` in all of it, `lines` for each line with any.
 

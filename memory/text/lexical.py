@@ -56,6 +56,7 @@ _KINDS = bytes.maketrans(_ASCII_WORDS, b"a" * 52 + b"1" * 10)
 _COMPOUND = re.compile("[a-z0-9][A-Z]|[A-Za-z]{2}[0-9]|[A-Za-z]-[A-Za-z]{2}")
 _CASE_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _HYPHENED = re.compile(r"\b([A-Za-z]{1,12})-([A-Za-z]{2,12})\b(?!-)")
+_SHORT_CODE = re.compile(r"[a-z]\d{2,5}")
 _LONG_NUMBER = re.compile(r"(?<![\w./:-])\d{5,}(?![\w./:-]*\w)")
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|`([^`]+)`')
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -139,6 +140,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     grams = _unique(query_grams(text))
     numbers = list(written_together(text))
     emoji = _unique(emoji_in(text))
+    codes = _unique([*codes_in(text), *(apart(word) for word in words if _SHORT_CODE.fullmatch(word))])
     inflected = is_inflected(_lower_words(text))
     atoms = _unique(
         [
@@ -147,6 +149,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
             *(Atom(number) for _, number in numbers),
             *(atom for name in names for atom in _name_atoms(name)),
             *map(_words, words),
+            *map(Atom, codes),
             *(Atom(emoji_token(one), "parts") for one in emoji),
             *(Atom(word) for one in emoji for word in emoji_words(one)),
             *(Atom(gram, "parts") for gram in grams),
@@ -165,7 +168,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
         phrases=phrases,
         identifiers=_identifiers(names, numbers),
         numbers=_unique(_LONG_NUMBER.findall(text)),
-        codes=_unique(codes_in(text)),
+        codes=codes,
         inflected=inflected,
     )
 

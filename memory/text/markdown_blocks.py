@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from nacre.values.frozen import dataclass
 
 SEAM_NEVER = 0
 SEAM_LINE = 1

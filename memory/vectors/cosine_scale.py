@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.embedder import Embedder
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

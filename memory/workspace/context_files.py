@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.workspace import RACY_NS, Fingerprint, Workspace
 from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, OLDER_NAMES, ContextFile, context_file
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

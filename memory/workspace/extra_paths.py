@@ -12,7 +12,6 @@ import glob
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.memory.contracts.notes import BANK_FOLDER, NoteBytes, NoteListing, NoteWatch, WantedNotes, matches
@@ -22,6 +21,7 @@ from nacre.memory.workspace.files import note_bytes
 from nacre.memory.workspace.paths import contained_path
 from nacre.memory.workspace.walk import Walk
 from nacre.memory.workspace.watcher import FolderWatch, concerns_notes, watch_plan
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,11 +16,11 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from nacre.memory.contracts.notes import IGNORED_FOLDERS, is_markdown
+from nacre.values.frozen import dataclass
 
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent

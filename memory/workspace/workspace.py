@@ -6,12 +6,12 @@ A file that exists is never overwritten here.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
 from pathlib import PurePath
 
 from nacre.memory.contracts.workspace import FileBytes, HistoryState, ReadFailed, Workspace
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,6 @@ waits any more, what was approved is run here, and a turn follows in which the m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.approvals import APPROVE, DENY
@@ -23,6 +21,7 @@ from nacre.runtime.turn.loop.limits import TurnBounds
 from nacre.runtime.turn.settling import settle
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.index.changes import Origin
+from nacre.values.frozen import dataclass
 
 BUSY_SECONDS = 1.0
 """How long to wait for another process, whose turn goes on with the call, or else the next turn does."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from nacre.sessions.contracts.errors import SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, is_private_key
 from nacre.sessions.index.changes import Origin
 from nacre.sessions.index.record import SessionRecord
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias, cast, get_args
 
@@ -17,6 +17,7 @@ from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
 from nacre.runtime.tools.own_thread import on_its_own_thread
 from nacre.sessions.contracts.errors import SessionError
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.runtime.commands.approvals import APPROVE, DENY
 from nacre.runtime.commands.contract.command import Command
@@ -21,6 +21,7 @@ from nacre.runtime.commands.status import STATUS
 from nacre.runtime.contracts.commands import RESET_TRIGGERS, called_word, slash_word
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.values.frozen import dataclass
 
 _SESSION = (NEW, RESET, RESUME, COMPACT, REWIND, FORK, LABEL)
 BUILT_IN: tuple[Command, ...] = (*_SESSION, STATUS, QUEUE, SEND, ACTIVATION, APPROVE, DENY, HELP)

@@ -11,10 +11,11 @@ reserve of 20,000 would make a 16,000-token window compact on every turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.values.frozen import dataclass
 
 FALLBACK_WINDOW_TOKENS = 200_000
 SMALLEST_WINDOW_TOKENS = 16_000

@@ -7,13 +7,13 @@ A turn yields any number of the kinds before `ReplyReady` and ends with exactly 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Reply
 from nacre.sessions.contracts.freshness import ResetCause
 from nacre.sessions.contracts.usage import Usage
+from nacre.values.frozen import dataclass
 
 CompactionReason: TypeAlias = Literal["threshold", "overflow", "manual"]
 FlushStatus: TypeAlias = Literal["written", "nothing", "fallback", "failed"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 from urllib.parse import quote
 
 from nacre.sessions.contracts.usage import Usage
+from nacre.values.frozen import dataclass
 
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
 Trigger: TypeAlias = Literal["", "heartbeat", "schedule"]

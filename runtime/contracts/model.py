@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from nacre.sessions.contracts.messages import AssistantMessage, Message
+from nacre.values.frozen import dataclass
 
 Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug"]
 

@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
@@ -39,6 +38,7 @@ from nacre.runtime.hooks.events import SessionEnded
 from nacre.runtime.models.retry import held_to_contract
 from nacre.runtime.tools.session_sources import SessionSources, Voices
 from nacre.sessions.contracts.messages import AssistantMessage, message_text, user_message
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

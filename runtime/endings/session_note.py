@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from nacre.prompts import quoted
@@ -21,6 +20,7 @@ from nacre.runtime.recall.transcript_lines import without_secrets
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.disk.lines import timestamp_ms
 from nacre.sessions.entries.entries import Entry
+from nacre.values.frozen import dataclass
 
 MAX_MESSAGE_CHARS = 2_000
 """A longer message keeps its beginning: the transcript has the rest."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nacre.runtime.extensions.manifest import ExtensionKind
 from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
 from nacre.runtime.extensions.manifest import MANIFEST_FILE, Manifest, ManifestInvalid, parse_manifest
+from nacre.values.frozen import dataclass
 
 GROUP = "nacre.extensions"
 """The group of entry points: `name = "package:object"` under `[project.entry-points."nacre.extensions"]`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.recall.memory_plugin import EngineCommand, MemoryPlugin
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from nacre.runtime.commands.registry import Commands
@@ -15,6 +14,7 @@ from nacre.runtime.extensions.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.settings_schema import settings_problems
 from nacre.runtime.settings.plugins import PluginsSettings
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

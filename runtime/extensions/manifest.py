@@ -15,8 +15,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
+
+from nacre.values.frozen import dataclass
 
 MANIFEST_FILE = "nacre.extension.json"
 

@@ -6,8 +6,8 @@ there: what a hook does for a group must not show what its policy hides.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, TypeAlias
 
@@ -20,9 +20,10 @@ from nacre.sessions.contracts.endings import EndReason
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.entries.entries import Entry
+from nacre.values.frozen import dataclass
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Deny:
     """A handler's no, with a sentence that says why.
 
@@ -33,7 +34,7 @@ class Deny:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Ask:
     """From `before_tool`: the owner has to approve this call, and is told why they are asked."""
 

@@ -12,13 +12,13 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from nacre.runtime.hooks import events as told
 from nacre.runtime.hooks.events import Ask, Deny
 from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

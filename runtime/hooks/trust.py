@@ -12,7 +12,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -20,6 +19,7 @@ from typing import Literal, TypeAlias
 from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
 from nacre.sessions.disk.locks import locked
 from nacre.sessions.disk.reported import make_folder
+from nacre.values.frozen import dataclass
 
 HOOKS_FOLDER = "hooks"
 MAX_HOOK_BYTES = 1024 * 1024

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nacre.runtime.contracts.events import FlushStatus
@@ -19,6 +18,7 @@ from nacre.sessions.contracts.messages import (
 from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.stores.store import Transcript
 from nacre.sessions.view.following import Follower
+from nacre.values.frozen import dataclass
 
 FLUSH_ENTRY = "nacre.flush"
 FLUSH_MESSAGE_ENTRY = "nacre.flush_message"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of
@@ -19,6 +17,7 @@ from nacre.sessions.contracts.keys import (
     route_key,
 )
 from nacre.sessions.index.changes import Origin
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
@@ -30,6 +30,7 @@ from nacre.runtime.models.waits.cooldown_file import CooldownFile
 from nacre.runtime.models.waits.silence import AS_LONG_AS_IT_TAKES, Patience
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ runtime holds one and calls it through `MemorySlot` alone, which keeps these pro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -31,6 +31,7 @@ from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import Tool
+from nacre.values.frozen import dataclass
 
 MemoryTool: TypeAlias = FunctionTool[..., Any] | Tool
 """A tool as `nacre.tool` makes it, or one that is already bound to its chat."""

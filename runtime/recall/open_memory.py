@@ -117,8 +117,10 @@ async def open_engine(
     """
     settings = config.settings.agent.memory_search
     # while a question is being embedded in a process of its own
+    from nacre.memory.contracts.index_place import SharedIndex
     from nacre.memory.engine import MemoryEngine
 
+    url = config.database_url
     try:
         reranker = reranker_for(
             settings.query.rerank, _providers(config, now), home=config.home, now_seconds=_seconds(now)
@@ -131,6 +133,7 @@ async def open_engine(
             owns_embedder=owns_embedder,
             reranker=reranker,
             now=now,
+            shared=SharedIndex(url=url, agent_id=config.agent_id) if url else None,
             transcripts=_transcripts(config, now) if "sessions" in settings.sources else None,
         )
     except BaseException:

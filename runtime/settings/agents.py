@@ -1,7 +1,5 @@
 """`agents`: what holds for every agent, and which agents there are besides the first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Literal
 

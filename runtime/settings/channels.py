@@ -1,8 +1,6 @@
 """`channels`, `bindings`, `messages`: what holds in the chats of others, who answers, what waits; and what is
 said there without being asked. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Protocol, TypeAlias
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.values.frozen import dataclass
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.agents import AgentsSettings
@@ -288,11 +288,8 @@ def _settings(raw: Mapping[str, Any], file: Path) -> Settings:
 
     from nacre.runtime.settings.settings import Settings
 
-    if not raw:
-        # Nothing to validate: making a validator would take longer than reading the file.
-        return Settings.model_construct()
     try:
-        return Settings.model_validate(raw)
+        return Settings.of_file(raw)
     except ValidationError as error:
         problems = "; ".join(
             f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)

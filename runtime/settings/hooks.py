@@ -3,8 +3,6 @@
 Values only; OpenClaw's keys where it has them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Literal

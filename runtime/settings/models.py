@@ -1,7 +1,5 @@
 """`models`: where providers are and which keys they want."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 

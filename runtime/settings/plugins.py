@@ -1,7 +1,5 @@
 """`plugins`: which extensions are loaded, and which of them is the memory. OpenClaw's keys."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

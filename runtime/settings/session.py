@@ -1,7 +1,5 @@
 """`session`: which conversation a message belongs to, when it is over by itself, how much is kept of it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -121,7 +119,7 @@ class MaintenanceSettings(SettingsSection):
     high_water_bytes: Bytes = None
     """How much is left once the limit was passed; unset is four fifths of it."""
 
-    def limits(self) -> MaintenanceLimits:
+    def limits(self) -> "MaintenanceLimits":
         # a command that looks at no sessions has no use for it
         from nacre.sessions.upkeep.maintenance import MaintenanceLimits
 

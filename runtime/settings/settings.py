@@ -5,12 +5,11 @@ OpenClaw versions know and Nacre does not read are kept out of the way and repor
 that an owner can bring a settings file along. Inside `memorySearch` an unknown key is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, create_model
+from pydantic.alias_generators import to_camel
 
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.agents import AgentSettings, AgentsSettings
@@ -100,6 +99,27 @@ class Settings(SettingsSection):
     bindings: tuple[Binding, ...] = ()
     commands: CommandsSettings = Field(default_factory=CommandsSettings.model_construct)
     messages: MessagesSettings = Field(default_factory=MessagesSettings.model_construct)
+
+    @classmethod
+    def of_file(cls, raw: Mapping[str, Any]) -> Self:
+        """The settings that a file has, by its keys.
+
+        A validator is made for the sections that are written: one for all of them takes longer to make than
+        a search.
+
+        Raises:
+            pydantic.ValidationError: a value does not fit its setting.
+        """
+        if not raw:
+            return cls.model_construct()
+        written = {
+            name: field for name, field in cls.model_fields.items() if raw.keys() & {name, to_camel(name)}
+        }
+        fields: dict[str, Any] = {name: (field.annotation, field) for name, field in written.items()}
+        found = create_model(cls.__name__, __base__=SettingsSection, **fields).model_validate(raw)
+        return cls.model_construct(
+            **{name: getattr(found, name) for name in written}, **(found.model_extra or {})
+        )
 
     @property
     def agent(self) -> AgentSettings:

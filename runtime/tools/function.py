@@ -7,7 +7,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_args, get_type_hints, overload
@@ -18,6 +18,7 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.own_thread import on_its_own_thread
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput
 from nacre.sessions.index.changes import Origin
+from nacre.values.frozen import dataclass
 
 P = ParamSpec("P")
 R = TypeVar("R")

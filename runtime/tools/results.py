@@ -12,13 +12,14 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.ids import NewId
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.messages import Image, Text, ToolResultMessage, message_text
 from nacre.sessions.contracts.whole_results import MAX_KEPT_CHARS, WholeResults
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

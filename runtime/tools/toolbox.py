@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nacre.runtime.contracts.model import ToolSpec
 from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
@@ -28,6 +27,7 @@ from nacre.runtime.turn.prompt_parts.sections import PromptParts
 from nacre.runtime.turn.prompt_parts.system_prompt import SystemPrompts
 from nacre.runtime.turn.window.parts import WindowParts
 from nacre.sessions.contracts.usage import Usage
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ or kept; recalled notes are neither, since they are in files already.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nacre.sessions.compaction.facts import SummaryFacts, facts_of, without_facts
 from nacre.sessions.contracts.messages import (
@@ -24,6 +24,7 @@ from nacre.sessions.view.shortened import Shortened
 from nacre.sessions.view.tokens import estimate_message_tokens, estimate_tokens
 from nacre.sessions.view.transcript import entry_item, last_compaction, last_compaction_place
 from nacre.sessions.view.transcript_view import build_transcript
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.sessions.compaction.identifiers import identifiers
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.serialise import call_text
 from nacre.sessions.entries.entries import Compaction
+from nacre.values.frozen import dataclass
 
 OPEN_ASKS_HEADING = "## Asks without a recorded answer"
 IDENTIFIERS_HEADING = "## Exact identifiers"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
+
+from nacre.values.frozen import dataclass
 
 EndReason: TypeAlias = Literal["new", "reset", "daily", "idle"]
 """`new` and `reset` are the owner's commands, `daily` and `idle` the settings."""

@@ -8,9 +8,10 @@ wrote beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Literal, TypeAlias
+
+from nacre.values.frozen import dataclass
 
 ResetMode: TypeAlias = Literal["daily", "idle", "none"]
 ResetCause: TypeAlias = Literal["daily", "idle"]

@@ -12,10 +12,11 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 from nacre.sessions.contracts.errors import SessionKeyInvalid
+from nacre.values.frozen import dataclass
 
 KeyKind: TypeAlias = Literal[
     "main", "direct", "group", "thread", "subagent", "cron", "hook", "global", "other"

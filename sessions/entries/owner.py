@@ -6,10 +6,9 @@ its index never shows a group, or anybody else, what its owner said in private.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nacre.sessions.entries.entries import CustomRecord, Entry
 from nacre.sessions.entries.tree import EntryTree
+from nacre.values.frozen import dataclass
 
 SESSION_TYPE = "nacre.session"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nacre.sessions.entries.entries import Entry, SessionHeader
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

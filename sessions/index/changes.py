@@ -9,11 +9,12 @@ counts, the model a fallback chose, other programs' caches.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.index.record import SessionRecord
+from nacre.values.frozen import dataclass
 
 MOST_PREVIOUS = 100
 """How many former sessions a line names, so that it does not grow for ever; older transcripts say

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from nacre.sessions.disk.durable import Sync, keep_as, replace_file, sync_folder
 from nacre.sessions.disk.reported import reported
 from nacre.sessions.index.image import Fingerprint, Image
 from nacre.sessions.index.patches import header_line
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

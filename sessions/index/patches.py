@@ -18,11 +18,11 @@ nothing to mend.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nacre.sessions.disk.lines import to_line
 from nacre.sessions.index.record import MIRRORED
+from nacre.values.frozen import dataclass
 
 CHANGES_VERSION = 1
 

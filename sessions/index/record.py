@@ -6,8 +6,10 @@ Keys that are unknown here, or whose values cannot be read, are kept as they are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
+
+from nacre.values.frozen import dataclass
 
 _OTHERS_OF_CHAT = frozenset(
     {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from nacre.sessions.index.checkpoint import IndexPaths
 from nacre.sessions.index.image import Image
 from nacre.sessions.index.json_file import parsed_index
 from nacre.sessions.index.record import SessionRecord, record_from_json, record_to_json
+from nacre.values.frozen import dataclass
 
 HEAD_BYTES = 65_536
 

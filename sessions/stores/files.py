@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -25,6 +24,7 @@ from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
 from nacre.sessions.upkeep.transcript_listing import TranscriptListing
 from nacre.sessions.upkeep.upkeep import delete_session, keep_up
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ The limits are OpenClaw's (`session.maintenance`): 30 days, 500 lines, a high-wa
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.index.record import SessionRecord
+from nacre.values.frozen import dataclass
 
 PROTECTED_KINDS = ("main", "group", "thread", "global")
 STRICT_BELOW_ENTRIES = 50

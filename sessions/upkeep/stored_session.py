@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, key_agent
 from nacre.sessions.index.record import SessionRecord
+from nacre.values.frozen import dataclass
 
 LEAST_ID_CHARS = 4
 _SHOWN_MATCHES = 5

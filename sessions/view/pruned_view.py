@@ -17,7 +17,7 @@ messages of any kind that it names with a `note` (`shortened.py`):
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import is_
 from typing import Any, TypeAlias
 
@@ -33,6 +33,7 @@ from nacre.sessions.contracts.messages import (
 from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.view.shortened import Shortened, shortened
 from nacre.sessions.view.transcript import TranscriptItem
+from nacre.values.frozen import dataclass
 
 PRUNE_TYPE = "nacre.prune"
 IMAGE_TURNS = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nacre.sessions.contracts.messages import (
@@ -21,6 +21,7 @@ from nacre.sessions.contracts.messages import (
     UserMessage,
     message_text,
 )
+from nacre.values.frozen import dataclass
 
 ARGUMENTS_SPARE_CHARS = 1_000
 """What the names of a call's arguments may take besides; with more of them only their text is shown."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
 from nacre.sessions.contracts.messages import AssistantMessage, Image, Message, Text, Thinking, ToolCall
 from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.view.pruned_view import saved_tokens_since
 from nacre.sessions.view.transcript import TranscriptItem
+from nacre.values.frozen import dataclass
 
 IMAGE_TOKENS = 1200
 """An image of usual size; providers count between 300 and 1600."""

@@ -62,6 +62,7 @@ GROUPS = {
     "LDB": 12,
     "ASK": 25,
     "SEED": 26,
+    "FACT": 12,
     "PART": 35,
     "ATT": 18,
     "Q": 43,

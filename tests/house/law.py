@@ -15,12 +15,14 @@ ROOTS: Floors = (
     ("runtime",),
     ("sessions", "memory", "prompts"),
     ("postgres",),
+    ("values",),
 )
 """The root rooms from top to bottom. Nobody imports `workspace_template`; it is data."""
 
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
+    ("cli/bench",),
     ("cli",),
     ("cli/screen",),
 )
@@ -74,11 +76,14 @@ MEMORY: Floors = (
     ("memory",),
     ("memory/sync", "memory/search"),
     ("memory/sync/triggers",),
+    ("memory/stores",),
+    ("memory/stores/postgres",),
+    ("memory/stores/postgres/reading",),
     ("memory/stores/sqlite", "memory/files"),
+    ("memory/files/bank",),
     ("memory/files/facts",),
     (
         "memory/batch_jobs",
-        "memory/files/bank",
         "memory/vectors",
         "memory/embedders",
         "memory/search/rerankers",
@@ -160,8 +165,8 @@ MOST_ENTRIES = 12
 MORE_ENTRIES = {
     folder: 14
     for root in ("runtime", "memory", "sessions", "cli", "bridges")
-    for folder in (root, f"tests/{root}", "tests")
-}
+    for folder in (root, f"tests/{root}")
+} | {"tests": 15}
 """The root rooms hold rooms beside their own files, and the tests mirror all of them."""
 MANY_ENTRIES: dict[str, str] = {"bridges/channels": "one folder for each channel"}
 """Folders that may hold more, with the reason; one that no longer needs it fails the tests."""
@@ -174,7 +179,11 @@ LIBRARIES = {
         "bridges/channels/matrix/client.py",
         "bridges/channels/slack/*.py",
     ),
-    "apsw": ("bridges/ledger/database.py", "memory/stores/sqlite/connection.py"),
+    "apsw": (
+        "bridges/ledger/database.py",
+        "memory/stores/postgres/reading/tokens.py",
+        "memory/stores/sqlite/connection.py",
+    ),
     "click": ("cli/**/*.py",),
     "cronsim": ("bridges/schedule/cron.py",),
     "discord": ("bridges/channels/discord/api.py",),

@@ -10,7 +10,7 @@ from tests.house.rules.files import stale
 from tests.house.rules.source import Source
 from tests.house.tree import HOUSE
 
-ROOMS = ("memory/stores/sqlite/", "bridges/ledger/", "runtime/extensions/lancedb/")
+ROOMS = ("memory/stores/", "bridges/ledger/", "runtime/extensions/lancedb/")
 WORDS = re.compile(
     r"sqlite|apsw|\bfts\d?\b|rowid|pragma|write-ahead|\bwal\b|_?bm25\(|\bvacuum\b|\.db\b|\bMATCH \?",
     re.IGNORECASE,

@@ -9,7 +9,17 @@ from tests.house.rules.rooms import RoomGraph, room_graph
 from tests.house.rules.source import Source
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("cli", "bridges", "runtime", "sessions", "memory", "prompts", "postgres", "workspace_template")
+ROOMS = (
+    "cli",
+    "bridges",
+    "runtime",
+    "sessions",
+    "memory",
+    "prompts",
+    "postgres",
+    "values",
+    "workspace_template",
+)
 
 
 def _module(path: Path, package: str) -> str:

@@ -7,7 +7,7 @@ is. A second proposal over what the first one made is empty.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nacre.memory.files.bank import opinions, taken
@@ -74,9 +74,15 @@ class Proposal:
         return "".join(change.diff for change in self.changes)
 
 
-def proposal(logs: Mapping[str, str], pages: Mapping[str, str]) -> Proposal:
-    """What the `logs` would change; both map a path to its text, `pages` has those of `bank/` that exist."""
-    lines = [line for path in sorted(logs) for line in retained(path, logs[path])]
+def proposal(
+    logs: Mapping[str, str], pages: Mapping[str, str], *, of_others: Collection[str] = ()
+) -> Proposal:
+    """What the `logs` would change; both map a path to its text, `pages` has those of `bank/` that exist.
+
+    `of_others` are links of lines that are not the owner's word: these stay where they are.
+    """
+    read = (line for path in sorted(logs) for line in retained(path, logs[path]))
+    lines = [_left(line) if isinstance(line, Retained) and line.link in of_others else line for line in read]
     found = _once([line for line in lines if isinstance(line, Retained)])
     before = taken.taken(pages.get(taken.NAME, ""))
     moved = {
@@ -94,6 +100,11 @@ def proposal(logs: Mapping[str, str], pages: Mapping[str, str]) -> Proposal:
         taken=Change(path=taken.NAME, before=pages.get(taken.NAME), after=links),
         unparsed=tuple(line for line in lines if isinstance(line, Unparsed)),
     )
+
+
+def _left(line: Retained) -> Unparsed:
+    reason = "it is not the owner's word, as `nacre memory why` tells"
+    return Unparsed(path=line.path, line=line.line, text=line.text[:120], reason=reason)
 
 
 def _once(lines: Sequence[Retained]) -> tuple[Retained, ...]:

@@ -6,7 +6,7 @@ Each page is replaced whole or not at all, and only while it still says what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from nacre.memory.contracts.errors import BankUnusable
 from nacre.memory.contracts.notes import BANK_FOLDER, is_markdown
@@ -14,6 +14,9 @@ from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspac
 from nacre.memory.files.bank import taken
 from nacre.memory.files.bank.pages import ENTITIES
 from nacre.memory.files.bank.proposal import Change, Proposal, proposal
+from nacre.memory.files.bank.retain import Retained, retained
+from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.text.chunker import day_in_path
 
 LOGS = "memory"
@@ -28,20 +31,41 @@ async def proposed(workspace: Workspace) -> Proposal:
     logs = [name for name in await _notes_in(workspace, LOGS) if day_in_path(name)]
     pages = [taken.NAME, *await _notes_in(workspace, BANK_FOLDER), *await _notes_in(workspace, ENTITIES)]
     texts = await _texts(workspace, [*logs, *pages])
+    read = {name: texts[name] for name in logs if name in texts}
     return proposal(
-        {name: texts[name] for name in logs if name in texts},
+        read,
         {name: texts[name] for name in pages if name in texts},
+        of_others=await _links_of_others(Sources(workspace), read),
     )
 
 
-async def write(workspace: Workspace, approved: Proposal) -> None:
-    """Writes the pages of a proposal.
+async def _links_of_others(sources: Sources, logs: Mapping[str, str]) -> frozenset[str]:
+    """The links of lines that somebody else said, or a tool gave; what a hand wrote is the owner's."""
+    links: set[str] = set()
+    for path, text in logs.items():
+        kept = [line for line in retained(path, text) if isinstance(line, Retained)]
+        lines = text.split("\n")
+        found = await sources.of_lines(path, [lines[line.line - 1] for line in kept]) if kept else ()
+        links.update(
+            line.link
+            for line, source in zip(kept, found, strict=True)
+            if source is not None and not source.is_owners_word
+        )
+    return frozenset(links)
+
+
+async def write(workspace: Workspace, approved: Proposal, *, at: str) -> None:
+    """Writes the pages of a proposal, and that their lines come from a reflection `at` an ISO time.
 
     Raises:
         BankUnusable: a page changed since, or cannot be written; those before it are written.
     """
+    sources = Sources(workspace)
+    reflected = Source(written_by="reflection", audience=PRIVATE, said_by=("owner", "assistant"), at=at)
     for change in (*approved.changes, approved.taken):
         try:
+            if is_markdown(change.path):
+                await sources.keep(change.path, change.after, lambda _line: reflected)
             await workspace.change(change.path, _replacing(change))
         except (OSError, FileBusy, PathOutsideRoot) as error:
             raise BankUnusable(

@@ -132,7 +132,9 @@ class FactMemory:
         moment = self._moment(as_of)
         found = NOTHING_FOUND
         if k > 0 and query.strip():
-            pages = {path: await self._read(path) for path in map(self.identities.page_of, names)}
+            # what was noted by hand has its id now, so that the index can name it
+            seen = {self.identities.page_of(name): await self._page(name) for name in names}
+            pages = {path: page.data() for path, page in seen.items() if page is not None}
             before = moment.date() if moment is not None else None
             found = await self._index.scores(query, pages, k=k, min_score=min_score, before=before)
         there = {name: await self._known(name, moment) for name in names}
@@ -159,14 +161,22 @@ class FactMemory:
         await self._index.close()
 
     async def _known(self, name: str, moment: datetime | None) -> Known:
+        page = await self._page(name)
+        if page is None:
+            return Known(facts=(), history=(), notes=(), problems=())
+        return changes.known(page, name, self.identities.page_of(name), as_of=moment)
+
+    async def _page(self, name: str) -> Page | None:
+        """The page of an identity, with what was done by hand written down; `None` where there is none."""
         path = self.identities.page_of(name)
         data, now = await self._read(path), self._now()
+        if data is None:
+            return None
         page = Page(data, identity=name, zone=now.tzinfo)
-        if data is not None:
-            changes.take_hand_edits(page, now)
-            if page.data() != data and self._workspace.may_change(path):
-                page = await self._written_down(name, page)
-        return changes.known(page, name, path, as_of=moment)
+        changes.take_hand_edits(page, now)
+        if page.data() == data or not self._workspace.may_change(path):
+            return page
+        return await self._written_down(name, page)
 
     async def _written_down(self, name: str, seen: Page) -> Page:
         """The page with what was done by hand in its history; as it was `seen` where it cannot be written."""

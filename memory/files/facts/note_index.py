@@ -16,6 +16,8 @@ from nacre.memory.text.days.day_limits import Day
 
 _MORE_HITS = 4
 """Hits beyond those wanted, because notes may have been deleted since they were indexed."""
+VECTOR_WAIT_SECONDS = 3.0
+"""What a recall grants the vectors of what was noted a moment ago; without them words find it."""
 _STALE_SEARCHES = 8
 """How often a search is asked again that has not seen the latest note; each waits half a second for it."""
 
@@ -72,19 +74,21 @@ class NoteScores:
         self._seen: dict[str, str] = {}
 
     async def scores(
-        self, query: str, pages: Mapping[str, bytes | None], *, k: int, min_score: float, before: Day | None
+        self, query: str, pages: Mapping[str, bytes], *, k: int, min_score: float, before: Day | None
     ) -> NotesFound:
         """The best notes of each of these pages, which the index has seen as they are now. Raises nothing."""
-        there = {page: data for page, data in pages.items() if data is not None}
-        if not there:
+        if not pages:
             return NOTHING_FOUND
         try:
             index = await self._opened()
-            marks = {page: hashlib.sha256(data).hexdigest() for page, data in there.items()}
+            marks = {page: hashlib.sha256(data).hexdigest() for page, data in pages.items()}
             if any(self._seen.get(page) != mark for page, mark in marks.items()):
                 index.mark_dirty()
+                self.follow()
+            if self._following is not None:
+                await asyncio.wait({self._following}, timeout=VECTOR_WAIT_SECONDS)
             reports: dict[str, SearchReport] = {}
-            for page in there:
+            for page in pages:
                 reports[page] = await _fresh_search(
                     index,
                     query,

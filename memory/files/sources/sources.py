@@ -1,8 +1,8 @@
 """The sources of a workspace's lines: noted before a line is written, and found again by what it says.
 
-They stand in `memory/.sources/`, a file for each month that is only ever appended to: beside the notes, so
-that git, a backup and another machine have both, and in a folder that no chat may write to. No word of a
-note stands there, only digests of its lines.
+They stand in `.sources/` of the workspace, a file for each month that is only ever appended to: beside the
+notes, so that git, a backup and another machine have both, and in a folder that no chat may write to. No word
+of a note stands there, only digests of its lines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Works
 from nacre.memory.files.sources.source import Source, narrowest
 from nacre.memory.files.sources.stored import StoredSource, from_lines, line_key, to_lines
 
-SOURCES_FOLDER = "memory/.sources"
+SOURCES_FOLDER = ".sources"
 
 SourceOf = Callable[[str], Source]
 """Gives the source of a line that is about to be written."""

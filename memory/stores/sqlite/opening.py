@@ -69,6 +69,9 @@ class SqliteIndexPlace:
             await asyncio.to_thread(_set_aside_if_damaged, self._path, self._now(), str(error))
             return await self._open()
 
+    async def close(self) -> None:
+        """Nothing: each store has its own connections."""
+
     def quarantined(self) -> tuple[str, ...]:
         names = (found.name for found in self._path.parent.glob(f"{self._path.name}.corrupt-*"))
         return tuple(sorted(name for name in names if not name.endswith(_SIDE_FILES)))

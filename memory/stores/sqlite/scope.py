@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import get_args
 
 from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.store import Scope
 from nacre.memory.stores.sqlite.connection import Connection
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

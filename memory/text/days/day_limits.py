@@ -6,13 +6,13 @@ All limits are inclusive. Notes without a day lie outside of every limit, which 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias
 
 from nacre.memory.contracts.errors import DayUnknown
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.days.ranges import DayRange
+from nacre.values.frozen import dataclass
 
 Day: TypeAlias = date | str
 

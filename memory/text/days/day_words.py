@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from nacre.values.frozen import dataclass
 
 _SEASON_BEGINS = {"spring": 3, "summer": 6, "autumn": 9, "winter": 12}
 """The month with which a season begins, as meteorologists of the north count."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from datetime import date
 from functools import cache, cached_property, lru_cache
 from typing import TypeAlias
@@ -32,6 +31,7 @@ from nacre.memory.text.days.ranges import (
     single,
 )
 from nacre.memory.text.days.unspaced import named_day, named_period, unspaced_readers
+from nacre.values.frozen import dataclass
 
 _Read: TypeAlias = Callable[["re.Match[str]", date], "DayRange | None"]
 

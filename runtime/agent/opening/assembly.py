@@ -130,20 +130,14 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     hook_notices = register_hooks(given, of_engine.hooks, turn, config)
+    notices = (*config.notices, *workspace_notices, *waiting_notices(await turn.approvals.pending()))
+    window_notices = _window_notices(chosen.default.first.budget)
     return AgentParts(
         turn=turn,
         chosen=chosen,
         lanes=lanes,
         lifecycle=Lifecycle(turn, lanes=lanes, endings=store.endings),
-        notices=(
-            *config.notices,
-            *workspace_notices,
-            *waiting_notices(await turn.approvals.pending()),
-            *extension_notices,
-            *hook_notices,
-            *memory.notices,
-            *_window_notices(chosen.default.first.budget),
-        ),
+        notices=(*notices, *extension_notices, *hook_notices, *memory.notices, *window_notices),
         upkeep=Upkeep(store, settings.session, now=now),
         commands=of_engine.commands,
         limits=given.limits,

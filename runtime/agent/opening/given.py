@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from nacre.memory.files.facts.fact_memory import FactMemory
@@ -21,6 +21,7 @@ from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

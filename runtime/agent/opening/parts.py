@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.runtime.agent.opening.running import Running
@@ -14,6 +13,7 @@ from nacre.runtime.endings.upkeep import Upkeep
 from nacre.runtime.lanes.lanes import Lanes
 from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.parts import TurnParts
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

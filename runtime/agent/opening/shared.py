@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from nacre.memory.contracts.embedder import Embedder
@@ -14,11 +14,12 @@ from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.settings.config import Config
+from nacre.values.frozen import dataclass
 
 T = TypeVar("T")
 
 
-@dataclass
+@dataclasses.dataclass
 class _Held:
     thing: object
     close: Callable[[], Awaitable[None]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.agent.opening.shared import World
@@ -38,6 +38,7 @@ from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.index.changes import Origin
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
@@ -12,6 +11,7 @@ from nacre.runtime.contracts.policy import Audience, ChatPolicy
 from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
+from nacre.values.frozen import dataclass
 
 CommandUser: TypeAlias = Literal["owner", "anyone"]
 """`anyone` is everybody whose messages reach the agent."""

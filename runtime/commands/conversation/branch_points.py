@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.disk.lines import timestamp_ms
 from nacre.sessions.entries.entries import Entry
 from nacre.sessions.entries.tree import EntryTree
+from nacre.values.frozen import dataclass
 
 HERE = "here"
 """The present place, in `/fork here`; so no place can be named like that."""

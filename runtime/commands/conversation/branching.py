@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.prompts import render
 from nacre.runtime.commands.conversation.branch_points import (
@@ -31,6 +31,7 @@ from nacre.sessions.index.changes import (
 )
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import Transcript
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

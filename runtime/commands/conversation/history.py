@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -14,6 +13,7 @@ from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, mes
 from nacre.sessions.contracts.usage import Usage, usage_from_json
 from nacre.sessions.entries.entries import Entry
 from nacre.sessions.entries.tree import EntryTree
+from nacre.values.frozen import dataclass
 
 Speaker: TypeAlias = Literal["person", "assistant"]
 

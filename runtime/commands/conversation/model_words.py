@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from nacre.values.frozen import dataclass
 
 DEFAULT = "default"
 MIN_PART_CHARS = 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
@@ -27,6 +26,7 @@ from nacre.runtime.endings.lifecycle import Lifecycle
 from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.usage import Usage
+from nacre.values.frozen import dataclass
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from nacre.runtime.contracts.budget import ContextBudget
@@ -11,6 +10,7 @@ from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.freshness import NextReset
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

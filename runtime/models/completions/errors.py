@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from nacre.runtime.contracts.errors import (
     BadModelReply,
@@ -22,6 +21,7 @@ from nacre.runtime.contracts.errors import (
 )
 from nacre.runtime.models.completions.addresses import SentElsewhere
 from nacre.runtime.models.completions.retry_after import retry_after_seconds
+from nacre.values.frozen import dataclass
 
 MAX_DETAIL_CHARS = 2_000
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 
-from nacre.runtime.models.completions.errors import key_variable
-
 
 def from_environment(*variables: str) -> str | None:
     """The value of the first of these variables that has one."""
@@ -22,4 +20,7 @@ def key_for_litellm(name: str, *, base_url: str | None, api_key: str | None) -> 
     """
     if api_key is not None or base_url is None:
         return api_key
+    # who only reads the environment does not wait for the patterns of providers' failures
+    from nacre.runtime.models.completions.errors import key_variable
+
     return None if from_environment(key_variable(name)) else "no-key"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nacre.runtime.models.completions.messages import takes_cache_marks
 from nacre.runtime.models.completions.role_order import Family, provider_family
 from nacre.runtime.models.openai_compatible.providers import Endpoint
+from nacre.values.frozen import dataclass
 
 _COUNTS_THINKING = re.compile(r"o\d|gpt-(?:[5-9]|\d\d)(?!-chat)")
 

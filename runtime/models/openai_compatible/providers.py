@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from nacre.runtime.models.completions.errors import key_variable
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,10 @@ an account without credit. A day without a failure, or an answer, makes it all f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 from nacre.runtime.contracts.errors import FailureReason
+from nacre.values.frozen import dataclass
 
 FORGOTTEN_AFTER_SECONDS = 24 * 60 * 60
 _STORED_NAMES = {

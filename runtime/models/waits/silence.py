@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 
 from nacre.runtime.contracts.errors import ModelTimedOut
 from nacre.runtime.contracts.model import ModelAlive, StreamItem, TextDelta
 from nacre.sessions.contracts.messages import AssistantMessage
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,15 @@ are compared as the system sees them, links followed, when an agent is opened: n
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from nacre.memory.workspace.extra_paths import resolved_extra_paths
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class AgentFolders:
         yield "index", self.index_file
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class _Spot:
     """A path as the system sees it."""
 

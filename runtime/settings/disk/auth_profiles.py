@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from nacre.values.frozen import dataclass
 
 FILE_NAMES = ("agent/auth-profiles.json", "auth-profiles.json")
 """Below an agent's folder: where OpenClaw writes it, and where a copy by hand is likely to lie."""

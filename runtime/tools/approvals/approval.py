@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, get_args
+
+from nacre.values.frozen import dataclass
 
 ApprovalState: TypeAlias = Literal["asked", "approved", "denied", "running", "done"]
 STATES: tuple[ApprovalState, ...] = get_args(ApprovalState)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.turn.inbound.image_size import image_size
 from nacre.sessions.contracts.messages import AssistantMessage, Image, Text, UserMessage, message_text
 from nacre.sessions.entries.entries import Entry
+from nacre.values.frozen import dataclass
 
 IMAGE_TYPES = ("image/gif", "image/jpeg", "image/png", "image/webp")
 """The image types that the large providers have in common."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from nacre.runtime.contracts.errors import ConfigError, TurnCancelled, UsageLimitReached
 from nacre.runtime.turn.loop.joining import Joining
 from nacre.sessions.contracts.messages import AssistantMessage, ToolCall
 from nacre.sessions.contracts.usage import Usage
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

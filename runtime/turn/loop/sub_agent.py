@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pydantic import Field
@@ -12,6 +11,7 @@ from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, tool
 from nacre.runtime.tools.toolbox import CallScope, ToolArguments
 from nacre.runtime.turn.loop.limits import UsageLimits
+from nacre.values.frozen import dataclass
 
 TIMEOUT_SECONDS = 600.0
 """How long a sub-agent may work on one task unless its author says otherwise."""

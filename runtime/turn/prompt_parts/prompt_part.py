@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, get_args, overload
 
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.function import ToolChat, ToolChats, audience
+from nacre.values.frozen import dataclass
 
 PromptText: TypeAlias = "str | Awaitable[str | None] | None"
 PromptFunction: TypeAlias = Callable[[ToolChat], PromptText]

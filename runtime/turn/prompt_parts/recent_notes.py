@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from nacre.runtime.settings.agents import StartupContextSettings
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.transcript import RECALL_TYPE
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

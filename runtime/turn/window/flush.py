@@ -8,9 +8,9 @@ from the same conversation instead.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.prompts import render
@@ -33,13 +33,14 @@ from nacre.sessions.contracts.messages import (
     user_message,
 )
 from nacre.sessions.view.tokens import estimate_message_tokens
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 
 MAX_FLUSH_STEPS = 6
 
 
-@dataclass
+@dataclasses.dataclass
 class FlushConversation:
     """The flush turn as the loop sees it: the session's context, then the flush prompt.
 

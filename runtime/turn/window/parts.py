@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.workspace import Workspace
@@ -17,6 +16,7 @@ from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.settings.agents import CompactionSettings, ContextPruningSettings
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ asked, so that no message can make a session unusable.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.tools.results import CHARS_PER_TOKEN, left_out_note
@@ -17,6 +16,7 @@ from nacre.sessions.contracts.messages import Image, Message, ToolResultMessage
 from nacre.sessions.view.shortened import Shortened, shortened, whole_text
 from nacre.sessions.view.tokens import IMAGE_TOKENS, estimate_message_tokens
 from nacre.sessions.view.transcript import TranscriptItem
+from nacre.values.frozen import dataclass
 
 SHOWN_SHARE = 0.25
 """Of the room: what is shown of a message that does not fit into it. The conversation before it stays."""

@@ -28,6 +28,8 @@ WRITTEN = {
     "LH 1732": ("LH1732", "when is flight LH1732?", "LH-1732"),
     "BXY1234": ("B-XY 1234", "BXY 1234"),
     "iPhone 15": ("iPhone15",),
+    "room b12": ("B 12", "what is in room B 12?"),
+    "gate C 47": ("C47", "gate C47"),
 }
 
 

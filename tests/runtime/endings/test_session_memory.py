@@ -144,7 +144,7 @@ async def test_a_model_that_never_answers_is_not_waited_for(tmp_path: Path) -> N
     )
     await hook(ended(user("We sail at nine.")))
 
-    assert [path.name for path in (tmp_path / "memory").glob("*.md")] == ["2026-03-14-2300.md"]
+    assert [path.name for path in (tmp_path / "memory").iterdir()] == ["2026-03-14-2300.md"]
 
 
 async def test_no_note_is_overwritten_or_written_twice(tmp_path: Path) -> None:

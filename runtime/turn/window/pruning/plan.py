@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.settings.agents import ContextPruningSettings
@@ -27,6 +26,7 @@ from nacre.sessions.contracts.messages import (
 )
 from nacre.sessions.view.pruned_view import Cleared, Projection, Trimmed, caller_ids, is_own_result, projected
 from nacre.sessions.view.transcript import TranscriptItem
+from nacre.values.frozen import dataclass
 
 CHARS_PER_TOKEN = 4
 IMAGE_CHARS = 8_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
 
 from nacre.sessions.contracts.messages import StopReason
+from nacre.values.frozen import dataclass
 
 HEADINGS = (
     "Goal",

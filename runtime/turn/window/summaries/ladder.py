@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
@@ -25,6 +24,7 @@ from nacre.runtime.turn.window.summaries.summariser import (
     SummaryTimedOut,
 )
 from nacre.sessions.compaction.cut import CompactionPlan
+from nacre.values.frozen import dataclass
 
 log = logging.getLogger(__name__)
 

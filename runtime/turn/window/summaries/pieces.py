@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from nacre.sessions.contracts.messages import Message, paired_results
 from nacre.sessions.contracts.serialise import serialise_for_summary
+from nacre.values.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.prompts import render
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelUnavailable
@@ -19,6 +18,7 @@ from nacre.runtime.turn.window.summaries.pieces import Piece, cut_text, digests,
 from nacre.sessions.compaction.cut import CompactionPlan
 from nacre.sessions.compaction.facts import with_facts
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text, user_message
+from nacre.values.frozen import dataclass
 
 WORDS_PER_TOKEN = 0.6
 """English prose has about 0.75 words a token; less is asked for, so that an answer is not cut off."""

@@ -9,8 +9,12 @@ import pytest
 
 from nacre.memory.contracts.errors import BankUnusable
 from nacre.memory.files.bank.reflecting import proposed, write
+from nacre.memory.files.sources.source import PRIVATE, Source
+from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from tests.memory.files.bank.logs import DAY, LOG
+
+AT = "2026-03-14T12:00:00+00:00"
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def test_nothing_is_written_before_it_is_approved(root: Path) -> None:
         found = await proposed(workspace)
         assert _files(root) == before
         assert "no log" not in found.diff
-        await write(workspace, found)
+        await write(workspace, found, at=AT)
         assert (await proposed(workspace)).changes == ()
 
     asyncio.run(story())
@@ -62,8 +66,30 @@ def test_a_kill_between_two_pages_is_mended_by_the_next_run(root: Path, tmp_path
             for change in found.changes[:written]:
                 await workspace.change(change.path, lambda _old, text=change.after: text.encode())
             rest = await proposed(workspace)
-            await write(workspace, rest)
+            await write(workspace, rest, at=AT)
             assert {path: (place / path).read_text(encoding="utf-8") for path in whole} == whole
+
+    asyncio.run(story())
+
+
+def test_what_others_said_is_never_put_on_a_page(root: Path) -> None:
+    """A line that came from a web page or a group stays in its log, and is told; pages know their source."""
+    line = LOG.splitlines()[6]
+    page = "- @Peter: Prefers concise replies on WhatsApp. (c=0.95)"
+    of_a_tool = Source(written_by="flush", audience=PRIVATE, said_by=("owner", "tool"), at=AT)
+
+    async def story() -> None:
+        workspace = _workspace(root)
+        (root / DAY).rename(root / "kept")
+        await Sources(workspace).keep(DAY, line, lambda _line: of_a_tool)
+        (root / "kept").rename(root / DAY)
+        found = await proposed(workspace)
+        assert "Marrakech" not in found.diff
+        assert "not the owner's word" in str(found.unparsed[0])
+        await write(workspace, found, at=AT)
+        (source,) = await Sources(workspace).of_lines("bank/opinions.md", [page])
+        assert source is not None
+        assert (source.written_by, source.audience) == ("reflection", PRIVATE)
 
     asyncio.run(story())
 
@@ -78,7 +104,7 @@ def test_a_page_that_changed_meanwhile_is_left_alone(root: Path) -> None:
         page.parent.mkdir()
         page.write_text("# Mine\n", encoding="utf-8")
         with pytest.raises(BankUnusable, match="Run it again"):
-            await write(workspace, found)
+            await write(workspace, found, at=AT)
 
     asyncio.run(story())
     assert page.read_text(encoding="utf-8") == "# Mine\n"

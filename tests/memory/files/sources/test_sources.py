@@ -61,7 +61,7 @@ async def test_a_line_has_its_source_wherever_it_is_moved(root: Path) -> None:
     assert await of(root, "MEMORY.md", "  * The mast  is paid.") == MINE
     assert await of(root, LOG, "- The mast is sold.") is None
     assert await of(root, LOG, "") is None
-    assert "mast" not in (root / "memory/.sources/2026-03.jsonl").read_text()
+    assert "mast" not in (root / ".sources/2026-03.jsonl").read_text()
 
 
 async def test_what_stands_there_keeps_its_source(root: Path) -> None:
@@ -88,12 +88,12 @@ async def test_the_word_of_others_is_never_promoted(root: Path) -> None:
 
 async def test_a_note_is_not_written_without_its_source(root: Path) -> None:
     """The source comes first: where it cannot be noted, nothing is written; left alone, it does no harm."""
-    (root / "memory/.sources").write_text("a file in the way")
+    (root / ".sources").write_text("a file in the way")
     with pytest.raises(FileExistsError):
         await by(root, MINE).append(LOG, "- The mast is paid.")
     assert not (root / LOG).exists()
 
-    (root / "memory/.sources").unlink()
+    (root / ".sources").unlink()
     await Sources(opened(root)).keep(LOG, "- The mast is paid.", lambda _line: MINE)  # killed here
     assert not (root / LOG).exists()
     await by(root, MINE).append(LOG, "- The mast is paid.")
@@ -103,7 +103,7 @@ async def test_a_note_is_not_written_without_its_source(root: Path) -> None:
 async def test_a_merge_and_another_program_lose_nothing(root: Path) -> None:
     """Marks of a conflict and broken lines are passed over; what is not known there is nobody's word."""
     await by(root, MINE).append(LOG, "- The mast is paid.")
-    file = root / "memory/.sources/2026-03.jsonl"
+    file = root / ".sources/2026-03.jsonl"
     key = file.read_text().split('"lines": ["')[1][:20]
     file.write_text(
         "<<<<<<< ours\n" + file.read_text() + '=======\n{"path": 3}\n{"path": "x"\n>>>>>>> theirs\n'
@@ -120,7 +120,7 @@ async def test_refusals_are_those_of_the_workspace(root: Path) -> None:
     """A path that leads out is refused before anything is noted."""
     with pytest.raises(PathOutsideRoot):
         await by(root, MINE).append("../outside.md", "- Gone.")
-    assert not (root / "memory/.sources").exists()
+    assert not (root / ".sources").exists()
 
 
 def test_neighbours_are_told_together() -> None:

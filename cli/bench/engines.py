@@ -1,0 +1,63 @@
+"""Which memory engines there are: Nacre's own, and those of extensions that the settings let run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from nacre.cli.bench.asking import Make
+from nacre.memory.contracts.embedder import Embedder
+from nacre.runtime.commands.registry import Commands
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.extensions.choice import chosen
+from nacre.runtime.extensions.discovery import installed_extensions
+from nacre.runtime.extensions.loading import load_extensions
+from nacre.runtime.recall.memory_core import memory_core
+from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
+
+
+def installed_engines(config: Config) -> Mapping[str, Make]:
+    """What makes each engine, by its id. None of an extension's code is run for that."""
+    found: dict[str, Make] = {MEMORY_CORE: _core}
+    for item in installed_extensions():
+        kind = item.manifest.kind if item.manifest else None
+        if kind == "memory" and chosen(item.id, kind, _in_the_slot(item.id, config.settings.plugins)).is_on:
+            found[item.id] = partial(_extension, item.id)
+    return found
+
+
+def _core(config: Config, now: Clock, embedder: Embedder | None) -> MemoryPlugin:
+    core = memory_core(config, now, watch=False, lent=lambda _key, make: embedder or make())
+    if core is None:
+        raise ConfigError("Memory search is switched off in agents.defaults.memorySearch.enabled.")
+    return core
+
+
+def _extension(name: str, config: Config, _now: Clock, _embedder: Embedder | None) -> MemoryPlugin:
+    loaded = load_extensions(
+        _in_the_slot(name, config.settings.plugins), tool_names=(), part_names=(), commands=Commands()
+    )
+    for host in loaded.hosts:
+        if host.engine is not None:
+            return host.engine
+    raise ConfigError(" ".join(loaded.notices) or f"{name} brings no memory engine.")
+
+
+def _in_the_slot(name: str, plugins: PluginsSettings) -> PluginsSettings:
+    """The settings with this engine as the memory, and no other extension switched on by its entry.
+
+    Its own settings are left out, since they may name the place where it keeps the owner's memories.
+    """
+    return plugins.model_copy(
+        update={
+            "slots": PluginSlots(memory=name),
+            "entries": {
+                each: entry.model_copy(update={"config": {}})
+                for each, entry in plugins.entries.items()
+                if each == name
+            },
+        }
+    )

@@ -1,0 +1,173 @@
+"""The commands `nacre memory facts …`: what is known of whom, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.memory.files.facts.fact_memory import FactMemory
+    from nacre.memory.files.facts.records import Fact
+
+SOURCE = "nacre memory facts"
+_AS_OF = click.option("--as-of", metavar="DAY", help="What was known on this day.")
+
+
+def on_facts(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
+    """A command that does `work(facts, invocation, identity, …)`, with the owner's identity unless named."""
+
+    @shared_options
+    @click.option("--identity", metavar="NAME", default="", help="Whose facts; yours unless given.")
+    @wraps(work)
+    def run(context: click.Context, identity: str, **options: Any) -> int:
+        from nacre.cli.signals import run_until_signal
+        from nacre.memory.contracts.errors import MemoryIndexError
+        from nacre.memory.contracts.workspace import FileBusy
+
+        invocation = begin(context)
+        invocation.warn(*invocation.config.notices)
+        try:
+            return run_until_signal(_opened(invocation, work, identity, options))
+        except (MemoryIndexError, FileBusy) as error:
+            invocation.warn(str(error), tone="error")
+            return 1
+
+    return run
+
+
+@click.group("facts")
+def command() -> None:
+    """Look at facts of people, set them, and see what was known when."""
+
+
+@command.command("list")
+@_AS_OF
+@json_option()
+@on_facts
+async def list_facts(
+    facts: FactMemory, invocation: Invocation, identity: str, as_of: str | None, as_json: bool
+) -> int:
+    """List what is known, with its source and day."""
+    from nacre.memory.files.facts.records import fact_json
+
+    known = await facts.known(identity, as_of=as_of)
+    if as_json:
+        return print_json([fact_json(fact) for fact in known.facts])
+    invocation.warn(*known.problems)
+    invocation.say(*map(_known_line, known.facts))
+    if not known.facts:
+        invocation.say(f"No fact is known of {facts.identities.named(identity)}.")
+    return 0
+
+
+@command.command("set")
+@click.argument("key")
+@click.argument("value")
+@json_option()
+@on_facts
+async def set_fact(
+    facts: FactMemory, invocation: Invocation, identity: str, key: str, value: str, as_json: bool
+) -> int:
+    """Set the fact KEY to VALUE: JSON, or else the words themselves."""
+    from nacre.memory.files.facts.lines import value_of
+    from nacre.memory.files.facts.records import fact_json
+
+    fact = await facts.set_fact(identity, key, value_of(value), source=SOURCE)
+    if as_json:
+        return print_json(fact_json(fact))
+    invocation.say(_known_line(fact))
+    return 0
+
+
+@command.command("forget")
+@click.argument("key")
+@on_facts
+async def forget(facts: FactMemory, invocation: Invocation, identity: str, key: str) -> int:
+    """Say that the fact KEY is not known any more; the history keeps it."""
+    if await facts.forget_fact(identity, key, source=SOURCE):
+        invocation.say(f"{key} is forgotten.")
+        return 0
+    invocation.warn(f"No {key!r} is known of {facts.identities.named(identity)}.", tone="error")
+    return 1
+
+
+@command.command("history")
+@click.argument("key", default="")
+@json_option()
+@on_facts
+async def history(facts: FactMemory, invocation: Invocation, identity: str, key: str, as_json: bool) -> int:
+    """List all that was ever known, or what of KEY, in the order of time."""
+    from nacre.memory.files.facts.lines import history_line
+    from nacre.memory.files.facts.records import fact_json
+
+    found = await facts.history(identity, key)
+    if as_json:
+        return print_json([fact_json(fact) for fact in found])
+    invocation.say(
+        *(
+            history_line(fact.key, fact.value, fact.at, fact.source, is_forgotten=fact.is_forgotten)
+            for fact in found
+        )
+    )
+    return 0
+
+
+@command.command("recall")
+@click.argument("query")
+@click.option("-k", "k", metavar="N", type=click.IntRange(1, 50), default=6, show_default=True, help="Notes.")
+@_AS_OF
+@json_option()
+@on_facts
+async def recall(
+    facts: FactMemory,
+    invocation: Invocation,
+    identity: str,
+    query: str,
+    k: int,
+    as_of: str | None,
+    as_json: bool,
+) -> int:
+    """Show what is known, and the notes that fit QUERY best, of all that the identity may see."""
+    from nacre.memory.files.facts.records import chunk_json, fact_json
+
+    found = await facts.recall(identity, query, k=k, as_of=as_of)
+    if as_json:
+        return print_json(
+            {
+                "identity_facts": [fact_json(fact) for fact in found.identity_facts],
+                "memory_chunks": [chunk_json(chunk) for chunk in found.memory_chunks],
+            }
+        )
+    invocation.warn(*found.problems, *filter(None, [found.degraded]))
+    invocation.say(*map(_known_line, found.identity_facts))
+    invocation.say(
+        *(f"{chunk.score:.2f} {chunk.note.id}: {chunk.note.text}" for chunk in found.memory_chunks)
+    )
+    return 0
+
+
+def _known_line(fact: Fact) -> str:
+    from nacre.memory.files.facts.lines import known_line
+
+    return known_line(fact.key, fact.value, fact.at, fact.source)
+
+
+async def _opened(
+    invocation: Invocation, work: Callable[..., Awaitable[int]], identity: str, options: dict[str, Any]
+) -> int:
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.recall.facts.open_facts import open_facts
+
+    config = invocation.config
+    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    facts = open_facts(config, now)
+    try:
+        return await work(facts, invocation, identity or facts.identities.owner, **options)
+    finally:
+        await facts.close()

@@ -1,0 +1,248 @@
+"""`Snapshot` over one transaction that reads. Nothing here writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, LiteralString
+
+from nacre.memory.contracts.records import (
+    Chunk,
+    ChunkPlace,
+    FailedFile,
+    Source,
+    SourceCount,
+    VectorEngine,
+    citation,
+)
+from nacre.memory.contracts.store import FileState, Scope, Scores, StoreCounts, Vector
+from nacre.memory.contracts.words import Atom, MatchQuery
+from nacre.memory.stores.postgres.reading.moment import Head, Moment
+from nacre.memory.stores.postgres.reading.nearest import VectorReader
+from nacre.memory.stores.postgres.reading.tokens import Tokens
+from nacre.memory.stores.postgres.reading.words import WordReader
+
+# Here and in the files beside it, `LATERAL … OFFSET 0` and `(SELECT EXISTS …)` have each row looked up by its
+# key. What a planner makes of a join depends on statistics, which a new agent does not have yet.
+_OF_THE_BUILD: LiteralString = "WHERE agent = %(agent)s AND build = %(build)s"
+_CHUNK_COLUMNS: LiteralString = (
+    "id, source, path, ordinal, start_line, end_line, heading_path, day, content_hash, text"
+)
+_CHUNKS: LiteralString = f"SELECT {_CHUNK_COLUMNS} FROM memory_chunks {_OF_THE_BUILD}"
+_FILES: LiteralString = (
+    "SELECT source, path, content_hash, size, mtime_ns, inode, read_at_ns FROM memory_files "
+    f"{_OF_THE_BUILD} AND source = %(source)s"
+)
+_WITHOUT_VECTORS = f"""
+{_CHUNKS} AND id > %(above_id)s AND NOT (SELECT EXISTS (
+    SELECT 1 FROM memory_chunk_vectors AS attached
+    WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND attached.chunk_id = memory_chunks.id
+)) ORDER BY id LIMIT %(limit)s
+"""
+_WITHOUT_SENTENCES = """
+SELECT vectors.id, text_hash, first.chunk_id FROM memory_vectors AS vectors, LATERAL (
+    SELECT min(chunk_id) AS chunk_id FROM memory_chunk_vectors AS attached
+    WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND attached.vector_id = vectors.id
+) AS first
+WHERE vectors.agent = %(agent)s AND vectors.id > %(above_id)s
+    AND sentences IS NULL AND embedding IS NOT NULL AND first.chunk_id IS NOT NULL
+ORDER BY vectors.id LIMIT %(limit)s
+"""
+_REFUSED = """
+SELECT DISTINCT path, start_line, end_line FROM memory_chunk_vectors AS attached
+JOIN memory_vectors AS vectors ON vectors.agent = %(agent)s AND vectors.id = attached.vector_id
+JOIN memory_chunks AS chunks
+    ON chunks.agent = %(agent)s AND chunks.build = %(build)s AND chunks.id = attached.chunk_id
+WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND embedding IS NULL
+ORDER BY path, start_line LIMIT %(limit)s
+"""
+_SOURCES = f"""
+SELECT source, files, coalesce(chunks, 0) FROM (
+    SELECT source, count(*) AS files FROM memory_files {_OF_THE_BUILD} GROUP BY source
+) AS counted LEFT JOIN (
+    SELECT source, count(*) AS chunks FROM memory_chunks {_OF_THE_BUILD} GROUP BY source
+) AS parts USING (source) ORDER BY source
+"""
+_COUNTS = f"""
+SELECT
+    (SELECT count(DISTINCT vector_id) FROM memory_chunk_vectors {_OF_THE_BUILD}),
+    (SELECT count(*) FROM memory_vectors WHERE agent = %(agent)s),
+    (SELECT count(DISTINCT chunk_id) FROM memory_chunk_vectors {_OF_THE_BUILD}),
+    (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_chunks AS rows {_OF_THE_BUILD})
+    + (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_words AS rows {_OF_THE_BUILD})
+    + (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_vectors AS rows WHERE agent = %(agent)s)
+    + (SELECT coalesce(sum(pg_column_size(rows.*)), 0) FROM memory_chunk_vectors AS rows {_OF_THE_BUILD})
+"""
+_DIMENSIONS = """
+SELECT vector_dims(embedding) FROM memory_chunk_vectors AS attached
+JOIN memory_vectors AS vectors ON vectors.agent = %(agent)s AND vectors.id = attached.vector_id
+WHERE attached.agent = %(agent)s AND attached.build = %(build)s AND embedding IS NOT NULL LIMIT 1
+"""
+_PLACES = """
+SELECT chunks.id, chunks.source, chunks.path, day, mtime_ns FROM memory_chunks AS chunks
+CROSS JOIN LATERAL (
+    SELECT mtime_ns FROM memory_files AS files WHERE files.agent = %(agent)s AND files.build = %(build)s
+        AND files.source = chunks.source AND files.path = chunks.path OFFSET 0
+) AS files
+WHERE chunks.agent = %(agent)s AND chunks.build = %(build)s AND chunks.id = ANY(%(ids)s)
+"""
+_LOOKS = f"""
+SELECT DISTINCT found.id, found.text FROM unnest(%(looks)s::bigint[]) AS looks (id), LATERAL (
+    SELECT id, text FROM memory_chunks {_OF_THE_BUILD} AND memory_chunks.id >= looks.id ORDER BY id LIMIT 1
+) AS found ORDER BY found.id
+"""
+
+
+class PostgresSnapshot:
+    """`Snapshot` (its methods are described there). The caller holds the transaction."""
+
+    def __init__(
+        self, moment: Moment, head: Head, words: WordReader, vectors: VectorReader, tokens: Tokens
+    ) -> None:
+        self._moment = moment
+        self._head = head
+        self._words = words
+        self._vectors = vectors
+        self._tokens = tokens
+
+    def meta(self) -> Mapping[str, str]:
+        return stored_meta(self._moment)
+
+    def stored_file(self, source: Source, path: str) -> tuple[FileState, Sequence[Chunk]] | None:
+        values = {"source": source, "path": path}
+        rows = self._moment.rows(f"{_FILES} AND path = %(path)s", **values)
+        if not rows:
+            return None
+        chunks = self._moment.rows(
+            f"{_CHUNKS} AND source = %(source)s AND path = %(path)s ORDER BY ordinal", **values
+        )
+        return _state_from_row(rows[0]), [_chunk_from_row(row) for row in chunks]
+
+    def file_states(self, source: Source) -> Mapping[str, FileState]:
+        return {row[1]: _state_from_row(row) for row in self._moment.rows(_FILES, source=source)}
+
+    def failures(self, source: Source) -> Mapping[str, FailedFile]:
+        rows = self._moment.rows(
+            f"SELECT path, problem, attempts, retry_at_seconds FROM memory_failures {_OF_THE_BUILD}"
+            " AND source = %(source)s",
+            source=source,
+        )
+        return {
+            path: FailedFile(path=path, problem=problem, attempts=attempts, retry_at_seconds=retry_at)
+            for path, problem, attempts, retry_at in rows
+        }
+
+    def without_vectors(self, *, above_id: int, limit: int) -> Sequence[tuple[int, Chunk]]:
+        rows = self._moment.rows(_WITHOUT_VECTORS, above_id=above_id, limit=limit)
+        return [(row[0], _chunk_from_row(row)) for row in rows]
+
+    def without_sentences(self, *, above_id: int, limit: int) -> Sequence[tuple[int, bytes, Chunk]]:
+        texts = self._moment.rows(_WITHOUT_SENTENCES, above_id=above_id, limit=limit)
+        chunks = self.chunks([chunk_id for _, _, chunk_id in texts])
+        return [(row_id, key, chunks[chunk_id]) for row_id, key, chunk_id in texts if chunk_id in chunks]
+
+    def refused(self, *, limit: int) -> Sequence[str]:
+        return [citation(*row) for row in self._moment.rows(_REFUSED, limit=limit)]
+
+    def counts(self) -> StoreCounts:
+        sources = tuple(
+            SourceCount(source=source, files=files, chunks=chunks)
+            for source, files, chunks in self._moment.rows(_SOURCES)
+        )
+        used, stored, attached, size_bytes = self._moment.rows(_COUNTS)[0]
+        return StoreCounts(
+            sources=sources,
+            vectors=used,
+            cached_vectors=stored - used,
+            pending_chunks=self._head.chunks - attached,
+            dimensions=self.dimensions(),
+            size_bytes=int(size_bytes),
+        )
+
+    def vector_engine(self) -> VectorEngine:
+        return self._vectors.engine(self._moment)
+
+    def chunk_count(self) -> int:
+        return self._head.chunks
+
+    def dimensions(self) -> int | None:
+        found: int | None = self._moment.value(_DIMENSIONS)
+        return found
+
+    def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
+        return self._words.lexical(self._moment, self._head, query, limit, scope, self._tokens)
+
+    def is_known(self, atom: Atom) -> bool:
+        return self._words.is_known(self._moment, atom, self._tokens)
+
+    def counts_of(self, atoms: Sequence[Atom]) -> Sequence[int]:
+        return self._words.counts_of(self._moment, self._head, atoms, self._tokens)
+
+    def nearest(self, vector: Vector, *, limit: int, scope: Scope) -> Scores:
+        return self._vectors.nearest(self._moment, vector, limit, scope)
+
+    def cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
+        return self._vectors.cosines(self._moment, vector, chunk_ids)
+
+    def sentence_cosines(self, vector: Vector, chunk_ids: Sequence[int]) -> Scores:
+        return self._vectors.sentence_cosines(self._moment, vector, chunk_ids)
+
+    def places(self, chunk_ids: Sequence[int]) -> Mapping[int, ChunkPlace]:
+        return {
+            chunk_id: ChunkPlace(source=source, path=path, date=day, changed_at_ns=mtime_ns)
+            for chunk_id, source, path, day, mtime_ns in self._moment.rows(_PLACES, ids=list(chunk_ids))
+        }
+
+    def texts(self, chunk_ids: Sequence[int]) -> Mapping[int, str]:
+        return dict(
+            self._moment.rows(
+                f"SELECT id, text FROM memory_chunks {_OF_THE_BUILD} AND id = ANY(%(ids)s)",
+                ids=list(chunk_ids),
+            )
+        )
+
+    def sampled_texts(self, count: int) -> Sequence[str]:
+        """The chunks next above ids at even distances: each is one look into the table."""
+        first, last = self._moment.rows(f"SELECT min(id), max(id) FROM memory_chunks {_OF_THE_BUILD}")[0]
+        if first is None:
+            return ()
+        looks = sorted({first + (last + 1 - first) * step // count for step in range(count)})
+        return tuple(text for _, text in self._moment.rows(_LOOKS, looks=looks))
+
+    def chunks(self, chunk_ids: Sequence[int]) -> Mapping[int, Chunk]:
+        rows = self._moment.rows(f"{_CHUNKS} AND id = ANY(%(ids)s)", ids=list(chunk_ids))
+        return {row[0]: _chunk_from_row(row) for row in rows}
+
+
+def stored_meta(moment: Moment) -> dict[str, str]:
+    """All rows of `memory_meta`."""
+    return dict(moment.rows(f"SELECT key, value FROM memory_meta {_OF_THE_BUILD}"))
+
+
+def _state_from_row(row: tuple[Any, ...]) -> FileState:
+    source, path, content_hash, size, mtime_ns, inode, read_at_ns = row
+    return FileState(
+        source=source,
+        path=path,
+        content_hash=content_hash,
+        size=size,
+        mtime_ns=mtime_ns,
+        inode=inode,
+        read_at_ns=read_at_ns,
+    )
+
+
+def _chunk_from_row(row: tuple[Any, ...]) -> Chunk:
+    _, source, path, ordinal, start_line, end_line, heading_path, day, digest, text = row
+    found: date | None = day
+    return Chunk(
+        source=source,
+        path=path,
+        start_line=start_line,
+        end_line=end_line,
+        text=text,
+        heading_path=tuple(heading_path),
+        date=found,
+        content_hash=digest,
+        ordinal=ordinal,
+    )
