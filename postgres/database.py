@@ -16,7 +16,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from nacre.postgres.errors import DatabaseUnreachable, DatabaseUnusable, StatementRefused
+from nacre.postgres.errors import DatabaseUnreachable, StatementRefused
 from nacre.postgres.migrations import Migration, migrate, packaged_migrations
 from nacre.postgres.pool import ConnectionLimits, connected, is_lost, opened_pool, reason, shown
 
@@ -52,8 +52,7 @@ class Database:
         self._migrations = migrations
         self._opening = threading.Lock()
         self._pool: Pool | None = None
-        self._is_closed = False
-        self._threads = ThreadPoolExecutor(self._limits.most_connections, thread_name_prefix="postgres")
+        self._threads: ThreadPoolExecutor | None = None
 
     @property
     def place(self) -> str:
@@ -78,12 +77,12 @@ class Database:
         return await self._on_a_thread(lambda: self._tried(work, _WRITE))
 
     async def close(self) -> None:
-        """Finishes what was asked for and closes the connections. Safe to repeat."""
-
-        self._is_closed = True
+        """Finishes what was asked for and closes the connections; who asks afterwards opens new ones."""
+        threads, self._threads = self._threads, None
 
         def close() -> None:
-            self._threads.shutdown()
+            if threads is not None:
+                threads.shutdown()
             with self._opening:
                 pool, self._pool = self._pool, None
             if pool is not None:
@@ -92,8 +91,9 @@ class Database:
         await asyncio.to_thread(close)
 
     async def _on_a_thread(self, work: Callable[[], T]) -> T:
-        if self._is_closed:
-            raise DatabaseUnusable(f"{self.place} is closed here.")
+        if self._threads is None:
+            # As many as connections: who waits for a connection waits in the line of the threads.
+            self._threads = ThreadPoolExecutor(self._limits.most_connections, thread_name_prefix="postgres")
         run = copy_context().run
         asked = asyncio.get_running_loop().run_in_executor(self._threads, run, work)
         try:

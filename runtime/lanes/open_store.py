@@ -11,6 +11,8 @@ from nacre.sessions.stores.store import SessionStore
 
 def open_store(config: Config, *, now: Clock, new_id: NewId) -> SessionStore:
     """The store of the agent that a config describes; touches nothing yet. `new_id` names new entries."""
+    if config.database_url:
+        return _in_database(config, now=now, new_id=new_id)
     places = SessionPlaces(
         index=config.sessions_file,
         endings=config.folders.agent_dir / "endings",
@@ -18,3 +20,16 @@ def open_store(config: Config, *, now: Clock, new_id: NewId) -> SessionStore:
         cwd=config.workspace,
     )
     return FileSessionStore(places, now=now, new_id=new_id)
+
+
+def _in_database(config: Config, *, now: Clock, new_id: NewId) -> SessionStore:
+    from nacre.postgres.database import Database
+    from nacre.sessions.stores.postgres.store import PostgresSessionStore
+
+    return PostgresSessionStore(
+        Database(config.database_url),
+        agent=config.agent_id,
+        cwd=str(config.workspace),
+        now=now,
+        new_id=new_id,
+    )

@@ -31,3 +31,11 @@ class SessionWriteFailed(SessionError):
     def __init__(self, message: str, *, path: Path) -> None:
         super().__init__(message)
         self.path = path
+
+
+class SessionStoreRefused(SessionError):
+    """A database that keeps the sessions cannot be reached, or refused; nothing of that was written."""
+
+
+class SessionTakenOver(SessionError):
+    """Another process went on with a session, because this one was silent for too long."""

@@ -52,7 +52,7 @@ class EndingFolder:
 
     def _put(self, ended: EndedSession) -> None:
         make_folder(self._directory)
-        replace_file(self._directory / file_name(ended), json.dumps(_to_json(ended), indent=2).encode())
+        replace_file(self._directory / file_name(ended), json.dumps(ending_to_json(ended), indent=2).encode())
 
     def _remove(self, path: Path) -> None:
         with reported("remove", path):
@@ -69,7 +69,7 @@ class EndingFolder:
         found = read_plain(path)
         if found is None:
             return None
-        ended = _from_json(found[0])
+        ended = ending_from_json(found[0])
         if ended is None:
             aside = set_aside(path, found[0], now=self._now)
             self._remove(path)
@@ -95,11 +95,13 @@ _STORED: Mapping[str, tuple[str, type]] = {
 """Each field's name and kind in the file, in its order."""
 
 
-def _to_json(ended: EndedSession) -> dict[str, Any]:
+def ending_to_json(ended: EndedSession) -> dict[str, Any]:
+    """An ending as it is stored."""
     return {"version": 1, **{stored: getattr(ended, name) for name, (stored, _) in _STORED.items()}}
 
 
-def _from_json(data: bytes) -> EndedSession | None:
+def ending_from_json(data: bytes) -> EndedSession | None:
+    """A stored ending; `None` when the bytes are none, or another version's."""
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):

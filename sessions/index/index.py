@@ -170,13 +170,13 @@ class SessionIndex:
             SessionCorrupt: the record names a file that is not here.
         """
         name = record.session_file or f"{record.session_id}.jsonl"
-        if _is_plain(name):
+        if is_transcript_name(name):
             return name
         if "\0" not in name:
             folder = self.directory.resolve()
             path = Path(name) if Path(name).is_absolute() else folder / name
             is_here = path.parent.resolve() == folder or (folder / path.name).is_file()
-            if _is_plain(path.name) and is_here:
+            if is_transcript_name(path.name) and is_here:
                 return path.name
         raise SessionCorrupt(
             f"The session {record.session_id!r} names the transcript {name!r}, which is not a .jsonl file in "
@@ -203,6 +203,6 @@ class SessionIndex:
             log.warning("%s is not up to date: %s", self.path.name, error)
 
 
-def _is_plain(name: str) -> bool:
+def is_transcript_name(name: str) -> bool:
     """Whether a name leads nowhere but to a transcript in the folder where it is looked for."""
     return re.fullmatch(r"[\w%@+=,.~ -]{1,250}\.jsonl", name) is not None and not name.startswith(".")

@@ -16,15 +16,8 @@ from nacre.sessions.disk.durable import Sync
 from nacre.sessions.disk.lines import timestamp_text
 from nacre.sessions.disk.whole_results import ResultFiles
 from nacre.sessions.disk.worker import OrderedWorker
-from nacre.sessions.entries.entries import (
-    BranchSummary,
-    Compaction,
-    CustomRecord,
-    Entry,
-    KnownBody,
-    Label,
-    SessionHeader,
-)
+from nacre.sessions.entries.adding import check_addable, rewind_body
+from nacre.sessions.entries.entries import CustomRecord, Entry, KnownBody, SessionHeader
 from nacre.sessions.entries.tree import EntryTree
 from nacre.sessions.journal.journal_file import JournalFile
 from nacre.sessions.view.branch_views import BranchViews
@@ -32,9 +25,6 @@ from nacre.sessions.view.sent_view import SentView
 from nacre.sessions.view.transcript import TranscriptItem
 
 T = TypeVar("T")
-
-REWIND_TYPE = "nacre.rewind"
-"""The custom entry with which a branch begins whose past was not summed up; its data tells `leftAt`."""
 
 
 class Journal:
@@ -161,10 +151,7 @@ class Journal:
             ValueError: a compaction's summary is blank, or the entry that it keeps first is not on the
                 branch; or there is no entry that a label could name.
         """
-        if isinstance(body, Compaction):
-            _check_compaction(body, self.branch())
-        if isinstance(body, Label):
-            self.branch(body.target_id)
+        check_addable(body, self.tree)
         return await self._worker.run(lambda: self._file.append(body))
 
     async def append_custom(self, custom_type: str, data: Any) -> Entry:
@@ -180,11 +167,7 @@ class Journal:
         Raises:
             ValueError: there is no entry of that id.
         """
-        self.branch(leaf_id)
-        left = {"leftAt": self.tree.leaf_id}
-        body: BranchSummary | CustomRecord = CustomRecord(custom_type=REWIND_TYPE, data=left)
-        if summary.strip():
-            body = BranchSummary(from_id=leaf_id or "root", summary=summary, details=left)
+        body = rewind_body(self.tree, leaf_id, summary)
         return await self._worker.run(lambda: self._file.append(body, parent_id=leaf_id))
 
     async def fork(self, name: str, *, session_id: str, leaf_id: str | None) -> None:
@@ -200,13 +183,3 @@ class Journal:
         path = self.path.with_name(name)
         await self._worker.run(lambda: self._file.fork(path, session_id=session_id, leaf_id=leaf_id))
         await self.results.copy_to(path)
-
-
-def _check_compaction(compaction: Compaction, branch: Sequence[Entry]) -> None:
-    is_kept = any(entry.id == compaction.first_kept_entry_id for entry in reversed(branch))
-    if not compaction.summary.strip() or not is_kept:
-        raise ValueError(
-            f"A compaction needs a summary, which had {len(compaction.summary.strip())} characters, and a "
-            f"kept entry of the branch, which was {compaction.first_kept_entry_id!r}; "
-            "the history was left as it is."
-        )

@@ -7,9 +7,10 @@ not know is listed all the same, so that nothing that was said is out of reach.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
 from nacre.sessions.contracts.messages import UserMessage, message_text
@@ -43,15 +44,19 @@ async def stored_sessions(index: SessionIndex, *, with_earlier: bool = True) -> 
 
 
 def last_words(path: Path) -> str:
-    """What a person said last on the present branch of a transcript, from the end of its file.
-
-    Where the branch leads out of that end, the last words of any branch; empty when there are none.
-    """
+    """What a person said last on the present branch of a transcript, from the end of its file."""
     try:
         data = read_tail(path, TAIL_BYTES)
     except (SessionError, FileNotFoundError):
         return ""
-    values = [line.value for line in reversed(split_lines(data)) if line.value is not None]
+    return words_at_end([line.value for line in reversed(split_lines(data)) if line.value is not None])
+
+
+def words_at_end(values: Sequence[Mapping[str, Any]]) -> str:
+    """What a person said last on the branch that these entries, the newest first, are the end of. Pure.
+
+    Where the branch leads out of them, the last words of any branch; empty when there are none.
+    """
     off_branch, next_id = "", str(values[0].get("id")) if values else ""
     for entry in map(entry_from_json, values):
         words = message_text(entry.body) if isinstance(entry.body, UserMessage) else ""

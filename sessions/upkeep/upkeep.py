@@ -92,29 +92,31 @@ async def delete_session(
         SessionWriteFailed: the system refused; what was done so far stands.
     """
 
-    def without(records: Mapping[str, SessionRecord]) -> dict[str, SessionRecord | None]:
-        changed: dict[str, SessionRecord | None] = {}
-        for key, record in records.items():
-            if record.session_id == session.session_id:
-                changed[key] = None
-            elif session.session_id in record.previous_session_ids:
-                rest = tuple(name for name in record.previous_session_ids if name != session.session_id)
-                changed[key] = replace(record, previous_session_ids=rest)
-        return changed
-
-    await index.edit(without)
+    await index.edit(lambda records: without_session(records, session.session_id))
     return move_aside(index.directory / session.transcript, now=now) if session.transcript else None
+
+
+def without_session(records: Mapping[str, SessionRecord], session_id: str) -> dict[str, SessionRecord | None]:
+    """The lines that change when a session goes: none names it, and none named it before. Pure."""
+    changed: dict[str, SessionRecord | None] = {}
+    for key, record in records.items():
+        if record.session_id == session_id:
+            changed[key] = None
+        elif session_id in record.previous_session_ids:
+            rest = tuple(name for name in record.previous_session_ids if name != session_id)
+            changed[key] = replace(record, previous_session_ids=rest)
+    return changed
 
 
 def move_aside(path: Path, *, now: Callable[[], datetime]) -> Path | None:
     """Renames a transcript to `<name>.deleted.<time>`; `None` when it is gone already."""
-    stamp = now().astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
     with reported("move aside", path):
-        aside = path.with_name(f"{path.name}.deleted.{stamp}")
+        aside = path.with_name(aside_name(path.name, now()))
+        stamped = aside.name
         number = 1
         while aside.exists():
             number += 1
-            aside = path.with_name(f"{path.name}.deleted.{stamp}-{number}")
+            aside = path.with_name(f"{stamped}-{number}")
         try:
             path.rename(aside)
         except FileNotFoundError:
@@ -125,6 +127,11 @@ def move_aside(path: Path, *, now: Callable[[], datetime]) -> Path | None:
             results.rename(aside.with_name(aside.name.replace(path.name, results.name, 1)))
         sync_folder(path.parent)
     return aside
+
+
+def aside_name(name: str, at: datetime) -> str:
+    """What a transcript is called that was moved aside at that moment. Pure."""
+    return f"{name}.deleted.{at.astimezone(UTC).strftime('%Y-%m-%dT%H-%M-%S.%f')[:-3]}Z"
 
 
 def _transcript(index: SessionIndex, record: SessionRecord) -> Path | None:
@@ -161,7 +168,7 @@ def _files(directory: Path, ended: Mapping[str, StoredSession]) -> list[StoredFi
                 found.append(
                     StoredFile(
                         name=entry.name,
-                        kind=_kind(entry.name, ended),
+                        kind=file_kind(entry.name, ended),
                         size_bytes=facts.st_size + sum(file.lstat().st_size for file in results),
                         modified_ms=facts.st_mtime_ns // 1_000_000,
                     )
@@ -169,7 +176,8 @@ def _files(directory: Path, ended: Mapping[str, StoredSession]) -> list[StoredFi
     return found
 
 
-def _kind(name: str, ended: Mapping[str, StoredSession]) -> FileKind:
+def file_kind(name: str, ended: Mapping[str, StoredSession]) -> FileKind:
+    """What a file, or a transcript of that name, is; `ended` are the transcripts that no key names. Pure."""
     if any(mark in name for mark in ARCHIVE_MARKS):
         return "archive"
     if name not in ended:

@@ -95,6 +95,7 @@ MEMORY: Floors = (
     ("memory/contracts",),
 )
 SESSIONS: Floors = (
+    ("sessions/stores/postgres",),
     ("sessions/stores",),
     ("sessions/journal", "sessions/compaction", "sessions/upkeep"),
     ("sessions/view", "sessions/index"),

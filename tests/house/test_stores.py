@@ -16,11 +16,12 @@ FILES_OF_SESSIONS = (
     "nacre.sessions.index.recovery",
     "nacre.sessions.journal",
     "nacre.sessions.stores.files",
+    "nacre.sessions.stores.postgres",
     "nacre.sessions.upkeep.catalogue",
     "nacre.sessions.upkeep.transcript_listing",
     "nacre.sessions.upkeep.upkeep",
 )
-"""What knows that sessions are files."""
+"""What knows that sessions are files, or rows."""
 FORMAT = "nacre.sessions.disk.lines"
 """Lines and times as text: it opens nothing, and a database exports the same."""
 ALLOWED = {

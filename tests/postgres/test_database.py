@@ -156,7 +156,3 @@ async def test_what_is_wrong_is_said_without_the_password(database_url: str) -> 
             with pytest.raises(kind, match=words_of_it) as told:
                 await database.read(words)
             assert "hush" not in str(told.value)
-    async with opened(database_url) as database:
-        pass
-    with pytest.raises(DatabaseUnusable, match="closed"):
-        await database.read(words)

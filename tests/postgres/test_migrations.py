@@ -28,10 +28,11 @@ async def tables(url: str, *migrations: Migration) -> list[str]:
         await database.close()
 
 
-def test_the_packaged_files_are_numbered_without_gap() -> None:
-    """From one, each number once."""
+def test_the_packaged_files_are_numbered() -> None:
+    """From one, each number once; rooms may leave gaps."""
     numbers = [migration.number for migration in packaged_migrations()]
-    assert numbers == list(range(1, len(numbers) + 1))
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 1
 
 
 @pytest.mark.postgres

@@ -52,7 +52,14 @@ class PostgresServer:
 
     def restart(self) -> None:
         """Ends every connection in the middle of what it does, as a crash would, and is there again."""
-        arguments = ["-m", "immediate", "-w", "-l", str(self._server.log), "restart"]
+        self._controlled("-l", str(self._server.log), "restart")
+
+    def stop(self) -> None:
+        """Ends it; `pgserver` would look for the process that it started, and not for a restarted one."""
+        self._controlled("stop")
+
+    def _controlled(self, *words: str) -> None:
+        arguments = ["-m", "immediate", "-w", *words]
         self._control(arguments, pgdata=self._server.pgdata, user=self._server.system_user)
 
     def _made(self, template: str) -> str:
@@ -77,10 +84,12 @@ def running_server() -> Iterator[PostgresServer]:
         import pgserver
         from pgserver._commands import pg_ctl
     folder = Path(tempfile.mkdtemp(prefix="nacre-pg-"))
-    server = pgserver.get_server(folder, cleanup_mode="stop")
+    server = pgserver.get_server(folder, cleanup_mode=None)
+    running = PostgresServer(server, pg_ctl)
     try:
-        yield PostgresServer(server, pg_ctl)
+        yield running
     finally:
+        running.stop()
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
 
