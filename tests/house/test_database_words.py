@@ -19,7 +19,6 @@ ALLOWED = {
     "cli/memory/text.py": "a field that programs know from OpenClaw's `memory status --json`",
     "memory/contracts/settings.py": "the owner's settings name the database and where its file lies",
     "runtime/recall/qmd/answers.py": "what the program qmd says about its own index",
-    "memory/engine.py": "`MemoryEngine.open` is the one place that chooses a database",
     "sessions/compaction/identifiers.py": "an ending of file names that people talk about",
 }
 
