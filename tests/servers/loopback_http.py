@@ -105,8 +105,12 @@ class LoopbackHttp:
         await site.stop()
         self.hang_up()
         self._abort()
+        server = runner.server
         await runner.cleanup()
         await asyncio.sleep(0.05)  # what was aborted is closed by calls that the loop still has to make
+        if server is not None:
+            await server.shutdown(0.1)  # who was let in at the last moment came behind the first
+            await asyncio.sleep(0)
 
     def _abort(self) -> None:
         for transport in self._connections:
