@@ -122,6 +122,9 @@ def load_config(
             own,
             [other for other in folders.values() if other is not own],
             extra_paths=[at_home(path, places.home) for path in settings.agent.memory_search.extra_paths],
+            qmd_paths=[
+                (at_home(asked.path, places.home), asked.pattern) for asked in settings.memory.read_by_qmd
+            ],
             allowed=places.allowed(own_id),
         )
         notices = (*_not_its_workspace(environment, own, agents), *notices)

@@ -196,6 +196,11 @@ class MemorySettings(SettingsSection):
     bank: BankSettings = Field(default_factory=BankSettings.model_construct)
     facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
 
+    @property
+    def read_by_qmd(self) -> tuple[QmdPath, ...]:
+        """What an agent reads through qmd beside its workspace."""
+        return self.qmd.paths if self.backend == "qmd" else ()
+
 
 class StorageSettings(SettingsSection):
     """`storage`: files of the state folder, or a database that several machines share."""

@@ -1,8 +1,9 @@
 """Where each agent keeps what is its own, and that no other agent can reach it. Edge: looks at the disk.
 
-An agent reads its workspace and its extra paths, and nothing else. So one agent is kept from another's notes,
-conversations and index when no place of these two kinds is, holds or lies in a place of another agent. Places
-are compared as the system sees them, links followed, when an agent is opened: no tool can make a link.
+An agent reads its workspace and the paths that its settings name beside it, and nothing else. So one agent is
+kept from another's notes, conversations and index when no place of these two kinds is, holds or lies in a
+place of another agent. Places are compared as the system sees them, links followed, when an agent is opened:
+no tool can make a link.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from nacre.memory.workspace.extra_paths import resolved_extra_paths
+from nacre.memory.workspace.extra_paths import ExtraPath, resolved_extra_paths
 from nacre.runtime.contracts.errors import ConfigError
 
 
@@ -76,16 +77,24 @@ class _Spot:
 
 
 def kept_apart(
-    own: AgentFolders, others: Sequence[AgentFolders], *, extra_paths: Sequence[str], allowed: Sequence[Path]
+    own: AgentFolders,
+    others: Sequence[AgentFolders],
+    *,
+    extra_paths: Sequence[str],
+    qmd_paths: Sequence[tuple[str, str]],
+    allowed: Sequence[Path],
 ) -> tuple[str, ...]:
     """Refuses an agent that could reach what is another's; notices of others that can reach what is its own.
 
-    `extra_paths` are its `memorySearch.extraPaths`, `allowed` what its settings let it reach all the same.
+    `extra_paths` are its `memorySearch.extraPaths`, `qmd_paths` the `memory.qmd.paths` that it reads, each
+    with its pattern, and `allowed` is what its settings let it reach all the same.
 
     Raises:
         ConfigError: with the two places, and what to do.
     """
     free = [_Spot(path) for path in allowed]
+    named = [("memorySearch.extraPaths", place) for place in resolved_extra_paths(own.workspace, extra_paths)]
+    named += [("memory.qmd.paths", _of_qmd(own.workspace, *asked)) for asked in qmd_paths]
     notices = []
     for other in others:
         for what, path in other.places():
@@ -102,12 +111,12 @@ def kept_apart(
                         f"of agent {other.agent_id!r}, which can read it. Choose another folder for one of "
                         "the two."
                     )
-            for extra in resolved_extra_paths(own.workspace, extra_paths):
+            for setting, extra in named:
                 ours = _Spot(extra.folder)
                 if any(ours.lies_in(spot) for spot in free):
                     continue
                 if ours.lies_in(theirs) or (theirs.lies_in(ours) and extra.leads_to(_below(theirs, ours))):
-                    text = f"path {str(extra)!r} in memorySearch.extraPaths of agent {own.agent_id!r}"
+                    text = f"path {str(extra)!r} in {setting} of agent {own.agent_id!r}"
                     raise ConfigError(_refusal(text, own.agent_id, other.agent_id, f"{what} {path}"))
     return tuple(notices)
 
@@ -115,6 +124,13 @@ def kept_apart(
 def _reached(own: AgentFolders) -> Iterator[tuple[str, _Spot]]:
     for what, path in own.places():
         yield what, _Spot(path)
+
+
+def _of_qmd(workspace: Path, path: str, pattern: str) -> ExtraPath:
+    """What qmd reads of a path; all below it where its pattern says more than those of extra paths can."""
+    parts = tuple(pattern.split("/"))
+    is_plain = "{" not in pattern and all(part == "**" or "**" not in part for part in parts)
+    return ExtraPath(folder=Path(os.path.normpath(workspace / path)), pattern=parts if is_plain else ())
 
 
 def _below(spot: _Spot, folder: _Spot) -> Path:

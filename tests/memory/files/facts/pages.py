@@ -37,12 +37,11 @@ def open_facts(
     *,
     identities: Identities | None = None,
     embedder: Embedder | None = None,
-    lock_dir: str = "locks",
 ) -> FactMemory:
     """Facts in `workspace`, with their index beside it."""
     root = tmp_path / "workspace"
     root.mkdir(exist_ok=True)
-    workspace = FolderWorkspace(root, lock_dir=tmp_path / lock_dir)
+    workspace = FolderWorkspace(root, lock_dir=tmp_path / "locks")
 
     async def open_index() -> MemoryEngine:
         return await MemoryEngine.open(

@@ -63,6 +63,48 @@ def test_other_extra_paths_are_fine(tmp_path: Path, path: str) -> None:
     assert load_config({"HOME": str(tmp_path / "home")}, state_dir=tmp_path).notices == ()
 
 
+QMD = [
+    ("{state}/workspace-work", "**/*.md"),
+    ("{state}/workspace-work/MEMORY.md", "**/*.md"),
+    ("../workspace-work/memory", "**/*.md"),
+    ("{state}", "**/*.md"),
+    ("{state}", "{{agents,chats}}/**/*.md"),
+    ("{state}", "**work/*.md"),
+    ("~/..", "*/*.md"),
+    ("linked", "**/*.md"),
+    ("{state}/agents/work", "**/*.md"),
+]
+
+
+@pytest.mark.parametrize(("path", "pattern"), QMD)
+def test_paths_of_qmd_into_another_agent_are_refused(tmp_path: Path, path: str, pattern: str) -> None:
+    """As extra paths are, where qmd is what is asked."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "linked").symlink_to(tmp_path / "workspace-work")
+    asked = {"path": path.format(state=tmp_path), "pattern": pattern.format()}
+    listed(tmp_path, {}, {}, memory={"backend": "qmd", "qmd": {"paths": [asked]}})
+
+    text = refused(tmp_path)
+
+    assert "in memory.qmd.paths of agent 'main' reaches the" in text
+    assert "of agent 'work'" in text
+    listed(tmp_path, {}, {}, memory={"qmd": {"paths": [asked]}})
+    assert load_config({"HOME": str(tmp_path / "home")}, state_dir=tmp_path).notices == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern"), [("~/notes", "**/*.md"), ("{state}", "*.md"), ("{state}/workspace-work", "**/*.md")]
+)
+def test_other_paths_of_qmd_are_fine(tmp_path: Path, path: str, pattern: str) -> None:
+    """What lies elsewhere, a pattern that leads nowhere of another's, and what `allowPaths` names."""
+    asked = {"path": path.format(state=tmp_path), "pattern": pattern}
+    allowed = {"allowPaths": [str(tmp_path / "workspace-work")]}
+    listed(tmp_path, allowed, {}, memory={"backend": "qmd", "qmd": {"paths": [asked]}})
+
+    assert load_config({"HOME": str(tmp_path / "home")}, state_dir=tmp_path).notices == ()
+
+
 @pytest.mark.parametrize(
     ("main", "work"),
     [
