@@ -32,6 +32,11 @@ for key in (" ".join(sys.argv[1:3]), sys.argv[1]):
 config = Path(os.environ["QMD_CONFIG_DIR"]) / "stand-in.json"
 made = json.loads(config.read_text()) if config.exists() else {}
 command = sys.argv[1]
+def keep(made):
+    # Others may read it at this moment: as a whole, before or after.
+    new = config.with_name(f"{os.getpid()}.tmp")
+    new.write_text(json.dumps(made))
+    new.replace(config)
 if sys.argv[1:3] == ["collection", "list"]:
     print(f"Collections ({len(made)}):\n")
     for name, (path, mask) in made.items():
@@ -42,10 +47,10 @@ elif sys.argv[1:3] == ["collection", "add"]:
         print(f"Collection '{name}' already exists.", file=sys.stderr)
         sys.exit(1)
     made[name] = [path, mask]
-    config.write_text(json.dumps(made))
+    keep(made)
 elif sys.argv[1:3] == ["collection", "remove"]:
     made.pop(sys.argv[3], None)
-    config.write_text(json.dumps(made))
+    keep(made)
 elif command in ("search", "vsearch", "query"):
     _, query, _, _, most, _, name = sys.argv[1:]
     if name not in made:
