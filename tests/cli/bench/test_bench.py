@@ -64,6 +64,24 @@ def test_engines_and_grep_are_asked_and_nothing_is_changed(home: Path) -> None:
     assert core["sizeBytes"] > 0
 
 
+def test_the_owners_database_is_not_asked(home: Path) -> None:
+    """Engines keep their copies in files; a database of the settings is never reached."""
+    nobody = "postgresql://127.0.0.1:1/nacre"
+    write_settings(
+        home / ".nacre",
+        {
+            "storage": {"driver": "postgres", "url": nobody},
+            "agents": {"defaults": {"memorySearch": {"provider": "none"}}},
+        },
+    )
+
+    ended = run_here(home, "memory", "bench", "--engine", "memory-core", "--json")
+
+    assert ended.returncode == 0
+    [core] = json.loads(ended.stdout)["engines"]
+    assert (core["recallAt6"], core["problem"]) == (1.0, None)
+
+
 def test_a_labelled_set_is_asked_over_its_own_notes(home: Path) -> None:
     """The table has a line for each engine; a set that is none, and an unknown engine, are told."""
     labelled = home / ".nacre/workspace/queries.jsonl"
