@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, cast
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.vectors.cosine_scale import cosine
@@ -114,7 +114,7 @@ class MemoryTable:
                 .select([*SHOWN, "words", "_distance"])
                 .limit(limit)
             )
-            rows = await query.to_list()
+            rows = await _unless_made_anew(query) or []
         return [FoundNear(to_memory(row), 1 - row["_distance"], row["words"]) for row in rows]
 
     async def by_words(self, words: str, embedder: str, scope: Scope, limit: int) -> list[FoundByWords]:
@@ -122,20 +122,17 @@ class MemoryTable:
         async with _told(self._place, "read"):
             from lancedb.query import MatchQuery
 
-            query = (
-                self._table.query()
-                .where(is_of(scope))
-                .nearest_to_text(MatchQuery(words, "words"))
-                .select([*SHOWN, "words", "vector", "embedder", "_score"])
-                .limit(limit)
-            )
-            rows = await query.to_list()
+            found = self._table.query().where(is_of(scope)).nearest_to_text(MatchQuery(words, "words"))
+            query = found.select([*SHOWN, "words", "vector", "embedder", "_score"]).limit(limit)
+            rows = await _unless_made_anew(query)
+            if rows is None:
+                rows = await query.select([*SHOWN, "words", "embedder", "_score"]).to_list()
         return [
             FoundByWords(
                 to_memory(row),
                 row["_score"],
                 row["words"],
-                row["vector"] if row["embedder"] == embedder != NOT_YET else None,
+                row.get("vector") if row["embedder"] == embedder != NOT_YET else None,
             )
             for row in rows
         ]
@@ -242,6 +239,16 @@ async def _opened_or_made(database: Any) -> Any:
         with suppress(ValueError, RuntimeError, OSError):
             return await database.create_table(TABLE, schema=_schema())
     return await database.open_table(TABLE)
+
+
+async def _unless_made_anew(query: Any) -> list[dict[str, Any]] | None:
+    """The rows with their vectors; None while the column is made anew, for then it is gone for a moment."""
+    try:
+        return cast("list[dict[str, Any]]", await query.to_list())
+    except ValueError as error:
+        if "No field named vector" not in str(error):
+            raise
+        return None
 
 
 def cosine_of(row: FoundByWords, asked: Vector) -> float:

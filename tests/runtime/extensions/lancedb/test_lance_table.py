@@ -77,6 +77,16 @@ async def test_a_table_of_openclaw_is_taken_over(tmp_path: Path) -> None:
     assert status == "3 memories"
 
 
+async def test_rows_are_found_by_words_while_vectors_are_made_anew(tmp_path: Path) -> None:
+    """For a moment, or after a kill in it, the table has no column of vectors."""
+    async with started(home(tmp_path, config={"dbPath": "db"})) as engine:
+        await call(engine, "memory_store", text="The boat is called Halcyon.")
+        database = await lancedb.connect_async(str(tmp_path / "db"))
+        await (await database.open_table("memories")).drop_columns(["vector"])
+
+        assert await texts(engine, "boat") == ["The boat is called Halcyon."]
+
+
 @pytest.mark.slow
 async def test_what_was_told_stands_after_kills(tmp_path: Path) -> None:
     """Two programs store into one table and are killed in the midst of it; each stored row is there, once."""
