@@ -21,6 +21,7 @@ MOST_CHARS = 200_000
 MOST_QUERY_CHARS = 2_000
 """A longer question is cut: the system limits how long an argument may be."""
 _SAID_CHARS = 300
+_END_SECONDS = 5.0
 _ERROR_LINE = re.compile(r"\w*error: ", re.IGNORECASE)
 _PASSED_ON = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "SSL_CERT_FILE")
 _PASSED_ON_BEGINNINGS = ("LC_", "NODE_", "CUDA_", "GGML_", "HF_", "LLAMA_", "QMD_", "HTTP", "NO_PROXY")
@@ -102,7 +103,7 @@ class Program:
         try:
             async with asyncio.timeout(seconds):
                 out, err = await asyncio.gather(
-                    _bounded(process.stdout, name), _bounded(process.stderr, name)
+                    _written(process, process.stdout), _written(process, process.stderr)
                 )
                 code = await process.wait()
                 has_ended = True
@@ -110,8 +111,10 @@ class Program:
             raise QmdSlow(f"{name} timed out after {seconds * 1000:.0f}ms") from error
         finally:
             if not has_ended:
-                await _killed(process)
-        return Said(code=code, out=out, err=err)
+                await _ended(process)
+        if max(len(out), len(err)) > MOST_CHARS:
+            raise QmdFailed(f"{name} wrote too much output: more than {MOST_CHARS} characters")
+        return Said(code=code, out=out.decode("utf-8", "replace"), err=err.decode("utf-8", "replace"))
 
     def _words(self) -> Sequence[str]:
         words = shlex.split(self._command) or ["qmd"]
@@ -138,18 +141,32 @@ def as_argument(text: str) -> str:
     return line.encode("utf-8", "ignore").decode().lstrip("-").strip()
 
 
-async def _bounded(stream: asyncio.StreamReader | None, name: str) -> str:
+async def _written(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytearray:
+    """All that it writes. If that is more than `MOST_CHARS`, the program is ended and the rest thrown away.
+
+    The rest is read all the same: asyncio tells of a program's end only when its pipes are at theirs.
+    """
     assert stream is not None, "it was asked for"
     data = bytearray()
     while piece := await stream.read(65_536):
+        if len(data) > MOST_CHARS:
+            continue
         data += piece
         if len(data) > MOST_CHARS:
-            raise QmdFailed(f"{name} wrote too much output: more than {MOST_CHARS} characters")
-    return data.decode("utf-8", "replace")
+            _kill(process)
+    return data
 
 
-async def _killed(process: asyncio.subprocess.Process) -> None:
-    """Ends it with everything that it started: qmd is a launcher that starts another process."""
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kills it with everything that it started: qmd is a launcher that starts another process."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Kills it and waits for its end, but not for a process that left its group and holds its pipes."""
+    _kill(process)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            await asyncio.gather(_written(process, process.stdout), _written(process, process.stderr))
+            await process.wait()

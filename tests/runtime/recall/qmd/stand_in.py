@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = r"""
-import json, os, re, signal, sys, time
+import fcntl, json, os, re, signal, sys, time
 from pathlib import Path
 here = Path(__file__).parent
 with (here / "calls").open("a") as log:
@@ -26,6 +26,9 @@ for key in (" ".join(sys.argv[1:3]), sys.argv[1]):
             failures.write_text(json.dumps(rules))
         if rule.get("hangs"):
             signal.pause()
+        if "repeat" in rule and hasattr(fcntl, "F_SETPIPE_SZ"):
+            # a wide pipe still has words in it when the one who reads them has had enough
+            fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20)
         sys.stdout.write(rule.get("out", "") * rule.get("repeat", 1))
         sys.stderr.write(rule.get("err", ""))
         sys.exit(rule.get("code", 0))

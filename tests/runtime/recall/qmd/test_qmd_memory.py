@@ -131,7 +131,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "an object": {"out": '{"results": []}'},
     "nothing": {"out": ""},
     "an exit code": {"code": 3, "err": "SqliteError: database is locked\n"},
-    "without end": {"out": "[" * 1000, "repeat": 300},
+    "without end": {"out": "[" * 1000, "repeat": 3_000},
     "never": {"hangs": True},
 }
 
