@@ -51,6 +51,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "List who asks to write to the assistant and who may, let people in, or not.",
     ),
     "agents": ("nacre.cli.setup.agents", "List the agents that the settings name."),
+    "workspace": (
+        "nacre.cli.setup.workspace",
+        "Bring the notes of a database to a folder and back.",
+    ),
+    "storage": (
+        "nacre.cli.setup.storage",
+        "Move an agent from files to a database, or back.",
+    ),
     "init": ("nacre.cli.setup.init", "Make the state folder and the workspace."),
 }
 _DEFAULT_COMMAND = "chat"
