@@ -103,6 +103,7 @@ def load_config(
     from nacre.memory.contracts.settings import at_home
     from nacre.runtime.settings.disk import settings_file as disk
     from nacre.runtime.settings.disk.agent_folders import kept_apart
+    from nacre.runtime.settings.disk.agent_places import AgentPlaces
     from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
 
     state = (state_dir or _state_dir(environment)).absolute()
@@ -115,7 +116,12 @@ def load_config(
         place = next((place for place, entry in enumerate(agents.entries) if entry.id == own_id), None)
         settings = written if place is None else _settings(disk.with_own_settings(raw, place), file)
 
-        places = _Places(environment=environment, home=_home(environment), state=state, settings=written)
+        places = AgentPlaces(
+            default_workspace=environment.get(WORKSPACE_VARIABLE, ""),
+            home=_home(environment),
+            state=state,
+            settings=written,
+        )
         folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
         own = folders[own_id]
         notices = kept_apart(
@@ -144,6 +150,22 @@ def load_config(
         )
 
 
+def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Sentences about a text that is to stand in the settings file; none when there is nothing to say.
+
+    Raises:
+        ConfigError: it is no JSON5, names a variable that is not set, or a value does not fit its setting.
+    """
+    from nacre.runtime.settings.disk import settings_file as disk
+
+    raw = disk.settings_in(text, file, environment)
+    with disk.variables_unseen(file, environment):
+        written = _settings(raw, file)
+        for place in range(len(written.agents.entries)):
+            _settings(disk.with_own_settings(raw, place), file)
+    return (*_file_notices(file, written), *disk.told_of_sources(raw))
+
+
 def settings_file(environment: Mapping[str, str]) -> Path:
     """Where the settings of the environment's state folder stand, if there are any.
 
@@ -158,66 +180,10 @@ def _home(environment: Mapping[str, str]) -> Path:
 
 
 def _state_dir(environment: Mapping[str, str]) -> Path:
+    from nacre.runtime.settings.disk.agent_places import owners_path
+
     home = _home(environment)
-    return _path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Places:
-    """Where the agents of a state folder live, by settings that are as they were written."""
-
-    environment: Mapping[str, str]
-    home: Path
-    state: Path
-    settings: Settings
-
-    def of(self, agent_id: str, workspace: Path | None) -> AgentFolders:
-        from nacre.memory.contracts.settings import index_path
-        from nacre.runtime.settings.disk.agent_folders import AgentFolders
-
-        agents = self.settings.agents
-        entry = agents.entry(agent_id)
-        usual = self.state / "agents" / agent_id
-        search = agents.defaults.memory_search
-        if entry is not None and entry.memory_search.store.path:
-            search = entry.memory_search
-        return AgentFolders(
-            agent_id=agent_id,
-            workspace=(workspace or self._workspace(agent_id)).absolute(),
-            agent_dir=(_path(entry.agent_dir if entry else "", self.home) or usual).absolute(),
-            sessions_file=self._sessions_file(agent_id, usual).absolute(),
-            index_file=index_path(search, state_dir=self.state, agent_id=agent_id, home=self.home).absolute(),
-        )
-
-    def allowed(self, agent_id: str) -> list[Path]:
-        """What an agent may reach although it is another's."""
-        entry = self.settings.agents.entry(agent_id)
-        found = (_path(text, self.home) for text in (entry.allow_paths if entry else ()))
-        return [path.absolute() for path in found if path is not None]
-
-    def _workspace(self, agent_id: str) -> Path:
-        agents = self.settings.agents
-        entry, is_default = agents.entry(agent_id), agent_id == agents.default_id
-        texts = [
-            self.environment.get(WORKSPACE_VARIABLE) if is_default else None,
-            entry.workspace if entry else None,
-            agents.defaults.workspace if is_default else None,
-        ]
-        usual = self.state / ("workspace" if is_default else f"workspace-{agent_id}")
-        return next((path for text in texts if (path := _path(text, self.home))), usual)
-
-    def _sessions_file(self, agent_id: str, usual: Path) -> Path:
-        """Where the index of sessions lies; its folder holds the transcripts."""
-        setting = self.settings.session.store
-        chosen = _path(setting.replace("{agentId}", agent_id), self.home)
-        if chosen is None:
-            return usual / "sessions" / "sessions.json"
-        if chosen.suffix != ".json":
-            raise ConfigError(
-                f"session.store is {setting!r}. "
-                "Name a file that ends in .json, such as ~/chats/sessions.json."
-            )
-        return chosen
+    return owners_path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
 
 
 def _agent_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
@@ -272,17 +238,6 @@ def _file_notices(file: Path, settings: Settings) -> tuple[str, ...]:
             f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is it."
         )
     return tuple(notices)
-
-
-def _path(text: str | None, home: Path) -> Path | None:
-    if not text or not text.strip():
-        return None
-    first, _, rest = text.strip().partition("/")
-    if first == "~":
-        return home / rest
-    if first.startswith("~"):
-        raise ConfigError(f"The folder {text!r} names another user's home. Write the whole path out.")
-    return Path(text.strip())
 
 
 def _settings(raw: Mapping[str, Any], file: Path) -> Settings:
