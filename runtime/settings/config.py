@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from nacre.runtime.settings.agents import AgentsSettings
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
     from nacre.runtime.settings.disk.auth_profiles import AuthProfiles
@@ -249,7 +251,14 @@ def _settings(raw: Mapping[str, Any], file: Path) -> Settings:
     try:
         return Settings.of_file(raw)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)
-        )
+        problems = "; ".join(map(_problem, error.errors(include_input=False)))
         raise ConfigError(f"The settings file {file} has values that do not fit: {problems}.") from error
+
+
+def _problem(item: ErrorDetails) -> str:
+    from nacre.runtime.settings.disk.keys import likely_key, written_key
+    from nacre.runtime.settings.settings import Settings
+
+    meant = likely_key(item["loc"], Settings) if item["type"] == "extra_forbidden" else ""
+    said = f"there is no such setting (did you mean {meant}?)" if meant else item["msg"]
+    return f"{written_key(item['loc'])}: {said}"

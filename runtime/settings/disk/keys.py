@@ -108,13 +108,20 @@ def field_of(key: Key, root: type[BaseModel]) -> Field | None:
                 return None
             raise ConfigError(_unknown(key[:place], str(step), section))
         info = section.model_fields[name]
-        below = _section(info.annotation)
+        below = section_below(info.annotation)
         found = Field(section=section, name=written_name(section, name), info=info, below=below)
         place += 1
         if below is not None and get_origin(_plain(info.annotation)) in (tuple, Mapping) and place < len(key):
             found = Field(section=section, name=str(key[place]), info=None, below=below)
             place += 1
     return found
+
+
+def likely_key(key: Key, root: type[BaseModel]) -> str:
+    """The key that a mistyped one may mean, empty when none is near."""
+    above = field_of(key[:-1], root)
+    near = nearest_key(str(key[-1]), above.below) if above and above.below else ""
+    return written_key((*key[:-1], near)) if near else ""
 
 
 def default_of(found: Field) -> Any:
@@ -183,7 +190,8 @@ def _is_open(annotation: Any) -> bool:
     return get_origin(_plain(annotation)) in (Mapping, dict) or _plain(annotation) in (dict, Any)
 
 
-def _section(annotation: Any) -> type[BaseModel] | None:
+def section_below(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds, by itself, in a list or in a table; `None` for a plain value."""
     kinds = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
     kinds += [each for kind in get_args(annotation) for each in get_args(kind) if isinstance(each, type)]
     return next((kind for kind in kinds if issubclass(kind, BaseModel)), None)

@@ -161,6 +161,16 @@ def variables_unseen(file: Path, environment: Mapping[str, str]) -> Iterator[Non
         raise ConfigError(told) from None
 
 
+def settings_as_written(file: Path) -> Mapping[str, Any]:
+    """What the file says with each `${NAME}` as it stands; nothing when it holds no object.
+
+    Raises:
+        ConfigError: the file is unreadable or no JSON5.
+    """
+    raw = _decoded(read_text(file), file)
+    return raw if isinstance(raw, dict) else {}
+
+
 def read_text(file: Path) -> str:
     """The file's text, empty when there is none.
 
