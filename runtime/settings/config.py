@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-    from nacre.runtime.settings.agents import AgentsSettings
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
     from nacre.runtime.settings.disk.auth_profiles import AuthProfiles
+    from nacre.runtime.settings.sections.agents import AgentsSettings
     from nacre.runtime.settings.settings import Settings
 
 SETTINGS_FILE = "nacre.json5"
@@ -77,7 +75,7 @@ class Config:
     def private_dir(self) -> Path:
         """Where its lanes are locked and what was typed to it is kept: the first agent came before there were
         others, and keeps them in the state folder itself."""
-        from nacre.runtime.settings.agents import FIRST_AGENT
+        from nacre.runtime.settings.sections.agents import FIRST_AGENT
 
         return self.state_dir if self.agent_id == FIRST_AGENT else self.folders.agent_dir
 
@@ -103,9 +101,9 @@ def load_config(
             fit its setting; there is no such agent, or it could reach what is another agent's.
     """
     from nacre.memory.contracts.settings import at_home
+    from nacre.runtime.settings.agent_places import AgentPlaces
     from nacre.runtime.settings.disk import settings_file as disk
     from nacre.runtime.settings.disk.agent_folders import kept_apart
-    from nacre.runtime.settings.disk.agent_places import AgentPlaces
     from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
 
     state = (state_dir or _state_dir(environment)).absolute()
@@ -118,12 +116,8 @@ def load_config(
         place = next((place for place, entry in enumerate(agents.entries) if entry.id == own_id), None)
         settings = written if place is None else _settings(disk.with_own_settings(raw, place), file)
 
-        places = AgentPlaces(
-            default_workspace=environment.get(WORKSPACE_VARIABLE, ""),
-            home=_home(environment),
-            state=state,
-            settings=written,
-        )
+        named = environment.get(WORKSPACE_VARIABLE, "")
+        places = AgentPlaces(home=_home(environment), state=state, settings=written, named=named)
         folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
         own = folders[own_id]
         notices = kept_apart(
@@ -182,7 +176,7 @@ def _home(environment: Mapping[str, str]) -> Path:
 
 
 def _state_dir(environment: Mapping[str, str]) -> Path:
-    from nacre.runtime.settings.disk.agent_places import owners_path
+    from nacre.runtime.settings.agent_places import owners_path
 
     home = _home(environment)
     return owners_path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
@@ -229,7 +223,7 @@ def _not_its_workspace(
 
 def _file_notices(file: Path, settings: Settings) -> tuple[str, ...]:
     from nacre.runtime.settings.disk.settings_file import told_of_other_files
-    from nacre.runtime.settings.section import unread_keys
+    from nacre.runtime.settings.sections.section import unread_keys
 
     unread = ", ".join(unread_keys(settings))
     marked = [entry.id for entry in settings.agents.entries if entry.default]
@@ -251,12 +245,12 @@ def _settings(raw: Mapping[str, Any], file: Path) -> Settings:
     try:
         return Settings.of_file(raw)
     except ValidationError as error:
-        problems = "; ".join(map(_problem, error.errors(include_input=False)))
+        problems = "; ".join(_problem(dict(item)) for item in error.errors(include_input=False))
         raise ConfigError(f"The settings file {file} has values that do not fit: {problems}.") from error
 
 
-def _problem(item: ErrorDetails) -> str:
-    from nacre.runtime.settings.disk.keys import likely_key, written_key
+def _problem(item: Mapping[str, Any]) -> str:
+    from nacre.runtime.settings.keys import likely_key, written_key
     from nacre.runtime.settings.settings import Settings
 
     meant = likely_key(item["loc"], Settings) if item["type"] == "extra_forbidden" else ""

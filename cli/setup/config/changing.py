@@ -11,7 +11,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import checked_settings
 
 if TYPE_CHECKING:
-    from nacre.runtime.settings.disk.keys import Key
+    from nacre.runtime.settings.keys import Key
 
 
 def set_value(file: Path, environment: Mapping[str, str], key: Key, written: str) -> tuple[str, ...]:
@@ -22,12 +22,12 @@ def set_value(file: Path, environment: Mapping[str, str], key: Key, written: str
     Raises:
         ConfigError: the value does not fit, or the file cannot be changed; it then stays as it was.
     """
-    from nacre.runtime.settings.disk.json5_edits import with_value
+    from nacre.runtime.settings.disk.json5_edits import readings, with_value
 
     def put(value: Any) -> tuple[str, ...]:
         return change_file(file, environment, lambda text: with_value(text, key, value))
 
-    *tried, last = _readings(written)
+    *tried, last = readings(written)
     for value in tried:
         with suppress(ConfigError):
             return put(value)
@@ -44,46 +44,34 @@ def unset(file: Path, environment: Mapping[str, str], key: Key) -> tuple[str, ..
 def change_file(file: Path, environment: Mapping[str, str], change: Callable[[str], str]) -> tuple[str, ...]:
     """Puts `change(text)` in the place of the file's text, if it is one that Nacre can start with.
 
-    The file that a link leads to is changed, its mode kept, its end of lines too. Two changes at the same
-    time follow each other.
+    The file that a link leads to is changed; it becomes its owner's alone. Two changes at the same time
+    follow each other.
 
     Raises:
         ConfigError: what would be written does not fit, or the file cannot be read or written.
     """
-    from nacre.memory.workspace.files import change_locked
-    from nacre.runtime.settings.disk.settings_file import read_text
+    from nacre.sessions.contracts.errors import SessionError
+    from nacre.sessions.disk.durable import read_plain, replace_file
+    from nacre.sessions.disk.locks import locked
+    from nacre.sessions.disk.reported import make_folder
 
-    told: tuple[str, ...] = ()
-
-    def changed(_old: bytes | None) -> bytes:
-        nonlocal told
-        text = read_text(file)
-        try:
-            new = change(text)
-        except ValueError as error:
-            # What is no JSON5 at all has a better sentence of its own.
-            checked_settings(text, file, environment)
-            raise ConfigError(f"{file} was not changed: {error}. `nacre config edit` opens it.") from error
-        told = checked_settings(new, file, environment)
-        return new.encode("utf-8")
-
-    is_new = not file.exists()
+    real = file.resolve()
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        change_locked(file.resolve(), changed, file.parent / "locks")
-        if is_new:
-            file.chmod(0o600)
-    except OSError as error:
-        raise ConfigError(f"{file} was not changed: {error.strerror or error}.") from error
+        make_folder(file.parent)
+        with locked(real):
+            found = read_plain(real)
+            text = found[0].decode("utf-8") if found else ""
+            new = _changed(text, change, file, environment)
+            told = checked_settings(new, file, environment)
+            replace_file(real, new.encode("utf-8"))
+    except (SessionError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} was not changed: {error}") from error
     return told
 
 
-def _readings(written: str) -> list[Any]:
-    """What a value on the command line may be: first as JSON5, then as the text that it is."""
-    import pyjson5
-
+def _changed(text: str, change: Callable[[str], str], file: Path, environment: Mapping[str, str]) -> str:
     try:
-        value = pyjson5.decode(written)
-    except pyjson5.Json5Exception:
-        return [written]
-    return [value] if isinstance(value, dict | list | bool | None) else [value, written]
+        return change(text)
+    except ValueError as error:
+        checked_settings(text, file, environment)  # what is no JSON5 at all has a better sentence of its own
+        raise ConfigError(f"{file} was not changed: {error}. `nacre config edit` opens it.") from error

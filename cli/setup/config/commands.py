@@ -15,7 +15,7 @@ from nacre.cli.screen.json_text import print_json
 from nacre.runtime.settings.config import load_config, settings_file
 
 if TYPE_CHECKING:
-    from nacre.runtime.settings.disk.keys import Key
+    from nacre.runtime.settings.keys import Key
 
 
 @click.group("config")
@@ -71,7 +71,7 @@ def get(context: click.Context, key: str, as_json: bool) -> int:
       nacre --agent work config get agents.defaults.userTimezone
     """
     from nacre.cli.setup.config.explained import value_of
-    from nacre.runtime.settings.disk.keys import hidden
+    from nacre.runtime.settings.keys import hidden
 
     invocation, file = begin(context), _file(context)
     if not key:
@@ -99,7 +99,7 @@ def set_(context: click.Context, key: str, value: str) -> int:
       nacre config set 'agents.list[0]' '{id: "work"}'
     """
     from nacre.cli.setup.config.changing import set_value
-    from nacre.runtime.settings.disk.keys import field_of, written_key
+    from nacre.runtime.settings.keys import field_of, written_key
     from nacre.runtime.settings.settings import Settings
 
     file = _file(context)
@@ -115,7 +115,7 @@ def set_(context: click.Context, key: str, value: str) -> int:
 def unset(context: click.Context, key: str) -> int:
     """Take KEY out of the settings file, so that its default holds."""
     from nacre.cli.setup.config.changing import unset as taken_out
-    from nacre.runtime.settings.disk.keys import at, written_key
+    from nacre.runtime.settings.keys import at, written_key
 
     file = _file(context)
     found = _key(key, file)
@@ -169,7 +169,7 @@ def check(context: click.Context, as_json: bool) -> int:
 @shared_options
 def schema(_context: click.Context) -> int:
     """Print a JSON Schema of the settings, for editors that complete and check them."""
-    from nacre.cli.setup.config.explained import schema as made
+    from nacre.runtime.settings.meanings import schema as made
 
     return print_json(made())
 
@@ -200,7 +200,7 @@ def path(context: click.Context) -> int:
 
 
 def _key(text: str, file: _File) -> Key:
-    from nacre.runtime.settings.disk.keys import key_of
+    from nacre.runtime.settings.keys import key_of
 
     return key_of(text, file.raw)
 

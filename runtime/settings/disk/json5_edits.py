@@ -49,6 +49,15 @@ def without(text: str, path: Path) -> str:
     return _changed(text, path, lambda whole, root: _taken(whole, root, path), take)
 
 
+def readings(written: str) -> list[Any]:
+    """What a value that somebody typed may be: JSON5, and the text that it is; the likelier one first."""
+    try:
+        value = pyjson5.decode(written)
+    except pyjson5.Json5Exception:
+        return [written]
+    return [value] if isinstance(value, dict | list | bool | None) else [value, written]
+
+
 def _changed(
     text: str,
     path: Path,

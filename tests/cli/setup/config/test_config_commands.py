@@ -28,12 +28,11 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / ".nacre" / "nacre.json5"
     path.parent.mkdir(mode=0o700)
     path.write_text(WRITTEN, encoding="utf-8")
-    path.chmod(0o640)
     return path
 
 
 def test_a_setting_is_set_and_taken_out_again(tmp_path: Path, file: Path) -> None:
-    """Comments, order and mode of the file stay; after both the file is as it was."""
+    """Comments, order and ends of lines stay; after both the file is as it was, and its owner's alone."""
     said = run_here(tmp_path, "config", "set", "session.dmScope", "per-peer", MY_KEY="k-123456789")
     changed = file.read_text(encoding="utf-8")
     got = run_here(tmp_path, "config", "get", "session.dmScope", MY_KEY="k-123456789")
@@ -44,7 +43,7 @@ def test_a_setting_is_set_and_taken_out_again(tmp_path: Path, file: Path) -> Non
     assert changed == WRITTEN.replace("}},\n}\n", '}},\n  session: {\n    dmScope: "per-peer",\n  },\n}\n')
     assert taken.returncode == 0
     assert file.read_text(encoding="utf-8") == WRITTEN
-    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_a_text_stays_a_text(tmp_path: Path, file: Path) -> None:

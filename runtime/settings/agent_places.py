@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentPlaces:
-    """Where the agents of a state folder live, by settings that are as they were written. A
-    `default_workspace` that is not blank goes before that of the settings.
+    """Where the agents of a state folder live, by settings that are as they were written.
+
+    `named` is the default agent's workspace where it is not blank, whatever the settings say.
     """
 
-    default_workspace: str
+    named: str
     home: Path
     state: Path
     settings: Settings
@@ -57,7 +58,7 @@ class AgentPlaces:
         agents = self.settings.agents
         entry, is_default = agents.entry(agent_id), agent_id == agents.default_id
         texts = [
-            self.default_workspace if is_default else None,
+            self.named if is_default else None,
             entry.workspace if entry else None,
             agents.defaults.workspace if is_default else None,
         ]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.settings.disk.keys import default_of, field_of, hidden, key_of, likely_key, written_key
+from nacre.runtime.settings.keys import default_of, field_of, hidden, key_of, likely_key, written_key
 from nacre.runtime.settings.settings import Settings
 from tests.documents.settings_keys import settings_keys
 

@@ -6,17 +6,17 @@ id and by place; a name with dots stands in quotes: `agents.defaults.models."ope
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
-import pyjson5
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.settings.section import SettingsSection, key_names, nearest_key, written_name
+from nacre.runtime.settings.sections.section import SettingsSection, key_names, nearest_key, written_name
 
 Key: TypeAlias = tuple[str | int, ...]
 
@@ -55,7 +55,7 @@ def key_of(text: str, raw: Mapping[str, Any]) -> Key:
             break
         place = match.end()
         if match["entry"] is None:
-            steps.append(match["name"] or pyjson5.decode(f'"{match["quoted"]}"'))
+            steps.append(match["name"] or json.loads(f'"{match["quoted"]}"'))
         else:
             steps.append(_entry(match["entry"], at(raw, steps), text))
     if place < len(text) or not steps:
