@@ -141,7 +141,7 @@ def apart(config: Config, folder: Path) -> Config:
         sessions_file=folder / "agents" / agent / "sessions" / "sessions.json",
         index_file=index_path(search, state_dir=folder, agent_id=agent, home=folder),
     )
-    return replace(config, state_dir=folder, folders=folders, settings=settings, database_url="")
+    return replace(config, state_dir=folder, folders=folders, settings=settings)
 
 
 class _Asked:

@@ -21,6 +21,7 @@ class AgentPlaces:
     """
 
     named: str
+    database_url: str
     home: Path
     state: Path
     settings: Settings
@@ -46,6 +47,7 @@ class AgentPlaces:
             agent_dir=(owners_path(entry.agent_dir if entry else "", self.home) or usual).absolute(),
             sessions_file=self._sessions_file(agent_id, usual).absolute(),
             index_file=index_path(search, state_dir=self.state, agent_id=agent_id, home=self.home).absolute(),
+            database_url=self.database_url,
         )
 
     def allowed(self, agent_id: str) -> list[Path]:

@@ -42,7 +42,7 @@ class ListedAgent:
 class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
     `agents` are in the order of the list, `auth` its keys outside of the settings, `environment` is what it
-    was read in. Without `database_url` sessions are files. `notices` are sentences for the owner.
+    was read in. `notices` are sentences for the owner.
     """
 
     home: Path
@@ -53,7 +53,6 @@ class Config:
     settings: Settings
     auth: AuthProfiles
     environment: Mapping[str, str] = field(repr=False)
-    database_url: str = ""
     notices: tuple[str, ...] = ()
 
     @property
@@ -62,14 +61,14 @@ class Config:
         return self.folders.agent_id
 
     @property
-    def workspace(self) -> Path:
-        """The folder with its notes."""
-        return self.folders.workspace
+    def database_url(self) -> str:
+        """The database that keeps all of it; empty where files do."""
+        return self.folders.database_url
 
     @property
-    def sessions_file(self) -> Path:
-        """The index of its sessions; the transcripts lie beside it."""
-        return self.folders.sessions_file
+    def workspace(self) -> Path:
+        """The folder with its notes, unless they lie in a database."""
+        return self.folders.workspace
 
     @property
     def private_dir(self) -> Path:
@@ -117,7 +116,10 @@ def load_config(
         settings = written if place is None else _settings(disk.with_own_settings(raw, place), file)
 
         named = environment.get(WORKSPACE_VARIABLE, "")
-        places = AgentPlaces(home=_home(environment), state=state, settings=written, named=named)
+        database_url = written.storage.database(environment.get(DATABASE_VARIABLE, ""))
+        places = AgentPlaces(
+            home=_home(environment), state=state, settings=written, named=named, database_url=database_url
+        )
         folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
         own = folders[own_id]
         notices = kept_apart(
@@ -141,7 +143,6 @@ def load_config(
             settings=settings,
             auth=auth,
             environment=environment,
-            database_url=settings.storage.database(environment.get(DATABASE_VARIABLE, "")),
             notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
         )
 

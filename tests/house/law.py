@@ -83,6 +83,7 @@ MEMORY: Floors = (
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
     ("memory/files/facts",),
+    ("memory/workspace/documents",),
     (
         "memory/batch_jobs",
         "memory/vectors",

@@ -10,7 +10,7 @@ class StorageSettings(SettingsSection):
     """`storage`: files of the state folder, or a database that several machines share."""
 
     driver: Literal["files", "postgres"] = "files"
-    """What keeps the sessions."""
+    """What keeps the sessions, the workspace and the index of the notes."""
     url: str = ""
     """Which database: `postgresql://user:password@host:5432/database`."""
 
