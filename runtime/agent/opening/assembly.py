@@ -179,6 +179,7 @@ def _window_parts(
         offline=offline,
         workspace=workspace,
         sources=Sources(workspace),
+        has_bank=config.settings.memory.bank.enabled,
         now=world.now,
         count_tokens=count_tokens,
         on_notes=lambda path: on_notes(memory, path),
