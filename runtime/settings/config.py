@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
+    from nacre.runtime.settings.agent_places import AgentPlaces
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
     from nacre.runtime.settings.disk.auth_profiles import AuthProfiles
     from nacre.runtime.settings.sections.agents import AgentsSettings
@@ -100,7 +101,6 @@ def load_config(
             fit its setting; there is no such agent, or it could reach what is another agent's.
     """
     from nacre.memory.contracts.settings import at_home
-    from nacre.runtime.settings.agent_places import AgentPlaces
     from nacre.runtime.settings.disk import settings_file as disk
     from nacre.runtime.settings.disk.agent_folders import kept_apart
     from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
@@ -115,11 +115,7 @@ def load_config(
         place = next((place for place, entry in enumerate(agents.entries) if entry.id == own_id), None)
         settings = written if place is None else _settings(disk.with_own_settings(raw, place), file)
 
-        named = environment.get(WORKSPACE_VARIABLE, "")
-        database_url = written.storage.database(environment.get(DATABASE_VARIABLE, ""))
-        places = AgentPlaces(
-            home=_home(environment), state=state, settings=written, named=named, database_url=database_url
-        )
+        places = _places(environment, state, written)
         folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
         own = folders[own_id]
         notices = kept_apart(
@@ -170,6 +166,18 @@ def settings_file(environment: Mapping[str, str]) -> Path:
         ConfigError: the state folder is in another user's home.
     """
     return _state_dir(environment) / SETTINGS_FILE
+
+
+def _places(environment: Mapping[str, str], state: Path, written: Settings) -> AgentPlaces:
+    from nacre.runtime.settings.agent_places import AgentPlaces
+
+    return AgentPlaces(
+        named=environment.get(WORKSPACE_VARIABLE, ""),
+        database_url=written.storage.database(environment.get(DATABASE_VARIABLE, "")),
+        home=_home(environment),
+        state=state,
+        settings=written,
+    )
 
 
 def _home(environment: Mapping[str, str]) -> Path:
