@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -105,5 +105,5 @@ def _sums(source: str, target: str) -> str:
 
 
 def _json(copied: Copied | CopiedWorkspace) -> dict[str, object]:
-    names = ("size_bytes", "checksum", *(_SESSION_ROWS if hasattr(copied.source, "lines") else ("files",)))
+    names = [field.name for field in fields(copied.source)]
     return {side: camel_json(getattr(copied, side), *names) for side in ("source", "target")}

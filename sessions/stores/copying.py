@@ -78,6 +78,8 @@ async def copy_sessions(source: CopyableStore, target: CopyableStore) -> Copied:
         whole = _whole_lines(data)
         if whole != data:
             problems.append(f"The last line of {facts.name} was torn by a kill; it is not copied.")
+        if not whole:
+            continue
         try:
             await target.bring_in(facts.name, whole, await source.whole_results(facts.name))
         except SessionCorrupt as error:

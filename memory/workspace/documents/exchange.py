@@ -149,6 +149,11 @@ def _planned(files: Mapping[str, Document], workspace: str, tree: FolderTree) ->
             plan.met.append(name)
         elif step is Step.MERGE:
             behind.append(name)
+    if plan.done.removed and not seen.files:
+        raise PushRefused(
+            f"Nothing was pushed: {tree.place} is empty, which would remove every note. If that is meant, "
+            "leave one file in it."
+        )
     if behind:
         raise PushRefused(
             f"Nothing was pushed: {', '.join(behind)} changed in the workspace as well. "

@@ -176,6 +176,17 @@ async def test_nothing_of_git_comes_out_of_a_workspace(both: Both) -> None:
     assert not (both.folder / ".git").exists()
 
 
+async def test_an_empty_folder_removes_nothing(both: Both) -> None:
+    """Whoever lost all files of a folder has not asked for the notes to go."""
+    for name in both.here():
+        both.write(name, None)
+
+    with pytest.raises(PushRefused, match="is empty, which would remove every note"):
+        await push(both.rows, both.tree)
+
+    assert len(await both.there()) == 3
+
+
 async def test_a_folder_has_one_workspace(both: Both) -> None:
     """Another agent's notes are neither brought into it nor overwritten from it."""
     other = DocumentRows(both.database, "other")
