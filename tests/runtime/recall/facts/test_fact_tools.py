@@ -11,7 +11,7 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
-from tests.runtime.agents import opened, said, write_settings
+from tests.runtime.agents import entries, opened, said, transcript_file, write_settings
 
 NAMES = {"memory_set_fact", "memory_note", "memory_recall"}
 GROUP = {"chat_kind": "group", "channel": "telegram", "chat_id": "7", "sender_id": "9", "is_owner": False}
@@ -60,9 +60,12 @@ async def test_the_model_sets_notes_and_recalls(tmp_path: Path) -> None:
         assert (known.key, known.value) == ("city", "Porto")
         lines = [line for line in page.split("\n") if line.startswith("- ")]
         workspace = FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks")
+        said_in = {entry["id"] for entry in entries(transcript_file(tmp_path))}
         for kept in await Sources(workspace).of_lines("memory/facts.md", lines):
             assert kept is not None
-            assert (kept.written_by, kept.audience, kept.is_owners_word) == ("tool", "private", False)
+            assert (kept.written_by, kept.audience, kept.is_owners_word) == ("tool", "private", True)
+            assert kept.entry_ids
+            assert set(kept.entry_ids) <= said_in
 
 
 async def test_nothing_of_one_reaches_another(tmp_path: Path) -> None:
