@@ -16,7 +16,7 @@ from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.settings.agents import CompactionSettings, ContextPruningSettings
+from nacre.runtime.settings.sections.agents import CompactionSettings, ContextPruningSettings
 
 
 @dataclass(frozen=True, kw_only=True)

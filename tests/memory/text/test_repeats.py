@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, strategies as st
 
-from nacre.memory.workspace.repeats import without_repeats
+from nacre.memory.text.repeats import without_repeats
 
 LINES = st.sampled_from(
     [
