@@ -87,7 +87,7 @@ def to_memory(row: Mapping[str, Any]) -> Memory:
         origin=Origin(
             session_key=row["sessionKey"],
             session_id=row["sessionId"],
-            entry_id=row["entryId"],
+            entry_id=row["entryId"] or "",
             channel=row["channel"],
             said_by=row["saidBy"] if row["saidBy"] in get_args(Speaker) else "unknown",
             written_by=row["writtenBy"] if row["writtenBy"] in get_args(Writer) else "import",

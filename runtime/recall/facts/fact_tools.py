@@ -106,7 +106,7 @@ class FactTools:
                 alone=not _shares(chat),
             )
         )
-        of_others = await self._of_others(found)
+        of_others = await _asked(self._of_others(found))
         told = {
             "identity_facts": [
                 {**fact_json(fact), **_others(fact.identity, own, fact in of_others)}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import nacre
 from nacre import Agent
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
@@ -158,3 +159,29 @@ async def test_what_the_settings_keep_from_a_session_is_kept(tmp_path: Path) -> 
             assert refusal in await _called(agent, model, "memory_set_fact", arguments)
             found = await _called(agent, model, "memory_recall", {})
             assert ("Porto" in str(found)) is (access == "ro")
+
+
+async def test_what_a_page_says_is_recalled_as_such(tmp_path: Path) -> None:
+    """A fact that a tool had a part in says so in a later session; what the owner said does not."""
+    _switched_on(tmp_path)
+    model = ScriptedModel(
+        calls(("browse", {})),
+        calls(("memory_set_fact", {"key": "boat", "value": "Halcyon"})),
+        calls(("memory_set_fact", {"key": "city", "value": "Porto"})),
+        says("Noted."),
+        calls(("memory_recall", {})),
+        says("Known."),
+    )
+
+    @nacre.tool
+    def browse() -> str:
+        """Look at a page."""
+        return "The boat is called Halcyon."
+
+    async with opened(tmp_path, model, tools=[browse]) as agent:
+        await agent.respond(said("My city is Porto. What does the page say?"))
+        await agent.respond(said("What is known?", session_key="agent:main:dm:later"))
+    model.assert_complete()
+    told = json.loads(message_text(model.requests[-1].messages[-1]))["identity_facts"]
+
+    assert {fact["key"]: fact.get("saidBy") for fact in told} == {"boat": "others, or a tool", "city": None}
