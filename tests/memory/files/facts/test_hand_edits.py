@@ -157,7 +157,7 @@ async def test_what_else_stands_there_stays_to_the_byte(tmp_path: Path, clock: C
 
 
 async def test_a_long_list_that_is_pasted_in_is_a_fact_and_a_note_each(tmp_path: Path, clock: Clock) -> None:
-    """In any order of its days; the history has them in the order of time, and every note an id of its own."""
+    """In any order of its days; the history has them in the order of time, and every note its own id."""
     facts = await _with_two_facts(tmp_path, clock)
     clock.later(days=400)
     lines = [f"- book {number}: read (2026-{1 + number % 12:02}-05, a list)" for number in range(400)]
