@@ -209,6 +209,8 @@ class StorageSettings(SettingsSection):
     """What keeps the sessions."""
     url: str = ""
     """Which database: `postgresql://user:password@host:5432/database`."""
+    workers: bool = False
+    """Whether `nacre serve` leaves turns to `nacre worker`."""
 
     def database(self, told: str) -> str:
         """Which database is meant, empty where files keep all; one that was `told` needs no setting.
