@@ -145,7 +145,7 @@ class JobQueue:
 
     async def _take_over(self, app: App, job: Job) -> None:
         """Puts a new job in the place of one; what its earlier worker still says is of the old."""
-        from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
+        from procrastinate.exceptions import AlreadyEnqueued
         from procrastinate.jobs import Status
 
         assert job.id is not None  # it comes from the database
@@ -159,5 +159,4 @@ class JobQueue:
         )
         with suppress(AlreadyEnqueued):
             await again.defer_async(**job.task_kwargs)
-        with suppress(ConnectorException):  # another one was quicker
-            await app.job_manager.finish_job_by_id_async(job.id, status=Status.ABORTED, delete_job=True)
+        await app.job_manager.finish_job_by_id_async(job.id, status=Status.ABORTED, delete_job=True)

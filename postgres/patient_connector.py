@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nacre.postgres.pool import ConnectionLimits, connection_arguments, is_lost
+from nacre.postgres.pool import ConnectionLimits, connection_arguments, is_lost, reason
 
 if TYPE_CHECKING:
     from procrastinate import PsycopgConnector
@@ -18,22 +19,32 @@ WITH_THE_LIBRARY = 3
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 
 def patient_connector(url: str, most_at_once: int) -> PsycopgConnector:
     """A connector whose queries are tried again on a new connection when one was lost.
 
     A query may so be run twice: a job may be fetched by nobody, or finished twice. `JobQueue` looks for such.
+    To finish a job that was taken over does nothing.
     """
     from procrastinate import PsycopgConnector
+    from procrastinate.exceptions import ConnectorException
+    from psycopg.errors import RaiseException
 
     limits = ConnectionLimits()
     arguments = {name: value for name, value in connection_arguments(url).items() if name != "autocommit"}
 
     class Patient(PsycopgConnector):
         async def execute_query_async(self, query: Any, **arguments: Any) -> None:
-            await _patiently(
-                lambda: super(Patient, self).execute_query_async(query, **arguments), limits.retry_seconds
-            )
+            try:
+                await _patiently(
+                    lambda: super(Patient, self).execute_query_async(query, **arguments), limits.retry_seconds
+                )
+            except ConnectorException as error:
+                if not isinstance(error.__cause__, RaiseException):
+                    raise
+                log.info("a job is another worker's by now: %s", reason(error.__cause__))
 
         async def execute_query_one_async(self, query: Any, **arguments: Any) -> dict[str, Any]:
             return await _patiently(

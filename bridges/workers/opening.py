@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from nacre.bridges.workers.handing_over import HandedOver
 from nacre.bridges.workers.turn_rows import TurnRows
 from nacre.bridges.workers.worker import Worker
-from nacre.postgres.database import Database
 from nacre.postgres.jobs import JobQueue, Pace
+from nacre.postgres.shared import shared_database
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.config import Config
@@ -55,7 +55,7 @@ async def handed_over(config: Config) -> AsyncIterator[HandedOver]:
 
 @asynccontextmanager
 async def _rows(config: Config, pace: Pace | None) -> AsyncIterator[tuple[TurnRows, JobQueue]]:
-    database = Database(config.database_url)
+    database = shared_database(config.database_url)
     jobs = JobQueue(database, config.database_url, QUEUE, pace=pace)
     try:
         yield TurnRows(database, jobs), jobs
