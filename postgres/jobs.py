@@ -77,6 +77,17 @@ class JobQueue:
         )
         self._adding.job_manager.batch_defer_jobs([job], connection=connection)
 
+    async def workers(self) -> int:
+        """How many workers said lately that they live. Raises as `prepare`, which goes before."""
+        query = (
+            "SELECT count(*) FROM procrastinate_workers "
+            "WHERE last_heartbeat > clock_timestamp() - make_interval(secs => %s)"
+        )
+        row = await self._database.read(
+            lambda connection: connection.execute(query, (self._pace.stalled_seconds,)).fetchone()
+        )
+        return int(row[0]) if row else 0
+
     async def run(self, work: Work, *, most_at_once: int, last_seconds: float) -> None:
         """Runs jobs until it is cancelled; those that run may then take `last_seconds` to end.
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from nacre.bridges.workers.handing_over import HandedOver
-from nacre.bridges.workers.turn_rows import TurnRows
+from nacre.bridges.workers.turn_rows import OpenTurns, TurnRows
 from nacre.bridges.workers.worker import Worker
 from nacre.postgres.jobs import JobQueue, Pace
 from nacre.postgres.shared import shared_database
@@ -51,6 +51,17 @@ async def handed_over(config: Config) -> AsyncIterator[HandedOver]:
             yield runner
         finally:
             await runner.close()
+
+
+async def at_work(config: Config) -> tuple[OpenTurns, int]:
+    """The turns of the settings' agent that are not over, and how many workers live.
+
+    Raises:
+        DatabaseError: the database cannot be used.
+    """
+    async with _rows(config, None) as (rows, jobs):
+        await jobs.prepare()
+        return await rows.open_turns(config.agent_id), await jobs.workers()
 
 
 @asynccontextmanager

@@ -33,6 +33,15 @@ class TakenTurn:
     fence: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class OpenTurns:
+    """How many turns of an agent wait or run, and for how long the oldest has been asked for."""
+
+    waiting: int
+    running: int
+    oldest_seconds: float
+
+
 class TurnRows:
     """The turns of a database, and the jobs that hand them out. All methods raise `DatabaseError`."""
 
@@ -105,6 +114,18 @@ class TurnRows:
             }
 
         return await self._database.read(work)
+
+    async def open_turns(self, agent_id: str) -> OpenTurns:
+        """What is not over of an agent."""
+        found = await self._database.read(
+            lambda connection: connection.execute(statements.OPEN, {"agent": agent_id}).fetchall()
+        )
+        counts = {state: number for state, number, _ in found}
+        return OpenTurns(
+            waiting=counts.get("waiting", 0),
+            running=counts.get("running", 0),
+            oldest_seconds=max((seconds for _, _, seconds in found), default=0.0),
+        )
 
     async def _one(self, statement: str, **values: object) -> Any:
         return await self._database.write(

@@ -95,6 +95,18 @@ async def test_a_turn_that_was_stopped_is_over(database_url: str) -> None:
         assert isinstance(ending.error, TurnCancelled)
 
 
+async def test_what_is_not_over_is_counted(database_url: str) -> None:
+    """By agent, with how long the oldest waits; and who lives to do it."""
+    async with opened(database_url) as (rows, database):
+        await rows.take("main", await rows.ask("main", KEY, HELLO))
+        await rows.ask("main", KEY, Inbound(**{**vars(HELLO), "message_id": "2"}))
+        found = await rows.open_turns("main")
+        assert (found.waiting, found.running) == (1, 1)
+        assert found.oldest_seconds > 0
+        assert (await rows.open_turns("other")).oldest_seconds == 0
+        assert await JobQueue(database, database_url, QUEUE).workers() == 0
+
+
 async def test_no_statement_looks_at_another_agents_rows(database_url: str) -> None:
     """The server's plan of each asks for the agent, by an index that begins with it."""
     values = {
