@@ -16,8 +16,12 @@ INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
 VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s) ON CONFLICT DO NOTHING
 """
 TAKE: LiteralString = """
-UPDATE turns SET state = 'running', fence = fence + 1
-WHERE agent = %(agent)s AND id = %(id)s AND state <> 'done' RETURNING fence, inbound, is_redelivered
+UPDATE turns SET state = 'running', fence = fence + 1, tries = tries + 1
+WHERE agent = %(agent)s AND id = %(id)s AND state <> 'done' RETURNING fence, tries, inbound, is_redelivered
+"""
+GIVE_BACK: LiteralString = """
+UPDATE turns SET state = 'waiting', tries = tries - 1
+WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running' RETURNING id
 """
 FINISH: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()

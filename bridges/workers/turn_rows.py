@@ -25,12 +25,16 @@ KEPT_SECONDS = 86_400.0
 
 @dataclass(frozen=True, kw_only=True)
 class TakenTurn:
-    """A turn that a worker has, and the number by which the database knows it from others that had it."""
+    """A turn that a worker has, and the number by which the database knows it from others that had it.
+
+    `tries` counts the workers that took it, this one included, and were not heard of again.
+    """
 
     agent_id: str
     id: str
     inbound: Inbound
     fence: int
+    tries: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,15 +81,20 @@ class TurnRows:
         row = await self._one(statements.TAKE, agent=agent_id, id=turn_id)
         if row is None:
             return None
-        fence, body, is_redelivered = row
+        fence, tries, body, is_redelivered = row
         inbound = replace(inbound_from_json(body), redelivered=is_redelivered or fence > 1)
-        return TakenTurn(agent_id=agent_id, id=turn_id, inbound=inbound, fence=fence)
+        return TakenTurn(agent_id=agent_id, id=turn_id, inbound=inbound, fence=fence, tries=tries)
 
     async def finish(self, turn: TakenTurn, outcome: str) -> bool:
         """Keeps the outcome, unless another one took the turn meanwhile; whether it was kept."""
         row = await self._one(
             statements.FINISH, agent=turn.agent_id, id=turn.id, fence=turn.fence, outcome=outcome
         )
+        return row is not None
+
+    async def give_back(self, turn: TakenTurn) -> bool:
+        """Leaves a turn to the next one; whether it was still this worker's."""
+        row = await self._one(statements.GIVE_BACK, agent=turn.agent_id, id=turn.id, fence=turn.fence)
         return row is not None
 
     async def stop(self, agent_id: str, session_key: str, outcome: str) -> None:

@@ -16,8 +16,8 @@ from nacre.postgres.jobs import JobQueue
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import Event
 
-MOST_TAKEN = 5
-"""A turn that was taken so often, and ended with its worker each time, is not tried again."""
+MOST_TRIES = 10
+"""A turn that so many workers took and ended over is not tried again."""
 LOOK_SECONDS = 1.0
 """How often a worker looks whether a turn is still its own."""
 
@@ -52,11 +52,11 @@ class Worker:
         turn = await self._rows.take(job["agent"], job["turn"])
         if turn is None:
             return
-        if turn.fence > MOST_TAKEN:
-            outcome = given_up(MOST_TAKEN)
+        if turn.tries > MOST_TRIES:
+            outcome = given_up(MOST_TRIES)
         else:
             outcome = outcome_of(await self._ending(turn))
-        if not outcome and await self._rows.holds(turn):
+        if not outcome and await self._rows.give_back(turn):
             raise TurnNotOver(f"The turn {turn.id} of {turn.agent_id} did not come to its end.")
         if outcome and not await self._rows.finish(turn, outcome):
             log.warning(

@@ -82,6 +82,20 @@ async def test_what_an_earlier_worker_says_is_refused(database_url: str) -> None
         assert not await rows.finish(now, "again")
 
 
+async def test_what_is_given_back_does_not_count(database_url: str) -> None:
+    """A worker that could not go on is no worker that the message ended."""
+    async with opened(database_url) as (rows, _):
+        turn_id = await rows.ask("main", KEY, HELLO)
+        for _ in range(3):
+            turn = await rows.take("main", turn_id)
+            assert turn is not None
+            assert turn.tries == 1
+            assert await rows.give_back(turn)
+        assert not await rows.finish(turn, "late")
+        ended = [await rows.take("main", turn_id) for _ in range(2)]
+        assert [each.tries for each in ended if each is not None] == [1, 2]
+
+
 async def test_a_turn_that_was_stopped_is_over(database_url: str) -> None:
     """Its worker's outcome is refused, and the gateway is told that it was stopped."""
     async with opened(database_url) as (rows, _):
