@@ -27,7 +27,7 @@ from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 from nacre.runtime.settings.disk.open_workspace import open_workspace
-from nacre.runtime.settings.settings import StorageSettings
+from nacre.runtime.settings.sections.storage import StorageSettings
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
 

@@ -16,7 +16,7 @@ from nacre.runtime.extensions.loading import load_extensions
 from nacre.runtime.recall.memory_core import memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
 
 
 def installed_engines(config: Config) -> Mapping[str, Make]:

@@ -15,7 +15,7 @@ from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.recall.open_memory import memory_home
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 
 log = logging.getLogger(__name__)
 
