@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.serve",
         "Answer the chats that the settings name, until a signal ends it.",
     ),
+    "worker": (
+        "nacre.cli.serving.worker",
+        "Run turns that `nacre serve` hands over, until a signal ends it.",
+    ),
     "status": (
         "nacre.cli.serving.status",
         "Say how `nacre serve` is: its channels, what is left to do, what comes next.",

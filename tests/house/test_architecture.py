@@ -57,6 +57,7 @@ OPENERS = {
     "runtime/settings/disk/auth_profiles.py": "the keys that OpenClaw's sign-in left",
     "runtime/models/embedding/download.py": "model files on their way here",
     "runtime/models/completions/price_map.py": "litellm's packaged price map",
+    "postgres/job_tables.py": "the packaged files that make the tables of jobs",
     "postgres/migrations.py": "the packaged files that make the tables",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "sessions/disk/kernel_lock.py": "lock files",
