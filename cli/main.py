@@ -56,6 +56,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
     "agents": ("nacre.cli.setup.agents", "List the agents that the settings name."),
+    "workspace": (
+        "nacre.cli.setup.workspace",
+        "Bring the notes of a database to a folder and back.",
+    ),
+    "storage": (
+        "nacre.cli.setup.storage",
+        "Move an agent from files to a database, or back.",
+    ),
     "init": ("nacre.cli.setup.init", "Make the state folder and the workspace."),
 }
 _DEFAULT_COMMAND = "chat"

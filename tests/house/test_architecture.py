@@ -43,6 +43,8 @@ OPENERS = {
     "memory/text/forms/words.py": "the packaged lists of words",
     "memory/workspace/paths.py": "opens without following links, for the other files of its room",
     "memory/workspace/workspace.py": "the packaged templates",
+    "memory/workspace/documents/merging.py": "three texts for git, in a folder that goes at once",
+    "memory/workspace/documents/tree.py": "whose workspace a folder is",
     "memory/workspace/files.py": "workspace files: bounded reads, appends, replacements",
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",

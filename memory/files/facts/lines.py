@@ -109,7 +109,7 @@ def value_text(value: JsonValue) -> str:
 def value_of(text: str) -> JsonValue:
     """What a value in a line says: JSON where it is that, else the words themselves."""
     try:
-        value: JsonValue = json.loads(text, parse_constant=_no_constant)
+        value: JsonValue = _JSON.decode(text)
     except (ValueError, RecursionError):
         return text
     return value
@@ -185,3 +185,6 @@ def _is_text(text: str) -> bool:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant)

@@ -68,7 +68,7 @@ class FactTools:
         new value takes the place of the old one, which is kept in the history.
         """
         whose = self._writable(context.chat, identity)
-        facts = await self._settled(context.chat, whose)
+        facts = self._written_by(context.chat)
         return fact_json(await _asked(facts.set_fact(whose, key, value, source=_source(context.chat))))
 
     async def memory_note(
@@ -79,7 +79,7 @@ class FactTools:
     ) -> dict[str, Any]:
         """Keep a text that will be of use later and is more than one fact. Gives the note's id."""
         whose = self._writable(context.chat, identity)
-        facts = await self._settled(context.chat, whose)
+        facts = self._written_by(context.chat)
         return {"id": await _asked(facts.note(whose, text, source=_source(context.chat)))}
 
     async def memory_recall(
@@ -132,11 +132,6 @@ class FactTools:
             for each in known
             if any(said in line for said in _said(each) for line in lines[each.identity])
         ]
-
-    async def _settled(self, chat: ToolChat, whose: str) -> FactMemory:
-        """The facts as this chat writes them, once what a hand wrote before is in the page as such."""
-        await _asked(self._facts.known(whose))
-        return self._written_by(chat)
 
     def _own(self, chat: ToolChat) -> str:
         if not chat.policy.sees_notes:

@@ -69,6 +69,25 @@ async def test_the_model_sets_notes_and_recalls(tmp_path: Path) -> None:
             assert set(kept.entry_ids) <= said_in
 
 
+async def test_what_a_program_sets_is_nobodys_word(tmp_path: Path) -> None:
+    """Its source says that a program wrote it, in no chat; what a hand wrote before has none."""
+    page = tmp_path / "workspace" / "memory" / "facts.md"
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("## Facts\n\n- pet: a cat\n", encoding="utf-8")
+        await agent.memory.set_fact("owner", "city", "Porto", source="a letter")
+    lines = page.read_text(encoding="utf-8").splitlines()
+    workspace = FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks")
+    sources = dict(zip(lines, await Sources(workspace).of_lines("memory/facts.md", lines), strict=True))
+
+    city = sources["- city: Porto (2026-03-14, a letter)"]
+    assert city is not None
+    assert (city.written_by, city.said_by, city.session_key) == ("code", ("unknown",), "")
+    assert city.at.startswith("2026-03-14")
+    assert not city.is_owners_word
+    assert [line for line, source in sources.items() if "pet" in line and source is not None] == []
+
+
 async def test_nothing_of_one_reaches_another(tmp_path: Path) -> None:
     """A group and a stranger see what was set in them alone; a name or a link opens nothing."""
     _switched_on(tmp_path, identities={"chat:telegram-group-7": {"reads": ["dipankar", "anna"]}})
