@@ -9,23 +9,16 @@ import random
 import re
 import signal
 import threading
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nacre.bridges.access.bindings import BoundAgents
-from nacre.bridges.gateway import Gateway
-from nacre.bridges.workers.opening import handed_over
-from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.clock import system_clock
-from nacre.runtime.settings.config import load_config
-from tests.bridges.chats import FOLLOW_UP
-from tests.bridges.line_channel import LineBridge, LineServer
+from tests.bridges.line_channel import LineServer
 from tests.bridges.workers.crowd import Crowd
+from tests.bridges.workers.served import gateway, settings
 from tests.bridges.workers.worker_process import PACE, started
 from tests.runtime.agents import write_settings
 from tests.servers import provider_wire as wire
@@ -42,34 +35,11 @@ PAUSE_SECONDS = PACE.stalled_seconds + 1.5
 SETTLE_SECONDS = 60 + CHATS
 
 
-def settings(provider: ProviderServer) -> dict[str, Any]:
-    return {
-        **FOLLOW_UP,
-        "plugins": {"slots": {"memory": "none"}},
-        "session": {"dmScope": "per-channel-peer"},
-        "agents": {"defaults": {"model": "openai/test", "maxConcurrent": 2 * CHATS}},
-        "models": {"providers": {"openai": {"baseUrl": provider.url, "apiKey": "sk-test"}}},
-    }
-
-
 def answer(request: Mapping[str, Any]) -> wire.Step:
     """The last thing that was said, after a while."""
     threading.Event().wait(MODEL_SECONDS)
     said = re.findall(r"chat-\d+ says \d+", json.dumps(request["messages"]))
     return wire.reply(f"re: {said[-1]}")
-
-
-@asynccontextmanager
-async def gateway(state_dir: Path, url: str, server: LineServer) -> AsyncIterator[Gateway]:
-    environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": url}
-    config = load_config(environment, state_dir=state_dir)
-    now = system_clock(None)
-    agent = await Agent.open(state_dir=state_dir, environment=environment, watch=False)
-    async with agent, handed_over(config) as runner:
-        agents = BoundAgents([agent], agent.settings)
-        opening = Gateway.open(agents, [LineBridge(server.port)], state_dir=state_dir, now=now, runner=runner)
-        async with await opening as opened:
-            yield opened
 
 
 class Troubles:
@@ -120,7 +90,7 @@ async def test_every_message_is_answered_once(tmp_path: Path, postgres_server: P
     """kill -9, SIGSTOP for longer than the heartbeat, and restarts: nothing lost, nothing twice, in order."""
     url = postgres_server.database()
     with LineServer() as server, ProviderServer(responder=answer) as provider:
-        write_settings(tmp_path, settings(provider))
+        write_settings(tmp_path, settings(provider, CHATS))
         async with gateway(tmp_path, url, server):
             troubles = Troubles(tmp_path, url, postgres_server)
             crowd = Crowd(server, CHATS)

@@ -1,6 +1,6 @@
 """Turns a second with one, two and four workers at one database, and the database's share of a turn.
 
-    python -m benchmarks.workers postgresql://… [--turns 400] [--chats 100]
+    python -m benchmarks.beside.workers postgresql://… [--turns 400] [--chats 100]
 
 The database must be an empty one. The offline responder answers, so a turn costs what Nacre itself does: the
 row and the job, the session's lines with their fence, the outcome. The server's share is what it says of
