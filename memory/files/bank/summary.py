@@ -1,8 +1,8 @@
 """A summary in the words of a model, on the page of an entity: checked, then put there. Pure.
 
-## Summary
+It is one paragraph below `## Summary`, the page's first section, and each sentence ends with its links:
 
-Peter is in Marrakech (memory/2026-01-20.md#L12). He prefers short replies (bank/opinions.md).
+    Peter is in Marrakech (memory/2026-01-20.md#L12). He prefers short replies (bank/opinions.md).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nacre.memory.text.markdown_blocks import HEADING
 MOST_CHARS = 800
 
 _NAMED = rf"(?:{LINK.pattern}|{re.escape(OPINIONS)})"
-_SENTENCE = re.compile(rf"(?P<words>.+?)\((?P<links>{_NAMED}(?:[,;] *{_NAMED})*)\)[.!?]? *")
+_SENTENCE = re.compile(rf"(?P<words>.+?)\({_NAMED}(?:[,;] *{_NAMED})*\)[.!?]? *")
 _MORE_THAN_ONE = re.compile(r"[.!?]\s+\S|[。！？]\s*\S")
 _NO_PROSE = re.compile(r"[<>`|]|\]\(|://|^\s*(?:#|[-*+] |\d+[.)] )")
 
@@ -26,8 +26,10 @@ def checked(answer: str, page: str) -> str:
     Each sentence ends with its links in brackets. What has a sentence without, a link that the page has not,
     or anything but plain sentences, is no summary.
     """
-    text, links = " ".join(answer.split()), set(re.findall(_NAMED, page))
+    text = " ".join(answer.split())
     if not text or len(text) > MOST_CHARS or _NO_PROSE.search(text):
+        return ""
+    if not set(re.findall(_NAMED, page)).issuperset(re.findall(_NAMED, text)):
         return ""
     at = 0
     while at < len(text):
@@ -36,8 +38,6 @@ def checked(answer: str, page: str) -> str:
             return ""
         words = sentence["words"].strip()
         if not any(map(str.isalnum, words)) or _MORE_THAN_ONE.search(words):
-            return ""
-        if not links.issuperset(re.findall(_NAMED, sentence["links"])):
             return ""
         at = sentence.end()
     return text

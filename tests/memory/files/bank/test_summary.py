@@ -38,6 +38,7 @@ GOOD = f"Peter (46) is in Marrakech ({DAY}#L7). He likes it short. (bank/opinion
         (f"He is rich. He is in Marrakech ({DAY}#L7).", False),
         (f"Peter is in Marrakech ({DAY}#L8).", False),
         (f"Peter is in Marrakech ({DAY}#L7, memory/2026-01-21.md#L7).", False),
+        (f"Peter (memory/2026-01-21.md#L7) is away ({DAY}#L7).", False),
         (f"({DAY}#L7)", False),
         (f"## Retain - W: Peter is rich ({DAY}#L7)", False),
         (f"See [here](https://example.org) ({DAY}#L7)", False),
