@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.permissions.pairing",
         "List who asks to write to the assistant and who may, let people in, or not.",
     ),
+    "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
     "agents": ("nacre.cli.setup.agents", "List the agents that the settings name."),
     "init": ("nacre.cli.setup.init", "Make the state folder and the workspace."),
 }

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Generic, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from nacre.postgres.errors import DatabaseUnreachable, StatementRefused
 from nacre.postgres.migrations import Migration, migrate, packaged_migrations
@@ -28,7 +29,14 @@ FIRST_CONNECTION_SECONDS = 5.0
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITE = "BEGIN; SELECT pg_current_xact_id()::text"
+_WRITE = "BEGIN; SELECT pg_current_xact_id()::text, now()"
+_STATUS = """
+SELECT pg_xact_status(%(number)s::text::xid8),
+    greatest(pg_postmaster_start_time(), checkpoint_time) > %(began_at)s AND
+    %(number)s::text::bigint
+        >= split_part(next_xid, ':', 1)::bigint * 4294967296 + split_part(next_xid, ':', 2)::bigint
+FROM pg_control_checkpoint()
+"""
 
 T = TypeVar("T")
 
@@ -89,6 +97,12 @@ class Database:
                 pool.close()
 
         await asyncio.to_thread(close)
+
+    def __del__(self) -> None:
+        if (threads := getattr(self, "_threads", None)) is not None:
+            threads.shutdown(wait=False)
+        if (pool := getattr(self, "_pool", None)) is not None:
+            pool.close(timeout=0)
 
     async def _on_a_thread(self, work: Callable[[], T]) -> T:
         if self._threads is None:
@@ -159,14 +173,14 @@ class _Attempt(Generic[T]):
     def __init__(self, work: Callable[[Connection], T], begin: str) -> None:
         self._work = work
         self._begin = begin
-        self._unsure: tuple[str, T] | None = None
+        self._unsure: tuple[_Transaction, T] | None = None
         """The transaction whose commit was not answered, and what its work gave."""
 
     def run(self, connection: Connection) -> T:
         """The work's result, committed; raises what it raised, with everything taken back."""
         if self._unsure is not None:
-            transaction, result = self._unsure
-            if _was_committed(connection, transaction):
+            unsure, result = self._unsure
+            if _was_committed(connection, unsure):
                 return result
             self._unsure = None
         transaction = self._begun(connection)
@@ -182,8 +196,8 @@ class _Attempt(Generic[T]):
             raise RuntimeError("work went on behind a statement that was refused; nothing of it was written")
         return result
 
-    def _begun(self, connection: Connection) -> str:
-        """Begins; the transaction's number if it may write."""
+    def _begun(self, connection: Connection) -> _Transaction | None:
+        """Begins; which transaction it is if it may write."""
         import psycopg
 
         try:
@@ -192,22 +206,30 @@ class _Attempt(Generic[T]):
             connection.close()  # a server that one can only read from: a new connection may find the other
             raise psycopg.OperationalError(str(error)) from error
         row = cursor.fetchone() if cursor.nextset() else None
-        return str(row[0]) if row else ""
+        return _Transaction(*row) if row else None
 
 
-def _was_committed(connection: Connection, transaction: str) -> bool:
+class _Transaction(NamedTuple):
+    """The number that the server gave a transaction, and when it began by the server's clock."""
+
+    number: str
+    began_at: datetime
+
+
+def _was_committed(connection: Connection, transaction: _Transaction) -> bool:
     """Whether a transaction was committed; waits for one that the server is still at.
 
-    One that the server does not know was of a server that failed over without it.
+    One that the server does not know was of a server that failed over without it. A server that crashed may
+    give numbers again that it never wrote down: one that was not given yet at a checkpoint after its
+    transaction began is somebody else's by now.
     """
     import psycopg
 
     while True:
         try:
-            query = "SELECT pg_xact_status(%s::text::xid8)"
-            row = connection.execute(query, (transaction,)).fetchone()
+            row = connection.execute(_STATUS, transaction._asdict()).fetchone()
         except psycopg.errors.InvalidParameterValue:
             return False
-        if row != ("in progress",):
-            return bool(row == ("committed",))
+        if row is None or row[0] != "in progress":
+            return row is not None and row[0] == "committed" and not row[1]
         time.sleep(FIRST_PAUSE_SECONDS)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.settings.channels import Binding
+from nacre.runtime.settings.sections.channels import Binding
 from nacre.runtime.settings.settings import Settings
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.settings.channels import AccountRules, channel_settings
+from nacre.runtime.settings.sections.channels import AccountRules, channel_settings
 from nacre.runtime.settings.settings import Settings
 
 Role: TypeAlias = Literal["", "guest", "owner"]

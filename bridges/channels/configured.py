@@ -13,8 +13,8 @@ from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.channel import AccountHome, AccountSettings, Channel, secrets_of
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.settings.channels import AccountRules, ChannelSettings, laid_over
-from nacre.runtime.settings.section import unread_keys
+from nacre.runtime.settings.sections.channels import AccountRules, ChannelSettings, laid_over
+from nacre.runtime.settings.sections.section import unread_keys
 from nacre.runtime.settings.settings import Settings
 
 DEFAULT_ACCOUNT = "default"

@@ -15,7 +15,7 @@ from typing import Any
 from nacre.bridges.contracts.channel import Channel
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.runtime.extensions.discovery import Installed, installed_extensions
-from nacre.runtime.settings.plugins import PluginsSettings
+from nacre.runtime.settings.sections.plugins import PluginsSettings
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, SecretStr, ValidationError, ValidationInfo
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.runtime.contracts.clock import Clock
-from nacre.runtime.settings.section import SettingsSection
+from nacre.runtime.settings.sections.section import SettingsSection
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
@@ -58,7 +58,7 @@ class AccountSettings(SettingsSection):
     """The keys that a channel reads of `channels.<name>`, with those of an account laid over them.
 
     Fields are written in camel case there. Keys that it does not know are told to the owner. What
-    `AccountRules` (`runtime/settings/channels.py`) says of who may speak is not its affair.
+    `AccountRules` (`runtime/settings/sections/channels.py`) says of who may speak is not its affair.
     """
 
 

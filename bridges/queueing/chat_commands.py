@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from nacre.bridges.queueing.session_queue import QueueRules
-from nacre.runtime.settings.channels import QUEUE_MODES, DropPolicy, QueueSettings, queue_mode
+from nacre.runtime.settings.sections.channels import QUEUE_MODES, DropPolicy, QueueSettings, queue_mode
 
 CHOICES = ("queue", "send", "activation")
 """Chat commands that the gateway itself carries out."""

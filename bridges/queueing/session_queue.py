@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.ledger.ledger import Received
 from nacre.bridges.queueing.waiting import COLLECTING, next_batch
-from nacre.runtime.settings.channels import QueueMode
+from nacre.runtime.settings.sections.channels import QueueMode
 
 log = logging.getLogger(__name__)
 

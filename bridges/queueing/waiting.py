@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nacre.bridges.ledger.ledger import Received
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.settings.channels import QueueMode
+from nacre.runtime.settings.sections.channels import QueueMode
 
 COLLECTED = "[Queued messages while agent was busy]"
 COLLECTING: tuple[QueueMode, ...] = ("collect", "steer", "steer-backlog")

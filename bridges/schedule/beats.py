@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, time, timedelta
 
-from nacre.runtime.settings.channels import ActiveHours, HeartbeatSettings
+from nacre.runtime.settings.sections.channels import ActiveHours, HeartbeatSettings
 
 _WHOLE_DAY_MINUTES = 24 * 60
 

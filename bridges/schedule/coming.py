@@ -8,7 +8,7 @@ from nacre.bridges.ledger.owner_chats import owner_chats
 from nacre.bridges.schedule.beats import next_beat
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.bridges.schedule.when import shown
-from nacre.runtime.settings.channels import HeartbeatSettings
+from nacre.runtime.settings.sections.channels import HeartbeatSettings
 
 
 async def coming_lines(

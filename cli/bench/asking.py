@@ -27,12 +27,8 @@ from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 from nacre.runtime.settings.disk.open_workspace import open_workspace
-from nacre.runtime.settings.settings import (
-    MemorySettings,
-    QmdScope,
-    QmdSessions,
-    StorageSettings,
-)
+from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
+from nacre.runtime.settings.sections.storage import StorageSettings
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
 
@@ -158,7 +154,6 @@ def apart(config: Config, folder: Path) -> Config:
         folders=folders,
         settings=settings,
         environment=environment,
-        database_url="",
     )
 
 

@@ -97,7 +97,9 @@ async def _asked_of(
     if labelled is None:
         notes = await _notes(open_workspace(config.folders, config.state_dir))
         return notes, made_questions(notes.lines, most=most)
-    beside = open_workspace(replace(config.folders, workspace=labelled.parent), config.state_dir)
+    beside = open_workspace(
+        replace(config.folders, workspace=labelled.parent, database_url=""), config.state_dir
+    )
     text = (await beside.read(labelled.name, max_bytes=64 << 20)).data.decode("utf-8", "replace")
     return await _notes(beside), list(labelled_questions(text))
 

@@ -18,7 +18,7 @@ from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.qmd.program import is_installed
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
 
 QMD = "qmd"
 

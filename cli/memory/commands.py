@@ -212,7 +212,7 @@ async def _opened(
 ) -> int:
     from nacre.runtime.contracts.clock import owner_zone, system_clock
     from nacre.runtime.recall.open_memory import open_memory
-    from nacre.runtime.settings.plugins import MEMORY_CORE
+    from nacre.runtime.settings.sections.plugins import MEMORY_CORE
 
     zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
     engine = await open_memory(invocation.config, system_clock(zone), local=local)

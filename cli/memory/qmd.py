@@ -12,7 +12,7 @@ from nacre.cli.screen.json_text import moment
 from nacre.runtime.contracts.clock import owner_zone, system_clock
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.plugins import MEMORY_CORE
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.records import Excerpt, SearchReport

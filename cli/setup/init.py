@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
+    from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.workspace.workspace import WorkspaceReport
 
 
@@ -25,39 +27,43 @@ def command(context: click.Context, as_json: bool) -> int:
     """
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_workspace
     from nacre.runtime.settings.disk.private_places import keep_private
 
     invocation = begin(context)
     config = invocation.config
     workspace = open_workspace(config.folders, config.state_dir)
+
+    async def made() -> tuple[WorkspaceReport, str]:
+        left = await left_in_folder(config.folders, workspace)
+        wanted = not config.settings.agent.skip_bootstrap and not left
+        return await ensure_workspace(workspace, with_templates=wanted), left
+
     try:
         keep_private(config.state_dir, config.folders)
-        report = asyncio.run(
-            ensure_workspace(workspace, with_templates=not config.settings.agent.skip_bootstrap)
-        )
+        report, left = asyncio.run(made())
     except OSError as error:
         raise TurnBroken(
             f"The folders could not be made: {error}. Choose others with --state-dir or --workspace."
         ) from error
-    notices = (*config.notices, *((report.notice,) if report.notice else ()))
+    notices = (*config.notices, *(text for text in (report.notice, left) if text))
     if as_json:
         return print_json(
             {
                 "agentId": config.agent_id,
                 "stateDir": str(config.state_dir),
-                "workspace": str(config.workspace),
+                "workspace": workspace.place,
                 **camel_json(report, "created", "is_new", "git"),
                 "model": config.model_name or None,
                 "notices": list(notices),
             }
         )
-    invocation.say(*_lines(invocation, report))
+    invocation.say(*_lines(invocation, report, workspace))
     invocation.warn(*notices)
     return 0
 
 
-def _lines(invocation: Invocation, report: WorkspaceReport) -> list[str]:
+def _lines(invocation: Invocation, report: WorkspaceReport, workspace: Workspace) -> list[str]:
     config = invocation.config
     created = f"created {', '.join(report.created)}" if report.created else "nothing was missing"
     git = {"initialised": "git history started", "present": "git history kept"}.get(report.git, "")
@@ -65,7 +71,7 @@ def _lines(invocation: Invocation, report: WorkspaceReport) -> list[str]:
     model = config.model_name or "none yet: Nacre answers offline until NACRE_MODEL=provider/model is set"
     return [
         f"State      {invocation.short(config.state_dir)}",
-        f"Workspace  {invocation.short(config.workspace)}",
+        f"Workspace  {invocation.short(Path(workspace.place))}",
         f"           {created}{'; ' if git else ''}{git}",
         f"Model      {model}",
         "",

@@ -154,7 +154,7 @@ class Workspace(Protocol):
         when this returns. With `skip_repeats`, parts that already stand in the file under the same heading
         are left out; of a very large file, those near its end. What is left then stands under `heading`, a
         Markdown line, unless the file ends right behind that line, or the text has a heading of that level.
-        With `below`, the heading is for a file alone that ends under a heading which begins so.
+        With `below`, the heading is for a file alone that ends under a heading which begins so, or "Retain".
         """
 
     async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:

@@ -26,6 +26,7 @@ a hundred chunks."""
 HEADING = re.compile(r" {0,3}(#{1,6})(?![^ \t])")
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 ITEM = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]")
+_RETAIN = re.compile(r"retain\s*:?", re.IGNORECASE)
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
 _INTERESTING = frozenset(["", *"#`~|-*+=0123456789 \t"])
 
@@ -54,6 +55,12 @@ class Outline:
 
     seams: Sequence[int]
     headings: Headings
+
+
+def is_retain(line: str) -> bool:
+    """Whether a line is a heading, of any level, whose lines below are for pages of the bank."""
+    heading = HEADING.match(line)
+    return heading is not None and _RETAIN.fullmatch(line[heading.end() :].strip(" \t\r#")) is not None
 
 
 def outline(lines: Sequence[str]) -> Outline:

@@ -16,8 +16,8 @@ from typing import BinaryIO, cast
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, NoteBytes, NoteMarks, NoteTooLarge
 from nacre.memory.contracts.workspace import Appended, FileBusy, FileBytes, Fingerprint, FolderEntry
+from nacre.memory.text.repeats import addition
 from nacre.memory.workspace.paths import contained_path, open_regular, path_in_root
-from nacre.memory.workspace.repeats import addition
 
 LOCK_WAIT_SECONDS = 10.0
 TAIL_BYTES = 1 << 20

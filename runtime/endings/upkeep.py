@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from nacre.runtime.contracts.clock import Clock, epoch_ms
-from nacre.runtime.settings.session import SessionSettings
+from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.stores.store import SessionStore
 from nacre.sessions.upkeep.maintenance import UpkeepReport

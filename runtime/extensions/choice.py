@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nacre.runtime.extensions.manifest import ExtensionKind
-from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
 
 
 @dataclass(frozen=True, kw_only=True)

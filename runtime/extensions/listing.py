@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from nacre.runtime.extensions.choice import chosen, named, not_installed
 from nacre.runtime.extensions.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.loading import problem_of
-from nacre.runtime.settings.plugins import MEMORY_CORE, PluginsSettings
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginsSettings
 
 ExtensionState: TypeAlias = Literal["on", "off", "broken"]
 

@@ -14,7 +14,7 @@ from nacre.runtime.extensions.choice import chosen, named, not_installed
 from nacre.runtime.extensions.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.settings_schema import settings_problems
-from nacre.runtime.settings.plugins import PluginsSettings
+from nacre.runtime.settings.sections.plugins import PluginsSettings
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ def open_store(config: Config, *, now: Clock, new_id: NewId) -> SessionStore:
     if config.database_url:
         return _in_database(config, now=now, new_id=new_id)
     places = SessionPlaces(
-        index=config.sessions_file,
+        index=config.folders.sessions_file,
         endings=config.folders.agent_dir / "endings",
         lanes=config.private_dir / "locks" / "lanes",
         cwd=config.workspace,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of
-from nacre.runtime.settings.session import SessionSettings
+from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.settings.settings import Settings
 from nacre.sessions.contracts.keys import (
     GLOBAL_KEY,

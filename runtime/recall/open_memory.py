@@ -17,7 +17,7 @@ from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
-from nacre.runtime.settings.models import ProviderSettings, with_profile_keys
+from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nacre.runtime.settings.agents import AgentsSettings
+    from nacre.runtime.settings.agent_places import AgentPlaces
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
     from nacre.runtime.settings.disk.auth_profiles import AuthProfiles
+    from nacre.runtime.settings.sections.agents import AgentsSettings
     from nacre.runtime.settings.settings import Settings
 
 SETTINGS_FILE = "nacre.json5"
@@ -42,7 +43,7 @@ class ListedAgent:
 class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
     `agents` are in the order of the list, `auth` its keys outside of the settings, `environment` is what it
-    was read in. Without `database_url` sessions are files. `notices` are sentences for the owner.
+    was read in. `notices` are sentences for the owner.
     """
 
     home: Path
@@ -53,7 +54,6 @@ class Config:
     settings: Settings
     auth: AuthProfiles
     environment: Mapping[str, str] = field(repr=False)
-    database_url: str = ""
     notices: tuple[str, ...] = ()
 
     @property
@@ -62,20 +62,20 @@ class Config:
         return self.folders.agent_id
 
     @property
-    def workspace(self) -> Path:
-        """The folder with its notes."""
-        return self.folders.workspace
+    def database_url(self) -> str:
+        """The database that keeps all of it; empty where files do."""
+        return self.folders.database_url
 
     @property
-    def sessions_file(self) -> Path:
-        """The index of its sessions; the transcripts lie beside it."""
-        return self.folders.sessions_file
+    def workspace(self) -> Path:
+        """The folder with its notes, unless they lie in a database."""
+        return self.folders.workspace
 
     @property
     def private_dir(self) -> Path:
         """Where its lanes are locked and what was typed to it is kept: the first agent came before there were
         others, and keeps them in the state folder itself."""
-        from nacre.runtime.settings.agents import FIRST_AGENT
+        from nacre.runtime.settings.sections.agents import FIRST_AGENT
 
         return self.state_dir if self.agent_id == FIRST_AGENT else self.folders.agent_dir
 
@@ -115,7 +115,7 @@ def load_config(
         place = next((place for place, entry in enumerate(agents.entries) if entry.id == own_id), None)
         settings = written if place is None else _settings(disk.with_own_settings(raw, place), file)
 
-        places = _Places(environment=environment, home=_home(environment), state=state, settings=written)
+        places = _places(environment, state, written)
         folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
         own = folders[own_id]
         notices = kept_apart(
@@ -139,9 +139,24 @@ def load_config(
             settings=settings,
             auth=auth,
             environment=environment,
-            database_url=settings.storage.database(environment.get(DATABASE_VARIABLE, "")),
             notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
         )
+
+
+def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Sentences about a text that is to stand in the settings file; none when there is nothing to say.
+
+    Raises:
+        ConfigError: it is no JSON5, names a variable that is not set, or a value does not fit its setting.
+    """
+    from nacre.runtime.settings.disk import settings_file as disk
+
+    raw = disk.settings_in(text, file, environment)
+    with disk.variables_unseen(file, environment):
+        written = _settings(raw, file)
+        for place in range(len(written.agents.entries)):
+            _settings(disk.with_own_settings(raw, place), file)
+    return (*_file_notices(file, written), *disk.told_of_sources(raw))
 
 
 def settings_file(environment: Mapping[str, str]) -> Path:
@@ -153,71 +168,27 @@ def settings_file(environment: Mapping[str, str]) -> Path:
     return _state_dir(environment) / SETTINGS_FILE
 
 
+def _places(environment: Mapping[str, str], state: Path, written: Settings) -> AgentPlaces:
+    from nacre.runtime.settings.agent_places import AgentPlaces
+
+    return AgentPlaces(
+        named=environment.get(WORKSPACE_VARIABLE, ""),
+        database_url=written.storage.database(environment.get(DATABASE_VARIABLE, "")),
+        home=_home(environment),
+        state=state,
+        settings=written,
+    )
+
+
 def _home(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("HOME") or Path.home())
 
 
 def _state_dir(environment: Mapping[str, str]) -> Path:
+    from nacre.runtime.settings.agent_places import owners_path
+
     home = _home(environment)
-    return _path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Places:
-    """Where the agents of a state folder live, by settings that are as they were written."""
-
-    environment: Mapping[str, str]
-    home: Path
-    state: Path
-    settings: Settings
-
-    def of(self, agent_id: str, workspace: Path | None) -> AgentFolders:
-        from nacre.memory.contracts.settings import index_path
-        from nacre.runtime.settings.disk.agent_folders import AgentFolders
-
-        agents = self.settings.agents
-        entry = agents.entry(agent_id)
-        usual = self.state / "agents" / agent_id
-        search = agents.defaults.memory_search
-        if entry is not None and entry.memory_search.store.path:
-            search = entry.memory_search
-        return AgentFolders(
-            agent_id=agent_id,
-            workspace=(workspace or self._workspace(agent_id)).absolute(),
-            agent_dir=(_path(entry.agent_dir if entry else "", self.home) or usual).absolute(),
-            sessions_file=self._sessions_file(agent_id, usual).absolute(),
-            index_file=index_path(search, state_dir=self.state, agent_id=agent_id, home=self.home).absolute(),
-        )
-
-    def allowed(self, agent_id: str) -> list[Path]:
-        """What an agent may reach although it is another's."""
-        entry = self.settings.agents.entry(agent_id)
-        found = (_path(text, self.home) for text in (entry.allow_paths if entry else ()))
-        return [path.absolute() for path in found if path is not None]
-
-    def _workspace(self, agent_id: str) -> Path:
-        agents = self.settings.agents
-        entry, is_default = agents.entry(agent_id), agent_id == agents.default_id
-        texts = [
-            self.environment.get(WORKSPACE_VARIABLE) if is_default else None,
-            entry.workspace if entry else None,
-            agents.defaults.workspace if is_default else None,
-        ]
-        usual = self.state / ("workspace" if is_default else f"workspace-{agent_id}")
-        return next((path for text in texts if (path := _path(text, self.home))), usual)
-
-    def _sessions_file(self, agent_id: str, usual: Path) -> Path:
-        """Where the index of sessions lies; its folder holds the transcripts."""
-        setting = self.settings.session.store
-        chosen = _path(setting.replace("{agentId}", agent_id), self.home)
-        if chosen is None:
-            return usual / "sessions" / "sessions.json"
-        if chosen.suffix != ".json":
-            raise ConfigError(
-                f"session.store is {setting!r}. "
-                "Name a file that ends in .json, such as ~/chats/sessions.json."
-            )
-        return chosen
+    return owners_path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
 
 
 def _agent_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
@@ -261,7 +232,7 @@ def _not_its_workspace(
 
 def _file_notices(file: Path, settings: Settings) -> tuple[str, ...]:
     from nacre.runtime.settings.disk.settings_file import told_of_other_files
-    from nacre.runtime.settings.section import unread_keys
+    from nacre.runtime.settings.sections.section import unread_keys
 
     unread = ", ".join(unread_keys(settings))
     marked = [entry.id for entry in settings.agents.entries if entry.default]
@@ -274,17 +245,6 @@ def _file_notices(file: Path, settings: Settings) -> tuple[str, ...]:
     return tuple(notices)
 
 
-def _path(text: str | None, home: Path) -> Path | None:
-    if not text or not text.strip():
-        return None
-    first, _, rest = text.strip().partition("/")
-    if first == "~":
-        return home / rest
-    if first.startswith("~"):
-        raise ConfigError(f"The folder {text!r} names another user's home. Write the whole path out.")
-    return Path(text.strip())
-
-
 def _settings(raw: Mapping[str, Any], file: Path) -> Settings:
     # whoever asks for the environment alone waits neither for pydantic nor for the memory room
     from pydantic import ValidationError
@@ -294,7 +254,14 @@ def _settings(raw: Mapping[str, Any], file: Path) -> Settings:
     try:
         return Settings.of_file(raw)
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)
-        )
+        problems = "; ".join(_problem(dict(item)) for item in error.errors(include_input=False))
         raise ConfigError(f"The settings file {file} has values that do not fit: {problems}.") from error
+
+
+def _problem(item: Mapping[str, Any]) -> str:
+    from nacre.runtime.settings.keys import likely_key, written_key
+    from nacre.runtime.settings.settings import Settings
+
+    meant = likely_key(item["loc"], Settings) if item["type"] == "extra_forbidden" else ""
+    said = f"there is no such setting (did you mean {meant}?)" if meant else item["msg"]
+    return f"{written_key(item['loc'])}: {said}"

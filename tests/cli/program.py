@@ -77,13 +77,17 @@ class Ended:
     stderr: str
 
 
-def run_here(home: Path, *arguments: str) -> Ended:
+def run_here(home: Path, *arguments: str, **variables: str) -> Ended:
     """Runs a command in this process, because starting Python would be most of a test's time."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
         result = CliRunner().invoke(
-            nacre, list(arguments), env=environment(home), standalone_mode=False, catch_exceptions=False
+            nacre,
+            list(arguments),
+            env=environment(home, **variables),
+            standalone_mode=False,
+            catch_exceptions=False,
         )
     finally:
         for handler in root.handlers:

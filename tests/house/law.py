@@ -21,7 +21,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench",),
+    ("cli/bench", "cli/setup/config"),
     ("cli",),
     ("cli/screen",),
 )
@@ -61,7 +61,8 @@ RUNTIME: Floors = (
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
-    ("runtime/models", "runtime/settings", "runtime/tools"),
+    ("runtime/settings",),
+    ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
         "runtime/models/waits",
         "runtime/models/litellm",
@@ -82,6 +83,7 @@ MEMORY: Floors = (
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
     ("memory/files/facts",),
+    ("memory/workspace/documents",),
     (
         "memory/batch_jobs",
         "memory/vectors",
@@ -232,8 +234,9 @@ LIBRARIES = {
         "runtime/tools/toolbox.py",
         "runtime/turn/guard.py",
         "runtime/settings/*.py",
+        "runtime/settings/sections/*.py",
     ),
-    "pyjson5": ("runtime/settings/disk/settings_file.py", "sessions/index/json_file.py"),
+    "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/json_file.py"),
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
     "referencing": ("runtime/extensions/settings_schema.py",),
     "sentence_transformers": (

@@ -46,6 +46,7 @@ OPENERS = {
     "memory/workspace/files.py": "workspace files: bounded reads, appends, replacements",
     "prompts/rendering.py": "the packaged prompts",
     "cli/logs.py": "the log file",
+    "cli/setup/config/editing.py": "the example that new settings begin with, and what could not be used",
     "cli/talk/prompt.py": "the line history",
     "bridges/channels/discord/known_chats.py": "which chats are looked through after a pause",
     "bridges/channels/matrix/login_file.py": "the login that a homeserver gave",

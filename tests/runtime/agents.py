@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -37,7 +37,12 @@ def window_settings(tokens: int = 24_000, **flush: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def opened(
-    state_dir: Path, model: ChatModel | None, *, clock: Clock | None = None, ids: str = ""
+    state_dir: Path,
+    model: ChatModel | None,
+    *,
+    clock: Clock | None = None,
+    ids: str = "",
+    tools: Sequence[Any] = (),
 ) -> AsyncIterator[Agent]:
     """An open agent whose workspace is `<state_dir>/workspace`; `None` is the offline responder."""
     agent = await Agent.open(
@@ -47,6 +52,7 @@ async def opened(
         clock=clock or Clock(START),
         new_id=CountingIds(ids),
         watch=False,
+        tools=tools,
     )
     async with agent:
         yield agent

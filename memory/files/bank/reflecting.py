@@ -40,16 +40,15 @@ async def proposed(workspace: Workspace) -> Proposal:
 
 
 async def _links_of_others(sources: Sources, logs: Mapping[str, str]) -> frozenset[str]:
-    """The links of lines that somebody else said, or a tool gave; what a hand wrote is the owner's."""
+    """The links of items of which somebody else said a line, or a tool gave one; a hand's are the owner's."""
     links: set[str] = set()
     for path, text in logs.items():
-        kept = [line for line in retained(path, text) if isinstance(line, Retained)]
-        lines = text.split("\n")
-        found = await sources.of_lines(path, [lines[line.line - 1] for line in kept]) if kept else ()
+        kept = [item for item in retained(path, text) if isinstance(item, Retained)]
+        found = await sources.of_lines(path, text.split("\n")) if kept else ()
         links.update(
-            line.link
-            for line, source in zip(kept, found, strict=True)
-            if source is not None and not source.is_owners_word
+            item.link
+            for item in kept
+            if any(source and not source.is_owners_word for source in found[item.line - 1 : item.last_line])
         )
     return frozenset(links)
 

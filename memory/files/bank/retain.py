@@ -19,14 +19,13 @@ from datetime import date
 from typing import Literal, TypeAlias, cast
 
 from nacre.memory.text.chunker import day_in_path
-from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
+from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, is_retain
 
 Kind: TypeAlias = Literal["W", "B", "O", "S"]
 
 UNSAID_CONFIDENCE = 0.7
 """What an opinion without `c=` counts for."""
 
-_HEADING_TEXT = re.compile(r"retain\s*:?", re.IGNORECASE)
 _LINE = re.compile(
     r"(?P<kind>[WBOS])(?:\((?P<inside>[^)]*)\))?(?P<entities>(?:\s+@[^\s:\uff1a]+)*)\s*[:\uff1a]\s*(?P<text>.*)",
     re.DOTALL,
@@ -39,7 +38,10 @@ _NO_LINE = "it does not begin like `W @Name:`, `B …:`, `O(c=0.9) …:`, `S …
 
 @dataclass(frozen=True, kw_only=True)
 class Retained:
-    """One line that is to be kept; `line` counts from 1, `confidence` is an opinion's, 0 to 1."""
+    """One item that is to be kept, from `line` to `last_line`, which count from 1 and are inclusive.
+
+    `confidence` is an opinion's, 0 to 1.
+    """
 
     kind: Kind
     entities: tuple[str, ...]
@@ -47,6 +49,7 @@ class Retained:
     confidence: float | None
     path: str
     line: int
+    last_line: int
 
     @property
     def link(self) -> str:
@@ -80,7 +83,7 @@ class Unparsed:
 
 def retained(path: str, text: str) -> Iterator[Retained | Unparsed]:
     """Each line under `## Retain` of the log at `path`, in order. Never fails, whatever the text is."""
-    for number, line in _items(text.split("\n")):
+    for number, last_line, line in _items(text.split("\n")):
         said = ITEM.sub("", line, count=1).strip()
         found = _LINE.fullmatch(said)
         problem = _problem(found) if found else _NO_LINE
@@ -95,7 +98,15 @@ def retained(path: str, text: str) -> Iterator[Retained | Unparsed]:
             confidence=_confidence(found["inside"]) if found["kind"] == "O" else None,
             path=path,
             line=number,
+            last_line=last_line,
         )
+
+
+def said_in(line: str) -> str:
+    """What a line of a note says, without the mark of what kind of fact it is, if it has one."""
+    said = ITEM.sub("", line, count=1).strip()
+    found = _LINE.fullmatch(said)
+    return f"{found['entities']}: {found['text']}" if found else line
 
 
 def _problem(found: re.Match[str]) -> str:
@@ -121,9 +132,9 @@ def _confidence(inside: str | None) -> float:
     return float(stated[1]) if stated else UNSAID_CONFIDENCE
 
 
-def _items(lines: list[str]) -> Iterator[tuple[int, str]]:
-    """The number and the text of each item below a heading "Retain", with the lines that go on with it."""
-    level, fence, item = 0, "", (0, "")
+def _items(lines: list[str]) -> Iterator[tuple[int, int, str]]:
+    """The first and the last line of each item below a heading "Retain", and its text in one line."""
+    level, fence, item = 0, "", (0, 0, "")
     for number, line in enumerate(lines, start=1):
         opens = FENCE.match(line)
         if fence or opens:
@@ -135,19 +146,18 @@ def _items(lines: list[str]) -> Iterator[tuple[int, str]]:
         if heading:
             if item[0]:
                 yield item
-            item = (0, "")
-            is_retain = _HEADING_TEXT.fullmatch(line[heading.end() :].strip(" \t\r#"))
-            if is_retain:
+            item = (0, 0, "")
+            if is_retain(line):
                 level = len(heading[1])
             elif level and len(heading[1]) <= level:
                 level = 0
         elif level and line.strip():
             goes_on = item[0] and line[:1] in " \t" and not ITEM.match(line)
             if goes_on:
-                item = (item[0], f"{item[1]} {line.strip()}")
+                item = (item[0], number, f"{item[2]} {line.strip()}")
             else:
                 if item[0]:
                     yield item
-                item = (number, line)
+                item = (number, number, line)
     if item[0]:
         yield item

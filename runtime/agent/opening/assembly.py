@@ -35,10 +35,10 @@ from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.recall.memory_slot import MemorySlot
-from nacre.runtime.settings.channels import history_turns
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_workspace
 from nacre.runtime.settings.disk.private_places import keep_private
+from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.parts import TurnParts
 from nacre.runtime.turn.prompt_parts.sections import PromptParts
@@ -179,6 +179,7 @@ def _window_parts(
         offline=offline,
         workspace=workspace,
         sources=Sources(workspace),
+        has_bank=config.settings.memory.bank.enabled,
         now=world.now,
         count_tokens=count_tokens,
         on_notes=lambda path: on_notes(memory, path),
@@ -206,6 +207,8 @@ async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
         return workspace, ()
     if workspace.is_there and not workspace.may_change("."):
         return workspace, (f"{workspace.place} may be read and not written: no notes are saved there.",)
+    if left := await left_in_folder(config.folders, workspace):
+        return workspace, (left,)
     made = await ensure_workspace(workspace, with_templates=not agent.skip_bootstrap)
     return workspace, (made.notice,) if made.notice else ()
 

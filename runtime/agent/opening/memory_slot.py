@@ -8,13 +8,14 @@ import logging
 from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.registry import Commands
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.engine_parts import EngineParts, engine_parts
 from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.recall.open_memory import memory_home
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,11 @@ def _with_qmd(config: Config, core: MemoryCore, world: World) -> MemoryPlugin:
     """The engine of the settings: memory-core, or qmd in front of it."""
     if config.settings.memory.backend != "qmd":
         return core
+    if config.database_url and config.settings.memory.qmd.include_default_memory:
+        raise ConfigError(
+            "memory.backend is qmd, which reads files, and the notes lie in a database. Set "
+            "memory.qmd.includeDefaultMemory to false, or memory.backend to builtin."
+        )
     # whoever has not chosen it does not wait for its modules
     from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
 

@@ -21,10 +21,10 @@ from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.openai_compatible.providers import address_in_environment, goes_without_litellm
 from nacre.runtime.models.waits.cooldown_file import CooldownFile
 from nacre.runtime.models.waits.silence import Patience
-from nacre.runtime.settings.agents import AgentSettings
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
-from nacre.runtime.settings.models import ProviderSettings, with_profile_keys
+from nacre.runtime.settings.sections.agents import AgentSettings
+from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
 from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
 
 STALL_SECONDS = 60.0

@@ -21,7 +21,7 @@ from nacre.runtime.recall.models.open_embedder import Lend
 from nacre.runtime.recall.open_memory import embedder_of
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
-from nacre.runtime.settings.plugins import MEMORY_CORE, NO_MEMORY
+from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 
 if TYPE_CHECKING:

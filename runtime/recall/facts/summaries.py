@@ -9,8 +9,8 @@ from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.files.facts.fact_memory import MAX_NOTE_CHARS, FactMemory
 from nacre.runtime.hooks.events import AfterCompaction
-from nacre.runtime.settings.channels import Binding
-from nacre.runtime.settings.settings import FactsSettings
+from nacre.runtime.settings.sections.channels import Binding
+from nacre.runtime.settings.sections.memory import FactsSettings
 from nacre.runtime.tools.function import ToolChat
 
 log = logging.getLogger(__name__)

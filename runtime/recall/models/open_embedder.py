@@ -18,7 +18,7 @@ from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.keys import from_environment
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder
-from nacre.runtime.settings.models import ProviderSettings
+from nacre.runtime.settings.sections.models import ProviderSettings
 
 if TYPE_CHECKING:
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget

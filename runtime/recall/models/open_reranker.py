@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.settings import RerankSettings, at_home
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.runtime.settings.models import ProviderSettings
+from nacre.runtime.settings.sections.models import ProviderSettings
 
 if TYPE_CHECKING:
     from nacre.memory.search.rerankers.reranker import Reranker

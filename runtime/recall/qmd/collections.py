@@ -14,7 +14,7 @@ from typing import Literal
 
 from nacre.memory.contracts.notes import CHATS_FOLDER, is_markdown
 from nacre.memory.contracts.settings import at_home
-from nacre.runtime.settings.settings import QmdPath
+from nacre.runtime.settings.sections.memory import QmdPath
 
 Kind = Literal["notes", "chats", "extra", "sessions"]
 """`notes` are the owner's own, `chats` those of other chats, `extra` what the settings name."""

@@ -24,7 +24,7 @@ from nacre.runtime.recall.qmd.program import Program, QmdFailed, QmdSlow
 from nacre.runtime.recall.qmd.scope import may_ask
 from nacre.runtime.recall.qmd.searching import Wanted, found_places, read_note, shown_hits
 from nacre.runtime.recall.qmd.upkeep import Upkeep
-from nacre.runtime.settings.settings import QmdSettings
+from nacre.runtime.settings.sections.memory import QmdSettings
 from nacre.runtime.tools.function import ToolChat
 
 log = logging.getLogger(__name__)

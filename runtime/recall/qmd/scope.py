@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from nacre.runtime.settings.settings import QmdMatch, QmdScope
+from nacre.runtime.settings.sections.memory import QmdMatch, QmdScope
 
 _AGENT = re.compile(r"agent:[^:]*:")
 

@@ -22,7 +22,7 @@ from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.recall.qmd.answers import Place, misses_collection, places, refuses_option
 from nacre.runtime.recall.qmd.collections import Collection
 from nacre.runtime.recall.qmd.program import Program, Said, as_argument
-from nacre.runtime.settings.settings import QmdLimits
+from nacre.runtime.settings.sections.memory import QmdLimits
 
 AT_ONCE = 4
 """How many processes a search may have at one time."""

@@ -14,8 +14,8 @@ from nacre.runtime.recall.qmd.collections import Collection
 from nacre.runtime.recall.qmd.exports import SessionExports
 from nacre.runtime.recall.qmd.home import QmdHome
 from nacre.runtime.recall.qmd.program import Program, QmdFailed
-from nacre.runtime.settings.section import duration_seconds
-from nacre.runtime.settings.settings import QmdUpdate
+from nacre.runtime.settings.sections.memory import QmdUpdate
+from nacre.runtime.settings.sections.section import duration_seconds
 
 log = logging.getLogger(__name__)
 

@@ -21,13 +21,17 @@ from nacre.runtime.contracts.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class AgentFolders:
-    """The places of one agent, absolute. The folder of `sessions_file` holds its transcripts."""
+    """The places of one agent, absolute. The folder of `sessions_file` holds its transcripts.
+
+    With a `database_url` its Markdown lies in that database; of the `workspace` only `hooks/` is read then.
+    """
 
     agent_id: str
     workspace: Path
     agent_dir: Path
     sessions_file: Path
     index_file: Path
+    database_url: str = dataclasses.field(default="", repr=False)
 
     @property
     def facts_index_file(self) -> Path:

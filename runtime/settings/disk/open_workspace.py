@@ -16,6 +16,8 @@ def open_workspace(folders: AgentFolders, state_dir: Path) -> Workspace:
     Should it hold what belongs to programs, then no tool reads or writes that: settings, conversations,
     trust, approvals.
     """
+    if folders.database_url:
+        return _in_database(folders)
     kept = (
         state_dir,
         folders.agent_dir.parent,
@@ -25,3 +27,23 @@ def open_workspace(folders: AgentFolders, state_dir: Path) -> Workspace:
         *(state_dir / name for name in PRIVATE_FILES),
     )
     return FolderWorkspace(folders.workspace, lock_dir=state_dir / "locks", kept=kept)
+
+
+async def left_in_folder(folders: AgentFolders, workspace: Workspace) -> str:
+    """A sentence, where the workspace in a database is empty and its folder of this machine has notes."""
+    if not folders.database_url or any(await workspace.list_folder(".")):
+        return ""
+    if not any(folders.workspace.glob("*.md")):
+        return ""
+    return (
+        f"{workspace.place} has no notes, and the folder {folders.workspace} has: they are not read. "
+        f"`nacre storage migrate --to postgres` copies them, or `nacre workspace push {folders.workspace}`."
+    )
+
+
+def _in_database(folders: AgentFolders) -> Workspace:
+    # whoever keeps files waits for none of this
+    from nacre.memory.workspace.documents.workspace import PostgresWorkspace
+    from nacre.postgres.shared import shared_database
+
+    return PostgresWorkspace(shared_database(folders.database_url), agent=folders.agent_id)

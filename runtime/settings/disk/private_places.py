@@ -30,7 +30,7 @@ def keep_private(state_dir: Path, folders: AgentFolders) -> None:
         OSError: the state folder cannot be made.
     """
     made = [state_dir, state_dir / "locks"]
-    if folders.workspace.is_relative_to(state_dir):
+    if not folders.database_url and folders.workspace.is_relative_to(state_dir):
         between = [part for part in reversed(folders.workspace.parents) if part.is_relative_to(state_dir)]
         made += [*between, folders.workspace]
     for folder in made:

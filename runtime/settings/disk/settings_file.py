@@ -44,7 +44,16 @@ def read_settings_file(file: Path, environment: Mapping[str, str]) -> dict[str, 
     Raises:
         ConfigError: the file is unreadable, no JSON5, no object, or names a variable that is not set.
     """
-    raw = with_variables(_read_json5(file), environment)
+    return settings_in(read_text(file), file, environment)
+
+
+def settings_in(text: str, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """What a text for the file says.
+
+    Raises:
+        ConfigError: it is no JSON5, no object, or names a variable that is not set.
+    """
+    raw = with_variables(_decoded(text, file), environment)
     if not isinstance(raw, dict):
         held = _KINDS.get(type(raw), "a number")
         raise ConfigError(f"The settings file {file} holds {held}, where an object {{…}} belongs.")
@@ -152,17 +161,35 @@ def variables_unseen(file: Path, environment: Mapping[str, str]) -> Iterator[Non
         raise ConfigError(told) from None
 
 
-def _read_json5(file: Path) -> Any:
+def settings_as_written(file: Path) -> Mapping[str, Any]:
+    """What the file says with each `${NAME}` as it stands; nothing when it holds no object.
+
+    Raises:
+        ConfigError: the file is unreadable or no JSON5.
+    """
+    raw = _decoded(read_text(file), file)
+    return raw if isinstance(raw, dict) else {}
+
+
+def read_text(file: Path) -> str:
+    """The file's text, empty when there is none.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
         kind = file.stat().st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
             # A pipe would keep everybody waiting for ever.
             raise ConfigError(f"The settings file {file} is a pipe or a device. Put a plain file there.")
-        text = file.read_text(encoding="utf-8-sig")
+        return file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        return {}
+        return ""
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The settings file {file} cannot be read: {error}. Mend or move it.") from error
+
+
+def _decoded(text: str, file: Path) -> Any:
     import pyjson5
 
     try:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from nacre.runtime.contracts.errors import ModelError, ModelTimedOut
 from nacre.runtime.contracts.inbound import Attachment
-from nacre.runtime.settings.hooks import AudioSettings
+from nacre.runtime.settings.sections.hooks import AudioSettings
 from nacre.runtime.turn.inbound.inbound_message import MAX_FILE_CHARS, FileText
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.settings.hooks import ToolRule
+from nacre.runtime.settings.sections.hooks import ToolRule
 from nacre.runtime.tools.function import FunctionTool, ToolChat, audience
 from nacre.runtime.tools.toolbox import Tool
 

@@ -17,7 +17,7 @@ from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Works
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, daily_log_path, read_context_file
 from nacre.prompts import quoted, render
-from nacre.runtime.settings.agents import StartupContextSettings
+from nacre.runtime.settings.sections.agents import StartupContextSettings
 from nacre.runtime.turn.prompt_parts.marked_lines import marked
 from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry

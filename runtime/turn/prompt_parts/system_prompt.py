@@ -20,7 +20,7 @@ from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
-from nacre.runtime.settings.agents import AgentSettings
+from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.turn.prompt_parts.marked_lines import marked
 
 OPTIONAL_FILES = ("MEMORY.md",)

@@ -20,7 +20,7 @@ from nacre.runtime.contracts.events import FlushEnded, FlushStatus
 from nacre.runtime.contracts.model import Ask, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.settings.agents import MemoryFlushSettings
+from nacre.runtime.settings.sections.agents import MemoryFlushSettings
 from nacre.runtime.tools.files import DATE_PLACEHOLDER
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.loop.loop import run_loop
@@ -213,9 +213,7 @@ async def _ask_for_notes(
         notes=tool,
         max_output_tokens=limits.max_output_tokens,
     )
-    await conversation.record(
-        user_message(_flush_prompt(settings, notes.path), timestamp_ms=session.now_ms())
-    )
+    await conversation.record(user_message(_flush_prompt(settings, notes), timestamp_ms=session.now_ms()))
     await run_loop(
         conversation,
         ask=ask,
@@ -240,11 +238,13 @@ def fitting_messages(messages: Sequence[Message], limits: FlushLimits) -> Sequen
     return messages[start:]
 
 
-def _flush_prompt(settings: MemoryFlushSettings, path: str) -> str:
-    day = Path(path).stem
-    if not settings.prompt.strip():
-        return render("flush/request", date=day, path=path)
-    return _owners_text(settings.prompt, day) + "\n\n" + render("flush/rules", path=path)
+def _flush_prompt(settings: MemoryFlushSettings, notes: NotesFile) -> str:
+    day = Path(notes.path).stem
+    if settings.prompt.strip():
+        asked = [_owners_text(settings.prompt, day), render("flush/rules", path=notes.path)]
+    else:
+        asked = [render("flush/request", date=day, path=notes.path)]
+    return "\n\n".join([*asked, render("flush/retain")] if notes.is_for_bank else asked)
 
 
 def flush_system(system: SystemPrompt, settings: MemoryFlushSettings, path: str) -> SystemPrompt:

@@ -21,11 +21,12 @@ class NotesFile:
 
     `problem` says why the last attempt to write failed; empty when it did not.
 
-    Each block stands under `heading`, a Markdown line.
+    Each block stands under `heading`, a Markdown line. `is_for_bank` is a log of which pages are made.
     """
 
-    def __init__(self, workspace: Workspace, path: str, *, heading: str) -> None:
+    def __init__(self, workspace: Workspace, path: str, *, heading: str, is_for_bank: bool) -> None:
         self.path = path
+        self.is_for_bank = is_for_bank
         self.wrote = False
         self.problem = ""
         self._heading = heading

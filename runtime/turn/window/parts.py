@@ -16,7 +16,7 @@ from nacre.runtime.hooks.hooks import Hooks
 from nacre.runtime.lanes.notices import Told
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.settings.agents import CompactionSettings, ContextPruningSettings
+from nacre.runtime.settings.sections.agents import CompactionSettings, ContextPruningSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class WindowParts:
 
     `summary_model` and `flush_model` are models of their own for these calls; `None` leaves them to the
     models of the conversation. `offline` extracts where no model can be asked. `sources` are those of the
-    workspace's lines.
+    workspace's lines. `has_bank` is whether pages are made of what the owner's logs retain.
     """
 
     settings: CompactionSettings
@@ -35,6 +35,7 @@ class WindowParts:
     offline: ChatModel
     workspace: Workspace
     sources: Sources
+    has_bank: bool
     now: Clock
     count_tokens: Callable[[str], int]
     on_notes: Callable[[str], None]

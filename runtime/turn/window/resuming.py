@@ -13,7 +13,7 @@ from nacre.runtime.contracts.events import FlushEnded
 from nacre.runtime.contracts.model import Ask, SystemPrompt
 from nacre.runtime.lanes.flush_records import UnfinishedFlush
 from nacre.runtime.lanes.open_session import OpenSession
-from nacre.runtime.settings.agents import MemoryFlushSettings
+from nacre.runtime.settings.sections.agents import MemoryFlushSettings
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.runtime.turn.loop.loop import run_loop, run_tool
 from nacre.runtime.turn.window.flush import (

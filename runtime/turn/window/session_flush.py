@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import PurePosixPath
 
+from nacre.memory.files.bank.retain import said_in
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, daily_log_path
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.events import FlushEnded
@@ -142,12 +143,17 @@ class SessionFlush:
         sources = self._session.sources(parts.sources)
         return NotesFile(
             sources.workspace(
-                parts.workspace, "flush", entry_ids=lambda: self._session.flushes.unflushed_range
+                parts.workspace,
+                "flush",
+                entry_ids=lambda: self._session.flushes.unflushed_range,
+                words_of=said_in,
             ),
             daily_log_path(now.date(), folder=folder),
             heading=f"{FLUSH_HEADING}, {now:%H:%M}"
             if policy.is_private
             else f"## Notes from {self._session.key}",
+            # Pages are the owner's alone: nobody else's chat is asked for lines of them.
+            is_for_bank=parts.has_bank and policy.is_private,
         )
 
     def _limits(self, fitting_tokens: int | None) -> FlushLimits:

@@ -17,7 +17,7 @@ from nacre.bridges.channels.configured import Configured, configured_accounts
 from nacre.bridges.channels.registry import BUILT_IN, channel_named
 from nacre.bridges.contracts.channel import AccountSettings, Channel
 from nacre.bridges.contracts.errors import ChannelUnusable
-from nacre.runtime.settings.plugins import PluginsSettings
+from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.settings import Settings
 from tests.bridges.channels.contract.line_extension import install_line
 from tests.house.tree import ROOT

@@ -8,7 +8,7 @@ from nacre.bridges.ledger.ledger import Received
 from nacre.bridges.queueing.commands import is_stop, may_stop
 from nacre.bridges.queueing.waiting import composed, next_batch
 from nacre.runtime.contracts.inbound import Attachment, Inbound
-from nacre.runtime.settings.channels import QueueMode, QueueSettings, queue_mode
+from nacre.runtime.settings.sections.channels import QueueMode, QueueSettings, queue_mode
 
 
 def _waits(number: int, text: str = "", **more: object) -> Received:

@@ -10,7 +10,7 @@ import pytest
 from nacre.bridges.schedule.beats import is_active, next_beat
 from nacre.bridges.schedule.cron import CronUnreadable, next_run, runs_until
 from nacre.bridges.schedule.when import WhenUnreadable, read_when
-from nacre.runtime.settings.channels import ActiveHours, HeartbeatSettings
+from nacre.runtime.settings.sections.channels import ActiveHours, HeartbeatSettings
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 3, 14, 23, 30, tzinfo=BERLIN)

@@ -13,7 +13,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.events import Warned
 from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.settings.config import load_config
-from nacre.runtime.settings.session import MaintenanceSettings, duration_ms
+from nacre.runtime.settings.sections.session import MaintenanceSettings, duration_ms
 from tests.cli.program import run_here
 from tests.runtime.agents import START, events_of, opened, said, transcript_file, write_settings
 

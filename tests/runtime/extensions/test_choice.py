@@ -8,7 +8,7 @@ import pytest
 
 from nacre.runtime.extensions.choice import chosen, named
 from nacre.runtime.extensions.manifest import ExtensionKind, ManifestInvalid, parse_manifest
-from nacre.runtime.settings.plugins import PluginsSettings
+from nacre.runtime.settings.sections.plugins import PluginsSettings
 
 ON, OFF = {"enabled": True}, {"enabled": False}
 

@@ -11,7 +11,7 @@ from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.runtime.settings.config import load_config
-from nacre.runtime.settings.session import SessionSettings
+from nacre.runtime.settings.sections.session import SessionSettings
 from tests.runtime.agents import opened, said, write_settings
 
 LINKS = {"anna": ["telegram:42", "discord:99"]}

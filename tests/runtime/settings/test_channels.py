@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.settings.channels import ChannelSettings, history_turns
+from nacre.runtime.settings.sections.channels import ChannelSettings, history_turns
 from nacre.sessions.contracts.messages import message_text
 from tests.runtime.agents import opened, said, transcript_file, write_settings
 

@@ -13,7 +13,7 @@ from nacre.prompts import render
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.runtime.models.tokenizer import estimate_tokens
-from nacre.runtime.settings.agents import AgentSettings
+from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.tools.toolbox import ToolSpec
 from nacre.runtime.turn.prompt_parts.system_prompt import StablePart, SystemPrompts, changing_part
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text

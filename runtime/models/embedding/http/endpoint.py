@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from nacre.memory.contracts.settings import MemorySearchSettings, RemoteSettings
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.addresses import without_credentials
-from nacre.runtime.settings.models import ProviderSettings
+from nacre.runtime.settings.sections.models import ProviderSettings
 
 _SECRET_HEADER = ("authorization", "cookie", "key", "token", "secret", "password", "credential")
 

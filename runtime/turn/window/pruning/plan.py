@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.settings.agents import ContextPruningSettings
+from nacre.runtime.settings.sections.agents import ContextPruningSettings
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
     Image,

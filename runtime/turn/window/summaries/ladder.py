@@ -17,7 +17,7 @@ from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, Model
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.model import Ask, ChatModel
 from nacre.runtime.models.failover import ModelChain
-from nacre.runtime.settings.agents import CompactionSettings
+from nacre.runtime.settings.sections.agents import CompactionSettings
 from nacre.runtime.turn.window.summaries.summariser import (
     PartialSummaries,
     Summariser,

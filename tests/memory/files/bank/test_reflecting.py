@@ -72,9 +72,11 @@ def test_a_kill_between_two_pages_is_mended_by_the_next_run(root: Path, tmp_path
     asyncio.run(story())
 
 
-def test_what_others_said_is_never_put_on_a_page(root: Path) -> None:
-    """A line that came from a web page or a group stays in its log, and is told; pages know their source."""
-    line = LOG.splitlines()[6]
+@pytest.mark.parametrize(("number", "words"), [(6, "Marrakech"), (8, "warelay")])
+def test_what_others_said_is_never_put_on_a_page(root: Path, number: int, words: str) -> None:
+    """An item that has a line of a web page or a group, its first or a later one, stays in its log, and is
+    told; pages know their source."""
+    line = LOG.splitlines()[number]
     page = "- @Peter: Prefers concise replies on WhatsApp. (c=0.95)"
     of_a_tool = Source(written_by="flush", audience=PRIVATE, said_by=("owner", "tool"), at=AT)
 
@@ -84,7 +86,7 @@ def test_what_others_said_is_never_put_on_a_page(root: Path) -> None:
         await Sources(workspace).keep(DAY, line, lambda _line: of_a_tool)
         (root / "kept").rename(root / DAY)
         found = await proposed(workspace)
-        assert "Marrakech" not in found.diff
+        assert words not in found.diff
         assert "not the owner's word" in str(found.unparsed[0])
         await write(workspace, found, at=AT)
         (source,) = await Sources(workspace).of_lines("bank/opinions.md", [page])

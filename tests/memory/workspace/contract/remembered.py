@@ -30,8 +30,8 @@ from nacre.memory.contracts.workspace import (
     PathOutsideRoot,
     ReadFailed,
 )
+from nacre.memory.text.repeats import addition
 from nacre.memory.workspace.paths import plain_name
-from nacre.memory.workspace.repeats import addition
 
 BEGAN_NS = 1_700_000_000 * 10**9
 

@@ -17,7 +17,7 @@ from nacre.runtime.extensions.loading import problem_of
 from nacre.runtime.recall.models.open_embedder import new_for_each
 from nacre.runtime.recall.open_memory import memory_home
 from nacre.runtime.settings.config import load_config
-from nacre.runtime.settings.plugins import PluginsSettings
+from nacre.runtime.settings.sections.plugins import PluginsSettings
 from tests.runtime.agents import write_settings
 
 

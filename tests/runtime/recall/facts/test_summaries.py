@@ -10,8 +10,8 @@ import pytest
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import ScriptedModel, says
 from nacre.runtime.recall.facts.summaries import keeps_summaries
-from nacre.runtime.settings.channels import Binding
-from nacre.runtime.settings.settings import FactsSettings
+from nacre.runtime.settings.sections.channels import Binding
+from nacre.runtime.settings.sections.memory import FactsSettings
 from nacre.runtime.tools.function import ToolChat
 from nacre.sessions.index.changes import Origin
 from tests.runtime.agents import opened, said, window_settings, write_settings

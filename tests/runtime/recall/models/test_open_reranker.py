@@ -17,7 +17,7 @@ from nacre.runtime.models.litellm.reranker import LiteLLMReranker
 from nacre.runtime.recall.models.open_reranker import reranker_for
 from nacre.runtime.recall.open_memory import open_memory
 from nacre.runtime.settings.config import load_config
-from nacre.runtime.settings.models import ProviderSettings
+from nacre.runtime.settings.sections.models import ProviderSettings
 from tests.runtime.agents import write_settings
 from tests.runtime.models.litellm.rerank_server import RerankServer
 

@@ -13,7 +13,8 @@ from nacre.runtime.recall.qmd.answers import Place, listed_collections, places, 
 from nacre.runtime.recall.qmd.collections import wanted_collections
 from nacre.runtime.recall.qmd.program import QmdFailed, Said, as_argument
 from nacre.runtime.recall.qmd.scope import may_ask
-from nacre.runtime.settings.settings import QmdPath, QmdScope, Settings
+from nacre.runtime.settings.sections.memory import QmdPath, QmdScope
+from nacre.runtime.settings.settings import Settings
 
 REAL = {
     "docid": "#dd06ae",

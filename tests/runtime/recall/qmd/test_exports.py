@@ -62,7 +62,7 @@ async def test_private_conversations_are_found_and_a_group_never_is(tmp_path: Pa
 
     (transcript,) = [
         file
-        for file in config.sessions_file.parent.glob("*.jsonl")
+        for file in config.folders.sessions_file.parent.glob("*.jsonl")
         if "zeppelin land?" in file.read_text(encoding="utf-8")
     ]
     old = (START - timedelta(days=4)).timestamp()

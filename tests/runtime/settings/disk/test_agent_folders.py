@@ -168,4 +168,4 @@ def test_one_index_for_two_agents_is_refused(tmp_path: Path) -> None:
     listed(tmp_path, own, own, session={"store": str(tmp_path / "chats" / "{agentId}" / "index.json")})
     config = load_config({"HOME": str(tmp_path)}, state_dir=tmp_path, agent_id="work")
     assert config.folders.index_file == tmp_path / "work.sqlite"
-    assert config.sessions_file == tmp_path / "chats" / "work" / "index.json"
+    assert config.folders.sessions_file == tmp_path / "chats" / "work" / "index.json"

@@ -11,7 +11,7 @@ import pytest
 
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.models.scripted import ScriptedModel, says
-from nacre.runtime.settings.hooks import AudioSettings
+from nacre.runtime.settings.sections.hooks import AudioSettings
 from nacre.runtime.turn.inbound import files
 from nacre.runtime.turn.inbound.inbound_message import MAX_FILE_CHARS, FileText
 from nacre.runtime.turn.inbound.voice_notes import VoiceNotes

@@ -16,7 +16,7 @@ from nacre.runtime.contracts.errors import ContextOverflow
 from nacre.runtime.contracts.events import FlushEnded
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import Clock, ScriptedModel, ScriptedStep, calls, fails, says
-from nacre.runtime.settings.agents import MemoryFlushSettings
+from nacre.runtime.settings.sections.agents import MemoryFlushSettings
 from nacre.sessions.contracts.messages import Usage, message_text
 from tests.runtime.agents import (
     START,

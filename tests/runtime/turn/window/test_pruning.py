@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nacre.runtime.contracts.budget import resolve_budget
-from nacre.runtime.settings.agents import ContextPruningSettings
-from nacre.runtime.settings.hooks import ToolNames
+from nacre.runtime.settings.sections.agents import ContextPruningSettings
+from nacre.runtime.settings.sections.hooks import ToolNames
 from nacre.runtime.turn.window.pruning.plan import (
     NothingToPrune,
     Pruning,

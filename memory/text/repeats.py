@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nacre.memory.contracts.workspace import Appended
-from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
+from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, is_retain
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def without_repeats(existing: str, text: str, *, heading: str = "", below: str =
 
     The line `heading` stands above what is left, and is not looked at for repeats. It is left out right
     behind itself, above a heading of its level or a higher one, and, with `below`, where no heading that
-    begins so is open at the end of `existing`.
+    begins so, or "Retain", is open at the end of `existing`: pages are made of each line below that one.
     """
     existing_parts = list(_parts(existing))
     open_path = existing_parts[-1].path if existing_parts else ()
@@ -85,7 +85,7 @@ def _heading_above(open_path: tuple[str, ...], path: tuple[str, ...], heading: s
     """The `heading` where it is wanted above a text that begins under the headings `path`."""
     has_its_own = bool(path) and _level(path[0]) <= _level(heading)
     stands_there = bool(open_path) and _normalised(open_path[-1]) == _normalised(heading)
-    is_apart = not below or any(line.startswith(below) for line in open_path)
+    is_apart = not below or any(line.startswith(below) or is_retain(line) for line in open_path)
     return heading if is_apart and not has_its_own and not stands_there else ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from nacre.runtime.contracts.commands import RESET_TRIGGERS
-from nacre.runtime.settings.section import BYTES, SettingsSection, clamped
+from nacre.runtime.settings.sections.section import BYTES, SettingsSection, clamped
 from nacre.sessions.contracts.errors import SessionKeyInvalid
 from nacre.sessions.contracts.freshness import ResetMode, ResetPolicy, ResetRule, SessionType, reset_policy
 from nacre.sessions.contracts.keys import DmScope, SessionScope, canonical_key

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nacre.runtime.settings.section import SettingsSection
+from nacre.runtime.settings.sections.section import SettingsSection
 
 
 class SessionMemorySettings(SettingsSection):

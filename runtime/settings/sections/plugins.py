@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from nacre.runtime.settings.section import SettingsSection
+from nacre.runtime.settings.sections.section import SettingsSection
 
 MEMORY_CORE = "memory-core"
 """The memory engine that comes with Nacre."""

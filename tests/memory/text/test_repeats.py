@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, strategies as st
 
-from nacre.memory.workspace.repeats import without_repeats
+from nacre.memory.text.repeats import without_repeats
 
 LINES = st.sampled_from(
     [
@@ -62,6 +62,7 @@ LATER = "## Notes of the conversation, 14:30"
         ("- a\n", "- b", "## Notes of", "- b"),
         (f"{FLUSH}\n\n### Asks\n- x?\n", "- b", "## Notes of", f"{LATER}\n\n- b"),
         (f"{FLUSH}\n\n### Asks\n- x?\n\n## Own\n", "- b", "## Notes of", "- b"),
+        (f"{FLUSH}\n\n- a\n\n## Retain\n- W: c\n", "- b", "## Notes of", f"{LATER}\n\n- b"),
     ],
 )
 def test_what_is_left_stands_under_its_heading(existing: str, text: str, below: str, new: str) -> None:

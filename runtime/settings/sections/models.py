@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from nacre.runtime.settings.disk.auth_profiles import AuthProfiles, plain_provider
-from nacre.runtime.settings.section import SettingsSection
+from nacre.runtime.settings.sections.section import SettingsSection
 
 ProviderApi: TypeAlias = Literal[
     "",

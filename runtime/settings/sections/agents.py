@@ -7,9 +7,9 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.policy import WorkspaceAccess
-from nacre.runtime.settings.channels import HeartbeatSettings
-from nacre.runtime.settings.hooks import AgentTools, ToolNames
-from nacre.runtime.settings.section import (
+from nacre.runtime.settings.sections.channels import HeartbeatSettings
+from nacre.runtime.settings.sections.hooks import AgentTools, ToolNames
+from nacre.runtime.settings.sections.section import (
     SettingsSection,
     as_duration,
     bytes_or,

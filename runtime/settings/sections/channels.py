@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from nacre.runtime.settings.section import SettingsSection, as_duration, count_or, duration_seconds
+from nacre.runtime.settings.sections.section import SettingsSection, as_duration, count_or, duration_seconds
 from nacre.sessions.contracts.keys import folded_id
 
 QueueMode: TypeAlias = Literal["collect", "followup", "steer", "steer-backlog", "interrupt"]

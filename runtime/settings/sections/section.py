@@ -43,12 +43,35 @@ class SettingsSection(BaseModel):
 
 
 def unread_keys(section: BaseModel, path: str = "") -> Iterator[str]:
-    """Dotted names of keys that stand in a section, or below it, and that nobody reads; in file order."""
+    """Dotted names of keys that stand in a section, or below it, and that nobody reads; in file order.
+
+    One that looks like a slip also has what may be meant.
+    """
     if not (isinstance(section, SettingsSection) and section.others_keys):
         for name in section.model_extra or {}:
-            yield f"{path}{name}"
-    for name, field in type(section).model_fields.items():
-        yield from _unread_below(getattr(section, name), f"{path}{field.alias or to_camel(name)}.")
+            near = nearest_key(name, type(section))
+            yield f"{path}{name} (did you mean {path}{near}?)" if near else f"{path}{name}"
+    for name in type(section).model_fields:
+        yield from _unread_below(getattr(section, name), f"{path}{written_name(type(section), name)}.")
+
+
+def key_names(section: type[BaseModel]) -> list[str]:
+    """The keys of a section, as they are written."""
+    return [written_name(section, name) for name in section.model_fields]
+
+
+def written_name(section: type[BaseModel], name: str) -> str:
+    """A field's name as it is written in the file."""
+    return section.model_fields[name].alias or to_camel(name)
+
+
+def nearest_key(name: str, section: type[BaseModel]) -> str:
+    """The key of a section that is most like a name, empty when none is."""
+    from difflib import get_close_matches
+
+    names = {written.lower(): written for written in key_names(section)}
+    found = get_close_matches(name.lower(), names, n=1, cutoff=0.75)
+    return names[found[0]] if found else ""
 
 
 def count_or(default: int, *, least: int = 0, most: float = math.inf) -> BeforeValidator:

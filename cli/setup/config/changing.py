@@ -1,0 +1,77 @@
+"""Changes of the settings file: checked before they are written, and written as a whole. Edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.config import checked_settings
+
+if TYPE_CHECKING:
+    from nacre.runtime.settings.keys import Key
+
+
+def set_value(file: Path, environment: Mapping[str, str], key: Key, written: str) -> tuple[str, ...]:
+    """Writes a value at a key; what the settings then are told about.
+
+    `written` is JSON5, and text where it is none or where the setting wants a text.
+
+    Raises:
+        ConfigError: the value does not fit, or the file cannot be changed; it then stays as it was.
+    """
+    from nacre.runtime.settings.disk.json5_edits import readings, with_value
+
+    def put(value: Any) -> tuple[str, ...]:
+        return change_file(file, environment, lambda text: with_value(text, key, value))
+
+    *tried, last = readings(written)
+    for value in tried:
+        with suppress(ConfigError):
+            return put(value)
+    return put(last)
+
+
+def unset(file: Path, environment: Mapping[str, str], key: Key) -> tuple[str, ...]:
+    """Takes a key out of the file. Raises as `set_value`."""
+    from nacre.runtime.settings.disk.json5_edits import without
+
+    return change_file(file, environment, lambda text: without(text, key))
+
+
+def change_file(file: Path, environment: Mapping[str, str], change: Callable[[str], str]) -> tuple[str, ...]:
+    """Puts `change(text)` in the place of the file's text, if it is one that Nacre can start with.
+
+    The file that a link leads to is changed; it becomes its owner's alone. Two changes at the same time
+    follow each other.
+
+    Raises:
+        ConfigError: what would be written does not fit, or the file cannot be read or written.
+    """
+    from nacre.sessions.contracts.errors import SessionError
+    from nacre.sessions.disk.durable import read_plain, replace_file
+    from nacre.sessions.disk.locks import locked
+    from nacre.sessions.disk.reported import make_folder
+
+    real = file.resolve()
+    try:
+        make_folder(file.parent)
+        with locked(real):
+            found = read_plain(real)
+            text = found[0].decode("utf-8") if found else ""
+            new = _changed(text, change, file, environment)
+            told = checked_settings(new, file, environment)
+            replace_file(real, new.encode("utf-8"))
+    except (SessionError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} was not changed: {error}") from error
+    return told
+
+
+def _changed(text: str, change: Callable[[str], str], file: Path, environment: Mapping[str, str]) -> str:
+    try:
+        return change(text)
+    except ValueError as error:
+        checked_settings(text, file, environment)  # what is no JSON5 at all has a better sentence of its own
+        raise ConfigError(f"{file} was not changed: {error}. `nacre config edit` opens it.") from error

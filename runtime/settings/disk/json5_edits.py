@@ -1,0 +1,188 @@
+"""Changes of a JSON5 text that leave every other character of it as its owner wrote it. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import pyjson5
+
+from nacre.runtime.settings.disk.json5_text import Member, Path, Value, outermost
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_INDENT = "  "
+_Span: TypeAlias = tuple[int, int, str]
+
+
+def with_value(text: str, path: Path, value: Any) -> str:
+    """The text with `value` (plain JSON values) at a path. What is missing above it is made, as objects.
+
+    A new member goes behind the last one, a new item of a list to its end. Comments stay, also those in a
+    value that a value of the same kind takes the place of member by member.
+
+    Raises:
+        ValueError: the text is not JSON5, or the path leads through what is no object and no list.
+    """
+
+    def put(holder: Any, step: str | int) -> None:
+        if isinstance(holder, list) and step == len(holder):
+            holder.append(value)
+        else:
+            holder[step] = value
+
+    return _changed(text, path, lambda whole, root: _put(whole, root, path, value), put)
+
+
+def without(text: str, path: Path) -> str:
+    """The text without the member or item at a path, and without the line that it had to itself.
+
+    Raises:
+        ValueError: the text is not JSON5, or nothing stands there.
+    """
+
+    def take(holder: Any, step: str | int) -> None:
+        del holder[step]
+
+    return _changed(text, path, lambda whole, root: _taken(whole, root, path), take)
+
+
+def readings(written: str) -> list[Any]:
+    """What a value that somebody typed may be: JSON5, and the text that it is; the likelier one first."""
+    try:
+        value = pyjson5.decode(written)
+    except pyjson5.Json5Exception:
+        return [written]
+    return [value] if isinstance(value, dict | list | bool | None) else [value, written]
+
+
+def _changed(
+    text: str,
+    path: Path,
+    span_of: Callable[[str, Value], _Span],
+    apply: Callable[[Any, str | int], None],
+) -> str:
+    """Makes the change in the text and in its values, and holds the one against the other."""
+    whole, is_bare = _with_braces(text)
+    root = outermost(whole)
+    start, end, new = span_of(whole, root)
+    made = whole[:start] + new + whole[end:]
+    wanted = holder = pyjson5.decode(whole)
+    for step, below in pairwise(path):
+        empty: Any = [] if isinstance(below, int) else {}
+        if isinstance(holder, list) and step == len(holder):
+            holder.append(empty)
+        holder = holder.setdefault(step, empty) if isinstance(holder, dict) else holder[step]
+    apply(holder, path[-1])
+    if pyjson5.decode(made) != wanted:
+        raise ValueError("the text has a form in which this change cannot be made")
+    return made[1:-2] if is_bare else made
+
+
+def _with_braces(text: str) -> tuple[str, bool]:
+    """The text with braces around it, and whether they were missing, as they may."""
+    if not text.strip():
+        return "{\n}\n", False
+    try:
+        pyjson5.decode(text)
+    except pyjson5.Json5Exception:
+        return f"{{{text}\n}}", True
+    return text, False
+
+
+def _put(text: str, root: Value, path: Path, value: Any) -> _Span:
+    if there := root.at(path):
+        return there.start, there.end, _written(value, _indent_at(text, there.start), _is_quoting(text, root))
+    known = next(length for length in range(len(path) - 1, -1, -1) if root.at(path[:length]))
+    holder = root.at(path[:known])
+    assert holder is not None, "the root is there"
+    for step in reversed(path[known + 1 :]):
+        if isinstance(step, int) and step != 0:
+            raise ValueError("a list that is not there has no such item")
+        value = [value] if isinstance(step, int) else {step: value}
+    step = path[known]
+    is_fit = holder.opens_with == ("[" if isinstance(step, int) else "{")
+    if not is_fit or (isinstance(step, int) and step != len(holder.members)):
+        needed = "list of that length" if isinstance(step, int) else "object"
+        raise ValueError(f"what stands above {step!r} is no {needed}")
+    return _added(text, root, holder, step, value)
+
+
+def _added(text: str, root: Value, holder: Value, step: str | int, value: Any) -> _Span:
+    quotes = _is_quoting(text, holder if holder.members and holder.opens_with == "{" else root)
+    name = "" if isinstance(step, int) else f"{_name(step, quotes)}: "
+    if not holder.members:
+        outer = _indent_at(text, holder.start)
+        inner = outer + _INDENT
+        held = text[holder.start + 1 : holder.end - 1].rstrip()
+        new = f"{held}\n{inner}{name}{_written(value, inner, quotes)}{'' if quotes else ','}\n{outer}"
+        return holder.start + 1, holder.end - 1, new
+    last = holder.members[-1]
+    behind, comma = (last.comma, "") if last.comma else (last.value.end, ",")
+    line_start = text.rfind("\n", 0, last.start) + 1
+    if text[line_start : last.start].strip():  # several stand in one line
+        written = _written(value, _indent_at(text, last.start), quotes)
+        return behind, behind, f"{comma} {name}{written}"
+    indent = text[line_start : last.start]
+    place = _line_end(text, behind, holder.end - 1)
+    end = "," if last.comma else ""
+    new = f"{comma}{text[behind:place]}\n{indent}{name}{_written(value, indent, quotes)}{end}"
+    return behind, place, new
+
+
+def _taken(text: str, root: Value, path: Path) -> _Span:
+    holder, step = root.at(path[:-1]), path[-1]
+    member: Member | None = None
+    if holder and isinstance(step, str):
+        member = holder.member(step)
+    elif holder and isinstance(step, int) and holder.opens_with == "[" and step < len(holder.members):
+        member = holder.members[step]
+    if member is None:
+        raise ValueError("nothing stands there")
+    start, end = member.start, member.comma or member.value.end
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", end)
+    if line_end >= 0 and not text[line_start:start].strip() and not text[end:line_end].strip():
+        return line_start, line_end + 1, ""
+    while end < len(text) and text[end] in " \t":
+        end += 1
+    return start, end, ""
+
+
+def _line_end(text: str, place: int, limit: int) -> int:
+    """The end of a line if nothing but a comment stands between, so that the comment stays with its value."""
+    line_end = text.find("\n", place, limit)
+    rest = text[place : line_end if line_end >= 0 else limit].strip()
+    if line_end < 0 or not (
+        rest == "" or rest.startswith("//") or re.fullmatch(r"/\*(?:(?!\*/).)*\*/", rest)
+    ):
+        return place
+    return line_end
+
+
+def _indent_at(text: str, place: int) -> str:
+    line = text[text.rfind("\n", 0, place) + 1 : place]
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _is_quoting(text: str, value: Value) -> bool:
+    """Whether the names in an object stand in quotes, told by the first one."""
+    return bool(value.members) and text[value.members[0].start] in "\"'"
+
+
+def _name(name: str, quotes: bool) -> str:
+    return name if not quotes and _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def _written(value: Any, indent: str, quotes: bool) -> str:
+    """A value as JSON5 in several lines, in the owner's way to write names."""
+    inner = indent + _INDENT
+    if isinstance(value, dict) and value:
+        members = (f"{_name(key, quotes)}: {_written(item, inner, quotes)}" for key, item in value.items())
+        return f"{{\n{inner}" + f",\n{inner}".join(members) + f"{'' if quotes else ','}\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        items = (_written(item, inner, quotes) for item in value)
+        return f"[\n{inner}" + f",\n{inner}".join(items) + f"{'' if quotes else ','}\n{indent}]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,31 @@
+"""`storage`: what keeps sessions and notes."""
+
+from typing import Literal
+
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.sections.section import SettingsSection
+
+
+class StorageSettings(SettingsSection):
+    """`storage`: files of the state folder, or a database that several machines share."""
+
+    driver: Literal["files", "postgres"] = "files"
+    """What keeps the sessions, the workspace and the index of the notes."""
+    url: str = ""
+    """Which database: `postgresql://user:password@host:5432/database`."""
+
+    def database(self, told: str) -> str:
+        """Which database is meant, empty where files keep all; one that was `told` needs no setting.
+
+        Raises:
+            ConfigError: the settings want a database and nothing names one.
+        """
+        if self.driver == "files":
+            return told.strip()
+        url = told.strip() or self.url.strip()
+        if not url:
+            raise ConfigError(
+                "The settings want PostgreSQL (storage.driver) and name no database. Set storage.url or "
+                "NACRE_DATABASE_URL: postgresql://user:password@host:5432/database."
+            )
+        return url

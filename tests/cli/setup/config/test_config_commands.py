@@ -1,0 +1,171 @@
+"""`nacre config`: the settings in the owner's own file."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.cli.program import run_here, run_nacre
+
+WRITTEN = """// mine
+{
+  agents: {
+    defaults: {userTimezone: "Europe/Madrid", maxSteps: 7}, // where I live
+    list: [{id: "home"}, {id: "work", maxSteps: 9}],
+  },
+  models: {providers: {openai: {apiKey: "${MY_KEY}", baseUrl: "http://127.0.0.1:9/v1"}}},
+}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The settings file of a home folder, as its owner wrote it."""
+    path = tmp_path / ".nacre" / "nacre.json5"
+    path.parent.mkdir(mode=0o700)
+    path.write_text(WRITTEN, encoding="utf-8")
+    return path
+
+
+def test_a_setting_is_set_and_taken_out_again(tmp_path: Path, file: Path) -> None:
+    """Comments, order and ends of lines stay; after both the file is as it was, and its owner's alone."""
+    said = run_here(tmp_path, "config", "set", "session.dmScope", "per-peer", MY_KEY="k-123456789")
+    changed = file.read_text(encoding="utf-8")
+    got = run_here(tmp_path, "config", "get", "session.dmScope", MY_KEY="k-123456789")
+    taken = run_here(tmp_path, "config", "unset", "session", MY_KEY="k-123456789")
+
+    assert said.stdout == "session.dmScope is set in ~/.nacre/nacre.json5.\n"
+    assert got.stdout == "per-peer\n"
+    assert changed == WRITTEN.replace("}},\n}\n", '}},\n  session: {\n    dmScope: "per-peer",\n  },\n}\n')
+    assert taken.returncode == 0
+    assert file.read_text(encoding="utf-8") == WRITTEN
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_text_stays_a_text(tmp_path: Path, file: Path) -> None:
+    """A value that looks like a number is a text where the setting wants one."""
+    run_here(tmp_path, "config", "set", "agents.list[work].name", "42", MY_KEY="k-123456789")
+    run_here(tmp_path, "config", "set", "agents.list[work].maxSteps", "42", MY_KEY="k-123456789")
+
+    assert '{id: "work", maxSteps: 42, name: "42"}' in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("agents.defaults.maxStep", "3", "Did you mean agents.defaults.maxSteps?"),
+        ("agents.defaults.maxSteps", "many", "agents.defaults.maxSteps: Input should be a valid integer"),
+        ("agents.list[1].id", "../home", "cannot name an agent"),
+        ("models.providers.openai.apiKey", "${NOT_THERE}", "NOT_THERE, which is not set"),
+        ("agents..x", "1", "is no key"),
+    ],
+)
+def test_what_nacre_could_not_start_with_is_not_written(
+    tmp_path: Path, file: Path, key: str, value: str, told: str
+) -> None:
+    """A sentence, exit code 2, and the file byte for byte as it was."""
+    ended = run_nacre(tmp_path, "config", "set", key, value, MY_KEY="k-123456789")
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert told in " ".join(ended.stderr.split())
+    assert file.read_text(encoding="utf-8") == WRITTEN
+
+
+def test_explain_says_where_a_value_comes_from(tmp_path: Path, file: Path) -> None:
+    """A line of the file, an agent's own entry, a variable, the default; and what the setting is for."""
+
+    def explained(key: str, agent: str = "home", **variables: str) -> dict[str, object]:
+        ended = run_here(
+            tmp_path, "--agent", agent, "config", "explain", key, "--json", MY_KEY="k-123456789", **variables
+        )
+        assert ended.returncode == 0, ended.stderr
+        told: dict[str, object] = json.loads(ended.stdout)
+        return told
+
+    steps = explained("agents.defaults.maxSteps")
+    assert (steps["value"], steps["default"], steps["from"]) == (7, 40, f"{file}, line 4")
+    assert steps["meaning"] == "Most model calls in one turn."
+    own = explained("agents.defaults.maxSteps", "work")
+    assert (own["value"], own["from"]) == (9, f"{file}, line 5, for agent 'work'")
+    model = explained("agents.defaults.model.primary", NACRE_MODEL="openai/x")
+    assert (model["value"], model["from"]) == ("openai/x", "the environment variable NACRE_MODEL")
+    assert explained("memory.citations")["from"] == "the default"
+    assert explained("models.providers.openai.apiKey")["value"] == "[hidden]"
+
+
+def test_no_secret_is_shown(tmp_path: Path, file: Path) -> None:
+    """Neither as it is written nor as the variable fills it in."""
+    file.write_text(WRITTEN.replace("${MY_KEY}", "sk-plain-secret"), encoding="utf-8")
+    for words in (["get"], ["get", "models"], ["get", "models.providers.openai.apiKey"], ["check"]):
+        ended = run_here(tmp_path, "config", *words, MY_KEY="k-123456789")
+        assert ended.returncode == 0, ended.stderr
+        assert "sk-plain-secret" not in ended.stdout + ended.stderr
+
+
+def test_check_tells_slips_and_unreadable_files(tmp_path: Path, file: Path) -> None:
+    """What Nacre does not read, with what may be meant; a broken file has its sentence as JSON, too."""
+    file.write_text("{agents: {defaults: {userTimezon: 'x'}}}", encoding="utf-8")
+    slip = run_here(tmp_path, "config", "check")
+    file.write_text("{agents: ", encoding="utf-8")
+    broken = run_here(tmp_path, "config", "check", "--json")
+
+    assert slip.returncode == 0
+    assert "(did you mean agents.defaults.userTimezone?)" in " ".join(slip.stderr.split())
+    assert broken.returncode == 2
+    assert "is not JSON5" in json.loads(broken.stdout)["problem"]
+
+
+def test_an_editor_never_breaks_the_settings(tmp_path: Path, file: Path) -> None:
+    """A good text is written; a bad one is kept beside the file, which stays as it was."""
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf "%s" "$TEXT" > "$1"\n', encoding="utf-8")
+    editor.chmod(0o700)
+
+    good = run_nacre(tmp_path, "config", "edit", EDITOR=str(editor), TEXT="session: {dmScope: 'main'}")
+    bad = run_nacre(tmp_path, "config", "edit", EDITOR=str(editor), TEXT="session: {")
+
+    assert good.returncode == 0, good.stderr
+    assert bad.returncode == 2
+    assert file.read_text(encoding="utf-8") == "session: {dmScope: 'main'}"
+    rejected = file.with_name("nacre.json5.rejected")
+    assert rejected.read_text(encoding="utf-8") == "session: {"
+    assert stat.S_IMODE(rejected.stat().st_mode) == 0o600
+
+
+def test_a_new_file_begins_with_an_example_that_can_be_used(tmp_path: Path) -> None:
+    """Everything in it is a comment or empty; the file is its owner's alone."""
+    ended = run_nacre(tmp_path, "config", "edit", EDITOR="sh -c 'echo >> \"$0\"'")
+    file = tmp_path / ".nacre" / "nacre.json5"
+
+    assert ended.returncode == 0, ended.stderr
+    assert "anthropic" in file.read_text(encoding="utf-8")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert run_here(tmp_path, "config", "check").stderr == ""
+
+
+def test_a_link_to_the_settings_stays_a_link(tmp_path: Path, file: Path) -> None:
+    """Settings often stand in a folder of their owner's, under git."""
+    real = tmp_path / "dotfiles.json5"
+    file.rename(real)
+    file.symlink_to(real)
+
+    run_here(tmp_path, "config", "set", "memory.bank.enabled", "true", MY_KEY="k-123456789")
+
+    assert file.is_symlink()
+    assert "bank: {\n      enabled: true," in real.read_text(encoding="utf-8")
+
+
+def test_the_schema_holds_for_what_nacre_reads(tmp_path: Path) -> None:
+    """Editors get the meaning of each key; a value of a wrong type does not fit."""
+    schema = json.loads(run_here(tmp_path, "config", "schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+
+    assert validator.is_valid({"agents": {"defaults": {"maxSteps": 3, "model": {"primary": "a/b"}}}})
+    assert not validator.is_valid({"agents": {"defaults": {"maxSteps": "many"}}})
+    steps = schema["$defs"]["AgentSettings"]["properties"]["maxSteps"]
+    assert steps["description"] == "Most model calls in one turn."
