@@ -28,6 +28,8 @@ _TAIL = re.compile(
     r"(?:,\s*(?P<source>[^()]*))?\)$"
 )
 
+_MARK = re.compile(r"\s+\^[0-9a-z]{6}$")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tail:
@@ -111,6 +113,11 @@ def value_of(text: str) -> JsonValue:
     except (ValueError, RecursionError):
         return text
     return value
+
+
+def said_in(line: str) -> str:
+    """What a line of a page says: a fact without its time and source, a note without its mark."""
+    return _TAIL.sub("", _MARK.sub("", line.rstrip()))
 
 
 def fact_line(line: str, zone: tzinfo | None) -> FactLine | None:

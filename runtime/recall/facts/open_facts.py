@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.memory.files.facts.identities import FACT_PAGES
+from nacre.memory.files.facts.lines import said_in
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
@@ -97,16 +99,23 @@ def fact_parts(facts: FactMemory, config: Config, now: Clock) -> FactParts:
     of_chat = partial(identity_of, identities=facts.identities, linked=tuple(settings.session.identity_links))
     # an engine of another kind may have a tool of this name, as `memory-lancedb` does
     is_free = settings.plugins.slots.memory in (MEMORY_CORE, NO_MEMORY)
-    written_by = partial(_written_in, facts, open_workspace(config.folders, config.state_dir), now)
+    workspace = open_workspace(config.folders, config.state_dir)
+    written_by = partial(_written_in, facts, workspace, now)
     tools = FactTools(
-        facts, of_chat, written_by, recall_name="memory_recall" if is_free else "memory_recall_facts"
+        facts,
+        of_chat,
+        written_by,
+        partial(_others_lines, workspace),
+        recall_name="memory_recall" if is_free else "memory_recall_facts",
     )
     summaries = SummaryNotes(of_chat, written_by, settings.memory.facts, settings.bindings)
     return FactParts(tools=tools.all, hooks=(("after_compaction", summaries),))
 
 
 def _written_in(facts: FactMemory, workspace: Workspace, now: Clock, chat: ToolChat) -> FactMemory:
-    """The facts as a chat writes them: what it writes may be anybody's words, and is never the owner's."""
+    """The facts as a chat writes them: each line with who was heard, or said it, and in which entry."""
+    if chat.sources is not None:
+        return facts.through(chat.sources.workspace(workspace, "tool", words_of=said_in))
 
     source = Source(
         written_by="tool",
@@ -125,3 +134,18 @@ def _sourced(facts: FactMemory, workspace: Workspace, now: Clock, source: Source
         return lambda _line: dated
 
     return facts.through(SourcedWorkspace(workspace, Sources(workspace), begin))
+
+
+async def _others_lines(workspace: Workspace, page: str) -> tuple[str, ...]:
+    """The lines of a page of facts that are not known as the owner's word."""
+    try:
+        found = await workspace.read(page, max_bytes=MAX_NOTE_BYTES)
+    except FileNotFoundError:
+        return ()
+    lines = found.data.decode("utf-8", "replace").splitlines()
+    sources = await Sources(workspace).of_lines(page, lines)
+    return tuple(
+        line
+        for line, source in zip(lines, sources, strict=True)
+        if source is not None and not source.is_owners_word
+    )
