@@ -67,7 +67,7 @@ def test_engines_and_grep_are_asked_and_nothing_is_changed(home: Path) -> None:
 
 
 def test_the_owners_database_is_not_asked(home: Path) -> None:
-    """Engines keep their copies in files; a database of the settings is never reached."""
+    """Engines keep their copies in files, and a set's notes are files: nothing needs its database."""
     nobody = "postgresql://127.0.0.1:1/nacre"
     write_settings(
         home / ".nacre",
@@ -77,7 +77,11 @@ def test_the_owners_database_is_not_asked(home: Path) -> None:
         },
     )
 
-    ended = run_here(home, "memory", "bench", "--engine", "memory-core", "--json")
+    labelled = home / ".nacre/workspace/queries.jsonl"
+    place = {"path": LOG, "startLine": 5, "endLine": 5}
+    labelled.write_text(json.dumps({"query": "Halcyon mast", "relevant": [place]}), encoding="utf-8")
+
+    ended = run_here(home, "memory", "bench", "--set", str(labelled), "--engine", "memory-core", "--json")
 
     assert ended.returncode == 0
     [core] = json.loads(ended.stdout)["engines"]
