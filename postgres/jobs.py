@@ -99,12 +99,6 @@ class JobQueue:
         mine: set[int] = set()
         app = App(connector=patient_connector(self._url, most_at_once))
 
-        @app.task(
-            name=self._name,
-            queue=self._name,
-            pass_context=True,
-            retry=RetryStrategy(wait=RETRY_SECONDS),
-        )
         async def job(context: JobContext, /, **arguments: Any) -> None:
             mine.add(context.job.id or 0)
             try:
@@ -112,6 +106,8 @@ class JobQueue:
             finally:
                 mine.discard(context.job.id or 0)
 
+        retry = RetryStrategy(wait=RETRY_SECONDS)
+        app.task(name=self._name, queue=self._name, pass_context=True, retry=retry)(job)
         async with app.open_async():
             while True:
                 worker = Worker(
@@ -127,7 +123,7 @@ class JobQueue:
                 )
                 watching = asyncio.create_task(self._watch(app, worker, mine))
                 try:
-                    await worker.run()  # type: ignore[no-untyped-call]  # the library gives it no types
+                    await worker.run()
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next one begins anew
                     log.warning("the worker begins anew: %s", error)
                 finally:
