@@ -217,6 +217,6 @@ def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
     if budget.window_tokens >= TIGHT_WINDOW_TOKENS:
         return ()
     return (
-        f"The context window has only {budget.window_tokens} tokens, {WINDOW_SOURCES[budget.window_source]}; "
+        f"The context window has only {budget.window_tokens} tokens ({WINDOW_SOURCES[budget.window_source]}); "
         f"history is compacted above {budget.compact_at}.",
     )
