@@ -81,7 +81,7 @@ MEMORY: Floors = (
     ("memory/stores/postgres",),
     ("memory/stores/postgres/reading",),
     ("memory/stores/sqlite", "memory/files"),
-    ("memory/files/bank",),
+    ("memory/files/bank", "memory/files/history"),
     ("memory/files/facts",),
     ("memory/workspace/documents",),
     (

@@ -10,6 +10,7 @@ from functools import partial
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.files.history.keeping import HistoryKeeper
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.given import Given, extended, with_facts
@@ -34,7 +35,6 @@ from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.models.offline.model import OfflineModel
-from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_workspace
 from nacre.runtime.settings.disk.private_places import keep_private
@@ -92,7 +92,7 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
-    facts, given = with_facts(config, given, world, lambda path: on_notes(memory, path))
+    facts, given = with_facts(config, given, world, lambda path: noted(path))
     given, commands, extension_notices = extended(given, settings)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
@@ -108,6 +108,15 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     memory, of_engine = await open_memory_slot(config, given, world, commands)
+    history = HistoryKeeper(
+        workspace, mode=settings.memory.history.commits, lock_dir=config.state_dir / "locks"
+    )
+    world.closing.push_async_callback(history.close)
+
+    def noted(path: str) -> None:
+        history.notes_changed()
+        on_notes(memory, path)
+
     store = open_store(config, now=now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
     lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
@@ -116,7 +125,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
-        window=_window_parts(config, world, offline, workspace, memory, count_tokens),
+        window=_window_parts(config, world, offline, workspace, noted, count_tokens),
         sessions=_sessions(config, world, store),
         memory=memory,
         voice_notes=open_voice_notes(config, now, world.closing),
@@ -143,6 +152,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         limits=given.limits,
         running=running,
         facts=facts,
+        history=history,
         closing=world.closing,
     )
 
@@ -163,7 +173,7 @@ def _window_parts(
     world: World,
     offline: ChatModel,
     workspace: Workspace,
-    memory: MemorySlot,
+    noted: Callable[[str], None],
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
     compaction = config.settings.agent.compaction
@@ -182,7 +192,7 @@ def _window_parts(
         has_bank=config.settings.memory.bank.enabled,
         now=world.now,
         count_tokens=count_tokens,
-        on_notes=lambda path: on_notes(memory, path),
+        on_notes=noted,
         told=Told(),
         hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
     )
