@@ -13,7 +13,7 @@ from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
-    from nacre.memory.files.history.repository import Repository
+    from nacre.memory.workspace.history.repository import Repository
 
 SHORT = 12
 
@@ -26,7 +26,7 @@ def log(context: click.Context, path: str, as_json: bool) -> int:
     """List the commits of the notes, or those that changed PATH; the newest first."""
 
     def told(invocation: Invocation, repository: Repository) -> int:
-        from nacre.memory.files.history.telling import commits
+        from nacre.memory.workspace.history.telling import commits
 
         found = commits(repository, path)
         if as_json:
@@ -49,7 +49,7 @@ def diff(context: click.Context, commit: str, as_json: bool) -> int:
     """Show what COMMIT changed, the newest one unless given."""
 
     def told(invocation: Invocation, repository: Repository) -> int:
-        from nacre.memory.files.history.telling import named, shown
+        from nacre.memory.workspace.history.telling import named, shown
 
         name = named(repository, commit)
         text = shown(repository, name)
@@ -72,8 +72,8 @@ def undo(context: click.Context, commit: str, as_json: bool) -> int:
     """
 
     def taken_back(invocation: Invocation, repository: Repository) -> int:
-        from nacre.memory.files.history.telling import named
-        from nacre.memory.files.history.undone import last_of_a_session, undo as undone
+        from nacre.memory.workspace.history.telling import named
+        from nacre.memory.workspace.history.undone import last_of_a_session, undo as undone
 
         name = named(repository, commit) if commit else last_of_a_session(repository).commit
         made, paths = undone(repository, name, lock_dir=_lock_dir(invocation))
@@ -90,13 +90,13 @@ def _with_history(
 ) -> int:
     """Does `work` on the history of the agent's notes; with `commits`, what changed is in it before."""
     from nacre.memory.contracts.workspace import FileBusy
-    from nacre.memory.files.history.committing import commit_changes, known_sources
-    from nacre.memory.files.history.repository import Repository
-    from nacre.memory.files.history.telling import CommitUnknown
-    from nacre.memory.files.history.undone import UndoConflict
     from nacre.memory.files.sources.sources import Sources
     from nacre.memory.workspace.files import locked
     from nacre.memory.workspace.git import GitFailed
+    from nacre.memory.workspace.history.committing import commit_changes, known_sources
+    from nacre.memory.workspace.history.repository import Repository
+    from nacre.memory.workspace.history.telling import CommitUnknown
+    from nacre.memory.workspace.history.undone import UndoConflict
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
     invocation.warn(*invocation.config.notices)

@@ -108,6 +108,14 @@ def _make(path: Path, data: bytes) -> bool:
     return True
 
 
+def whole_file(path: Path) -> bytes | None:
+    """All bytes of a file; `None` where there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
 def folder_entries(found: Iterable[os.DirEntry[str]]) -> tuple[FolderEntry, ...]:
     """What a scan of a folder found, sorted by name. A file that is gone by now is left out."""
     entries: list[FolderEntry] = []

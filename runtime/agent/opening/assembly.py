@@ -10,8 +10,8 @@ from functools import partial
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
-from nacre.memory.files.history.keeping import HistoryKeeper
 from nacre.memory.files.sources.sources import Sources
+from nacre.memory.workspace.history.keeping import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.given import Given, extended, with_facts
 from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
@@ -35,6 +35,7 @@ from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.lanes.opening import SessionOpener
 from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.models.offline.model import OfflineModel
+from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_workspace
 from nacre.runtime.settings.disk.private_places import keep_private
@@ -108,15 +109,8 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     memory, of_engine = await open_memory_slot(config, given, world, commands)
-    history = HistoryKeeper(
-        workspace, mode=settings.memory.history.commits, lock_dir=config.state_dir / "locks"
-    )
-    world.closing.push_async_callback(history.close)
-
-    def noted(path: str) -> None:
-        history.notes_changed()
-        on_notes(memory, path)
-
+    history = _history(config, workspace, world)
+    noted = partial(_noted, history, memory)
     store = open_store(config, now=now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
     lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
@@ -155,6 +149,18 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         history=history,
         closing=world.closing,
     )
+
+
+def _history(config: Config, workspace: Workspace, world: World) -> HistoryKeeper:
+    commits, lock_dir = config.settings.memory.history.commits, config.state_dir / "locks"
+    history = HistoryKeeper(workspace, mode=commits, lock_dir=lock_dir)
+    world.closing.push_async_callback(history.close)
+    return history
+
+
+def _noted(history: HistoryKeeper, memory: MemorySlot, path: str) -> None:
+    history.notes_changed()
+    on_notes(memory, path)
 
 
 def _sessions(config: Config, world: World, store: SessionStore) -> SessionOpener:

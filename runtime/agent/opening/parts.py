@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from nacre.memory.files.facts.fact_memory import FactMemory
-from nacre.memory.files.history.keeping import HistoryKeeper
+from nacre.memory.workspace.history.keeping import HistoryKeeper
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands

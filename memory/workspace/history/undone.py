@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from nacre.memory.files.history.committing import UNDOES, lines_of, message_of
-from nacre.memory.files.history.repository import Repository
-from nacre.memory.files.history.telling import Commit, CommitUnknown, commits
-from nacre.memory.files.history.undoing import Conflict, taken_back
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
-from nacre.memory.workspace.files import change_locked
+from nacre.memory.workspace.files import change_locked, whole_file
+from nacre.memory.workspace.history.committing import UNDOES, lines_of, message_of
+from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.telling import Commit, CommitUnknown, commits
+from nacre.memory.workspace.history.undoing import Conflict, taken_back
 from nacre.memory.workspace.paths import contained_path
 
 
@@ -64,7 +64,7 @@ def undo(repository: Repository, commit: str, *, lock_dir: Path) -> tuple[str, l
         if name.startswith(f"{SOURCES_FOLDER}/"):
             continue  # a source whose line is gone does no harm
         path = contained_path(repository.root, name)
-        now = path.read_bytes() if path.exists() else None
+        now = whole_file(path)
         before = repository.before(parent, name)
         lines = taken_back(
             lines_of(before or b""), lines_of(repository.before(commit, name) or b""), lines_of(now or b"")
@@ -93,7 +93,7 @@ def _written(
     repository.changed(head)  # the tree begins as the commit has it
     for name, (now, _new) in wanted.items():
         path = contained_path(repository.root, name)
-        if path.exists() != (now is not None) or (now is not None and path.read_bytes() != now):
+        if whole_file(path) != now:
             raise UndoConflict([name])
     for name, (_now, new) in wanted.items():
         path = contained_path(repository.root, name)

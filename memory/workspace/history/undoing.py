@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nacre.memory.files.history.attributing import hunks
+from nacre.memory.workspace.history.attributing import hunks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nacre.memory.files.history.committing import ENTRIES, SESSION_ID, SESSION_KEY, UNDOES
-from nacre.memory.files.history.repository import Repository
 from nacre.memory.workspace.git import GitFailed
+from nacre.memory.workspace.history.committing import ENTRIES, SESSION_ID, SESSION_KEY, UNDOES
+from nacre.memory.workspace.history.repository import Repository
 
 _TRAILERS = (SESSION_KEY, SESSION_ID, ENTRIES, UNDOES)
 _FORMAT = "%x1f".join(

@@ -7,10 +7,10 @@ import logging
 from pathlib import Path
 
 from nacre.memory.contracts.workspace import FileBusy, Workspace
-from nacre.memory.files.history.committing import HistoryMode, commit_changes, known_sources, opened
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.files import locked
 from nacre.memory.workspace.git import GitFailed
+from nacre.memory.workspace.history.committing import HistoryMode, commit_changes, known_sources, opened
 
 log = logging.getLogger(__name__)
 

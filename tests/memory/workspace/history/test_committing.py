@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nacre.memory.files.history.keeping import commit_notes
-from nacre.memory.files.history.repository import Repository
-from nacre.memory.files.history.telling import commits, named
-from nacre.memory.files.history.undone import UndoConflict, last_of_a_session, undo
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.git import run_git
+from nacre.memory.workspace.history.keeping import commit_notes
+from nacre.memory.workspace.history.repository import Repository
+from nacre.memory.workspace.history.telling import commits, named
+from nacre.memory.workspace.history.undone import UndoConflict, last_of_a_session, undo
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nacre.memory.files.history.attributing import Change, attributed, layer
-from nacre.memory.files.history.repository import Repository
 from nacre.memory.files.sources.source import Source
 from nacre.memory.files.sources.sources import SOURCES_FOLDER, Sources
+from nacre.memory.workspace.files import whole_file
+from nacre.memory.workspace.history.attributing import Change, attributed, layer
+from nacre.memory.workspace.history.repository import Repository
 
 SESSION_KEY = "Nacre-Session-Key"
 SESSION_ID = "Nacre-Session-Id"
@@ -111,7 +112,7 @@ def _looked_at(
     entry_ids: dict[Writer, dict[str, None]],
 ) -> _Note:
     old, path = repository.before(head, name), repository.root / name
-    now = path.read_bytes() if path.exists() else None
+    now = whole_file(path)
     before, after = lines_of(old or b""), lines_of(now or b"")
     if name.startswith(f"{SOURCES_FOLDER}/"):
         return _Note(name=name, old=None if old is None else before, now=now, changes=[])
