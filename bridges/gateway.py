@@ -17,6 +17,7 @@ from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
 from nacre.bridges.access.people import People
 from nacre.bridges.answering.dispatch import Dispatch
+from nacre.bridges.answering.runner import RunHere, TurnRunner
 from nacre.bridges.connections.connections import AccountId, Connections
 from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, place_of
@@ -55,6 +56,7 @@ class Gateway:
         *,
         now: Clock,
         new_id: NewId,
+        runner: TurnRunner,
         sleep: Sleep,
     ) -> None:
         self._agents = agents
@@ -71,7 +73,14 @@ class Gateway:
         )
         self._now = now
         self._dispatch = Dispatch(
-            agents, ledger, self._connections, self._gate, self._rules, coming=self._coming, sleep=sleep
+            agents,
+            ledger,
+            self._connections,
+            self._gate,
+            self._rules,
+            runner=runner,
+            coming=self._coming,
+            sleep=sleep,
         )
         self._taking: set[asyncio.Task[None]] = set()
 
@@ -84,9 +93,12 @@ class Gateway:
         state_dir: Path,
         now: Clock,
         new_id: NewId = random_id,
+        runner: TurnRunner | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> Self:
         """Opens the ledger, goes on with what an earlier program left, and starts the bridges.
+
+        Turns are run by `runner`, in this process without one.
 
         Raises:
             LedgerUnusable: the ledger cannot be opened, or another program is at it.
@@ -96,7 +108,9 @@ class Gateway:
         ledger = await Ledger.open(state_dir / LEDGER_FILE, now=now, new_id=new_id)
         try:
             choices = await Choices.load(ledger.database)
-            gateway = cls(agents, ledger, choices, now=now, new_id=new_id, sleep=sleep)
+            gateway = cls(
+                agents, ledger, choices, now=now, new_id=new_id, runner=runner or RunHere(), sleep=sleep
+            )
             for bridge in bridges:
                 gateway._connections.add(bridge)
             await gateway._resume()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Self, TypeAlias
 
 from nacre.bridges.access.bindings import BoundAgents
+from nacre.bridges.answering.runner import RunHere, TurnRunner
 from nacre.bridges.channels.configured import Account, Configured, configured_accounts
 from nacre.bridges.connections.states import keep_statuses
 from nacre.bridges.connections.supervisor import BridgeStatus
@@ -17,6 +18,9 @@ from nacre.bridges.gateway import Gateway
 from nacre.bridges.schedule.schedule_tool import ScheduleDesk
 from nacre.bridges.schedule.timekeeper import Timekeeper
 from nacre.bridges.schedule.timetable import Timetable
+from nacre.bridges.workers.opening import handed_over
+from nacre.postgres.errors import DatabaseError
+from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.contracts.clock import Clock, owner_zone, system_clock
 from nacre.runtime.contracts.errors import ConfigError
@@ -94,17 +98,17 @@ class Server:
         closing = AsyncExitStack()
         try:
             opening = Runtime.open(
-                state_dir=config.state_dir,
-                environment=environment,
-                clock=clock,
-                new_id=new_id,
+                state_dir=config.state_dir, environment=environment, clock=clock, new_id=new_id
             )
             runtime = await closing.enter_async_context(await opening)
             first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
             desk = ScheduleDesk(now=now, new_id=new_id)
             opened = [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
             agents = BoundAgents(opened, config.settings)
-            gateway = await Gateway.open(agents, bridges, state_dir=config.state_dir, now=now, new_id=new_id)
+            runner = await closing.enter_async_context(_runner(config))
+            gateway = await Gateway.open(
+                agents, bridges, state_dir=config.state_dir, now=now, new_id=new_id, runner=runner
+            )
             timetable = Timetable(gateway.database, now=now)
             desk.opened(timetable, gateway.speaking)
             timekeeper = Timekeeper(gateway, timetable, opened, now=now, sleep=asyncio.sleep)
@@ -112,8 +116,7 @@ class Server:
         except BaseException:
             await closing.aclose()
             raise
-        told = [notice for agent in opened for notice in agent.notices]
-        told += [*found.notices, *agents.unknown(config.settings), gateway.notice]
+        notices = (*found.notices, *agents.unknown(config.settings), gateway.notice)
         return cls(
             config,
             environment,
@@ -121,7 +124,7 @@ class Server:
             gateway=gateway,
             timekeeper=timekeeper,
             accounts=found.accounts,
-            notices=tuple(dict.fromkeys(notice for notice in told if notice)),
+            notices=_each_once(opened, notices),
             now=now,
             closing=closing,
             hide=hide,
@@ -196,6 +199,24 @@ class Server:
         await self.close()
 
 
+@asynccontextmanager
+async def _runner(config: Config) -> AsyncIterator[TurnRunner]:
+    """What runs the turns: this process, or workers where the settings say so."""
+    if not config.settings.storage.workers:
+        yield RunHere()
+        return
+    if not config.database_url:
+        raise ConfigError(
+            "storage.workers leaves turns to workers, which take them from a PostgreSQL database, and the "
+            "settings name none. Set storage.url or NACRE_DATABASE_URL."
+        )
+    try:
+        async with handed_over(config) as runner:
+            yield runner
+    except DatabaseError as error:
+        raise ConfigError(str(error)) from error
+
+
 def checked_channels(config: Config) -> Configured:
     """The accounts that the settings name.
 
@@ -220,6 +241,12 @@ def checked(config: Config, now: Clock) -> tuple[str, ...]:
     except ChannelUnusable as error:
         raise ConfigError(str(error)) from error
     return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
+
+
+def _each_once(agents: Sequence[Agent], notices: Sequence[str]) -> tuple[str, ...]:
+    """What the agents and others have to say, without repeats."""
+    told = [notice for agent in agents for notice in agent.notices]
+    return tuple(dict.fromkeys(notice for notice in (*told, *notices) if notice))
 
 
 def _live(before: Settings, after: Settings) -> Settings:

@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.serve",
         "Answer the chats that the settings name, until a signal ends it.",
     ),
+    "worker": (
+        "nacre.cli.serving.worker",
+        "Run turns that `nacre serve` hands over, until a signal ends it.",
+    ),
     "status": (
         "nacre.cli.serving.status",
         "Say how `nacre serve` is: its channels, what is left to do, what comes next.",
@@ -52,6 +56,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
     "agents": ("nacre.cli.setup.agents", "List the agents that the settings name."),
+    "workspace": (
+        "nacre.cli.setup.workspace",
+        "Bring the notes of a database to a folder and back.",
+    ),
+    "storage": (
+        "nacre.cli.setup.storage",
+        "Move an agent from files to a database, or back.",
+    ),
     "init": ("nacre.cli.setup.init", "Make the state folder and the workspace."),
 }
 _DEFAULT_COMMAND = "chat"

@@ -47,7 +47,7 @@ def connected(url: str, limits: ConnectionLimits) -> Connection:
         DatabaseUnusable: psycopg is not installed, or the url cannot be read.
     """
     psycopg = _driver()
-    wanted = _parameters(url)
+    wanted = connection_arguments(url)
     try:
         connection = psycopg.connect(**wanted)
         configure(connection, limits)
@@ -68,7 +68,7 @@ def opened_pool(url: str, limits: ConnectionLimits) -> Pool:
     # A server that restarts is a retry and no word; what lasts is told by whoever waits for a connection.
     logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
     return ConnectionPool(
-        kwargs=_parameters(url),
+        kwargs=connection_arguments(url),
         min_size=0,
         max_size=limits.most_connections,
         max_idle=UNUSED_SECONDS,
@@ -114,7 +114,7 @@ def reason(error: Exception) -> str:
 
 def shown(url: str) -> str:
     """Which database a url names, without a password."""
-    named = _parameters(url) if _driver() else {}
+    named = connection_arguments(url) if _driver() else {}
     host = named.get("host") or "this machine"
     return f"The PostgreSQL database {named.get('dbname') or named.get('user') or ''!r} on {host}"
 
@@ -131,8 +131,12 @@ def _driver() -> Any:
     return psycopg
 
 
-def _parameters(url: str) -> dict[str, Any]:
-    """What to connect with: what the url says goes before what is set here."""
+def connection_arguments(url: str) -> dict[str, Any]:
+    """What to connect with: what the url says goes before what is set here.
+
+    Raises:
+        DatabaseUnusable: the url cannot be read.
+    """
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 

@@ -1,6 +1,7 @@
 """A row of `benchmarks/recall.py` for each installed memory engine, asked as `nacre memory bench` does.
 
     python -m benchmarks.recall ../shared/eval/data --only cjk_seams --way grep --engine memory-lancedb
+    PATH=build/qmd/node_modules/.bin:$PATH python -m benchmarks.recall … --engine qmd
 
 An engine gets copies of the notes and its default settings, and gives six results at most, which is all that
 nDCG and MRR are of. Engines without Markdown are handed each line, which takes minutes for the larger sets.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import statistics
 import tempfile
 from collections import Counter
@@ -56,7 +58,8 @@ async def _told(engine: str, notes: Notes, questions: Sequence[Question]) -> Tol
     embedder = MiniLmEmbedder()
     try:
         with tempfile.TemporaryDirectory() as place:
-            config = load_config({"HOME": place}, state_dir=Path(place))
+            variables = {"HOME": place, "PATH": os.environ.get("PATH", os.defpath)}
+            config = load_config(variables, state_dir=Path(place))
             engines = installed_engines(config)
             if engine not in engines:
                 raise SystemExit(f"There is no engine {engine!r}. There are {', '.join(engines)}.")

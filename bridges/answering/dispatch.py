@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from nacre.bridges.access.bindings import BoundAgents
 from nacre.bridges.access.gate import Gate
+from nacre.bridges.answering.runner import TurnRunner
 from nacre.bridges.answering.turns import Turns
 from nacre.bridges.connections.connections import Connections
 from nacre.bridges.delivery.throttle import Sleep
@@ -42,6 +43,7 @@ class Dispatch:
         gate: Gate,
         rules: SessionRules,
         *,
+        runner: TurnRunner,
         coming: Coming,
         sleep: Sleep,
     ) -> None:
@@ -51,6 +53,7 @@ class Dispatch:
         self._connections = connections
         self._gate = gate
         self._rules = rules
+        self._runner = runner
         self._coming = coming
         self._off = [agent.hooks.on("before_tool", self._may_go_on) for agent in agents]
         self._aside: set[asyncio.Task[None]] = set()
@@ -72,6 +75,7 @@ class Dispatch:
         )
         self._turns = Turns(
             ledger,
+            runner=runner,
             agent_of=self._agent_of,
             connection_of=connections.find,
             is_stopped=lambda key: key in self._stopped,
@@ -204,7 +208,7 @@ class Dispatch:
     def _interrupt(self, received: Received) -> None:
         if self._queues.running(received.session_key):
             self._stopped.add(received.session_key)
-        self._agent_of(received).stop(received.inbound)
+        self._runner.stop(self._agent_of(received), received.inbound)
 
     async def _stop(self, received: Received, waiting: list[Received]) -> None:
         self._interrupt(received)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from nacre.bridges.answering.runner import TurnRunner
 from nacre.bridges.connections.connections import Connection
 from nacre.bridges.contracts.bridge import place_of
 from nacre.bridges.contracts.errors import BridgeError
@@ -46,6 +47,7 @@ class Turns:
         self,
         ledger: Ledger,
         *,
+        runner: TurnRunner,
         agent_of: Callable[[Received], Agent],
         connection_of: Callable[[Inbound], Connection | None],
         is_stopped: Callable[[str], bool],
@@ -54,6 +56,7 @@ class Turns:
         sleep: Sleep,
     ) -> None:
         self._ledger = ledger
+        self._runner = runner
         self._agent_of = agent_of
         self._connection_of = connection_of
         self._is_stopped = is_stopped
@@ -139,7 +142,7 @@ class Turns:
                 live.type()  # in a group the answer may well be silence
             if self._is_stopped(batch[0].session_key) and agent.command(inbound) not in AT_ONCE:
                 return None  # stopped before the agent heard of it
-            async with aclosing(agent.stream(inbound)) as events:
+            async with aclosing(self._runner.stream(agent, inbound)) as events:
                 async for event in events:
                     if isinstance(event, MessageJoined):
                         heard.add(event.inbound_id)

@@ -27,6 +27,7 @@ from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.settings.sections.memory import MemorySettings, QmdScope, QmdSessions
 from nacre.runtime.settings.sections.storage import StorageSettings
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolFailed
@@ -102,7 +103,7 @@ async def told_by(
         engine = make(own, clock, embedder)
         try:
             await engine.start(home)
-            asked = _Asked(engine, own.workspace)
+            asked = _Asked(name, engine, own.workspace)
             begun = time.perf_counter()
             await asked.fill(notes)
             await engine.sync()
@@ -132,8 +133,14 @@ def apart(config: Config, folder: Path) -> Config:
     )
     defaults = agents.defaults.model_copy(update={"memory_search": search})
     settings = config.settings.model_copy(
-        update={"agents": agents.model_copy(update={"defaults": defaults}), "storage": StorageSettings()}
+        update={
+            "agents": agents.model_copy(update={"defaults": defaults}),
+            "memory": _memory_apart(config.settings.memory),
+            "storage": StorageSettings(),
+        }
     )
+    # qmd would be lent the models that the owner's own has loaded
+    environment = {**config.environment, "XDG_CACHE_HOME": str(folder / "cache")}
     folders = AgentFolders(
         agent_id=agent,
         workspace=folder / "workspace",
@@ -141,13 +148,37 @@ def apart(config: Config, folder: Path) -> Config:
         sessions_file=folder / "agents" / agent / "sessions" / "sessions.json",
         index_file=index_path(search, state_dir=folder, agent_id=agent, home=folder),
     )
-    return replace(config, state_dir=folder, folders=folders, settings=settings)
+    return replace(
+        config,
+        state_dir=folder,
+        folders=folders,
+        settings=settings,
+        environment=environment,
+    )
+
+
+def _memory_apart(memory: MemorySettings) -> MemorySettings:
+    """qmd by words, over the notes alone, and updated when it is told to."""
+    qmd = memory.qmd.model_copy(
+        update={
+            "search_mode": "search",
+            "include_default_memory": True,
+            "paths": (),
+            "sessions": QmdSessions(),
+            "scope": QmdScope(default="allow"),
+            "update": memory.qmd.update.model_copy(
+                update={"on_boot": False, "interval": "0", "embed_interval": "0"}
+            ),
+        }
+    )
+    return memory.model_copy(update={"qmd": qmd})
 
 
 class _Asked:
     """An engine as it can be filled and asked: by tools where it has them."""
 
-    def __init__(self, engine: MemoryPlugin, workspace: Path) -> None:
+    def __init__(self, name: str, engine: MemoryPlugin, workspace: Path) -> None:
+        self._name = name
         self._engine = engine
         self._chat = ToolChat(
             session_key="agent:main:main",
@@ -183,6 +214,9 @@ class _Asked:
             found = await self._call("memory_search", query=question, maxResults=MOST_FOUND)
             if found.get("disabled"):
                 raise RuntimeError(found.get("error", "the search is switched off"))
+            fallback = found.get("fallback", {})
+            if fallback.get("from") == self._name:
+                raise RuntimeError(f"another engine answered in its place. {fallback['reason']}")
             return [_found(hit) for hit in found["results"]]
         if "memory_recall" in self._tools:
             found = await self._call("memory_recall", query=question, limit=MOST_FOUND)

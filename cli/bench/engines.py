@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 
@@ -13,15 +14,21 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.choice import chosen
 from nacre.runtime.extensions.discovery import installed_extensions
 from nacre.runtime.extensions.loading import load_extensions
-from nacre.runtime.recall.memory_core import memory_core
+from nacre.runtime.recall.memory_core import MemoryCore, memory_core
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
+from nacre.runtime.recall.qmd.program import is_installed
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginSlots, PluginsSettings
+
+QMD = "qmd"
 
 
 def installed_engines(config: Config) -> Mapping[str, Make]:
     """What makes each engine, by its id. None of an extension's code is run for that."""
     found: dict[str, Make] = {MEMORY_CORE: _core}
+    command = config.settings.memory.qmd.command
+    if is_installed(command, environment=config.environment, user_folder=config.home):
+        found[QMD] = _qmd
     for item in installed_extensions():
         kind = item.manifest.kind if item.manifest else None
         if kind == "memory" and chosen(item.id, kind, _in_the_slot(item.id, config.settings.plugins)).is_on:
@@ -29,11 +36,17 @@ def installed_engines(config: Config) -> Mapping[str, Make]:
     return found
 
 
-def _core(config: Config, now: Clock, embedder: Embedder | None) -> MemoryPlugin:
+def _core(config: Config, now: Clock, embedder: Embedder | None) -> MemoryCore:
     core = memory_core(config, now, watch=False, lent=lambda _key, make: embedder or make())
     if core is None:
         raise ConfigError("Memory search is switched off in agents.defaults.memorySearch.enabled.")
     return core
+
+
+def _qmd(config: Config, now: Clock, embedder: Embedder | None) -> MemoryPlugin:
+    from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
+
+    return QmdMemory(config, _core(config, now, embedder), embedding=asyncio.Lock(), now=now)
 
 
 def _extension(name: str, config: Config, _now: Clock, _embedder: Embedder | None) -> MemoryPlugin:

@@ -162,11 +162,11 @@ async def _opened(
     invocation: Invocation, work: Callable[..., Awaitable[int]], identity: str, options: dict[str, Any]
 ) -> int:
     from nacre.runtime.contracts.clock import owner_zone, system_clock
-    from nacre.runtime.recall.facts.open_facts import open_facts
+    from nacre.runtime.recall.facts.open_facts import BY_OWNER, open_facts
 
     config = invocation.config
     now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
-    facts = open_facts(config, now)
+    facts = open_facts(config, now, source=BY_OWNER)
     try:
         return await work(facts, invocation, identity or facts.identities.owner, **options)
     finally:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nacre.bridges.connections.states import KeptStatus
     from nacre.cli.invocation import Invocation
     from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.settings.config import Config
 
 NEVER_SERVED = "`nacre serve` has never run with this state folder."
 
@@ -59,7 +60,10 @@ async def _status(invocation: Invocation, path: Path, now: Clock, *, as_json: bo
         coming = await coming_lines(timetable, config.agent_id, config.settings.agent.heartbeat, now())
     finally:
         await timetable.close()
-    is_well = is_running and all(each.status.state == "connected" for each in kept)
+    turns = await _turns(config) if config.settings.storage.workers else {}
+    is_well = (
+        is_running and turns.get("workers") != 0 and all(each.status.state == "connected" for each in kept)
+    )
     if as_json:
         print_json(
             {
@@ -67,13 +71,36 @@ async def _status(invocation: Invocation, path: Path, now: Clock, *, as_json: bo
                 "bridges": [_json(each) for each in kept],
                 "ledger": counts,
                 "coming": list(coming),
+                **({"turns": turns} if turns else {}),
             }
         )
         return 0 if is_well else 1
     invocation.say("Serving." if is_running else "Not serving: `nacre serve` does not run.")
     invocation.say(*(_line(each, is_running=is_running) for each in kept))
     invocation.say(f"📮 Messages: {told(counts)}", *coming)
+    if turns:
+        invocation.say(
+            "⚙️ Turns: {waiting} wait, {running} run, the oldest for {oldestSeconds:.0f} s; "
+            "workers: {workers}".format(**turns)
+        )
     return 0 if is_well else 1
+
+
+async def _turns(config: Config) -> dict[str, Any]:
+    """What workers have to do. Raises `ClickException` when the database cannot be asked."""
+    from nacre.bridges.workers.opening import at_work
+    from nacre.postgres.errors import DatabaseError
+
+    try:
+        found, workers = await at_work(config)
+    except DatabaseError as error:
+        raise click.ClickException(str(error)) from error
+    return {
+        "waiting": found.waiting,
+        "running": found.running,
+        "oldestSeconds": found.oldest_seconds,
+        "workers": workers,
+    }
 
 
 def _line(kept: KeptStatus, *, is_running: bool) -> str:

@@ -7,7 +7,7 @@ import json
 from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.screen.screen import Tone
 from nacre.runtime.commands.contract.wording import short_count
-from nacre.runtime.contracts.errors import TurnCancelled
+from nacre.runtime.contracts.errors import AgentError, ModelError, TurnCancelled
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
     ApprovalAsked,
@@ -28,6 +28,7 @@ from nacre.runtime.contracts.events import (
 Line = tuple[str, Tone]
 
 _ARGUMENT_CELLS = 40
+_SAID_CELLS = 300
 
 
 def event_line(event: Event) -> Line | None:
@@ -78,9 +79,15 @@ def event_line(event: Event) -> Line | None:
         case TurnFailed(error=TurnCancelled()):
             return "· stopped", "warning"
         case TurnFailed():
-            return str(event.error), "error"
+            return failure_text(event.error), "error"
         case _:
             return None
+
+
+def failure_text(error: AgentError) -> str:
+    """What went wrong, and in a line of its own what a provider said of it."""
+    said = one_line(error.provider_words) if isinstance(error, ModelError) else ""
+    return f"{error}\nThe provider said: {cut_to_cells(said, _SAID_CELLS)}" if said else str(error)
 
 
 def _slow_text(event: ModelSlow) -> str:

@@ -25,7 +25,8 @@ MAX_NOTE_BYTES = 64 << 20
 """A larger note is not indexed."""
 
 IGNORED_FOLDERS = frozenset(
-    {".git", "node_modules", ".pnpm-store", ".venv", "venv", ".tox", "__pycache__", ".obsidian", ".trash"}
+    {".git", ".nacre", "node_modules", ".pnpm-store", ".venv", "venv", ".tox", "__pycache__"}
+    | {".obsidian", ".trash"}
 )
 _ANY_FOLDERS = "**"
 

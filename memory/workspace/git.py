@@ -1,4 +1,4 @@
-"""The git history of a workspace that is a folder. The only file that runs git."""
+"""The git history of a workspace that is a folder. Merges are `documents/merging.py`."""
 
 from __future__ import annotations
 

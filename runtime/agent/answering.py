@@ -92,7 +92,8 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
         )
         told.once(session.session_id, session.notices, emit)
         try:
-            hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace.place)
+            hooks, window = parts.turn.hooks, parts.turn.window
+            chat = session.chat(window.workspace.place, window.sources)
             turn = parts.chosen.applied(Turn(session, parts.turn, without_text(hooks, emit), bounds))
             left_over = await parts.turn.approvals.left_over(where.key)
             await settle(turn, left_over, runs=False)

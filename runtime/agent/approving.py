@@ -92,7 +92,7 @@ async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> Repl
 
 async def _told(parts: AgentParts, where: Route, emit: Emit) -> ReplyReady | Silence | None:
     session = await parts.turn.sessions.open(where)
-    hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace.place)
+    hooks, chat = parts.turn.hooks, session.chat(parts.turn.workspace.place, parts.turn.window.sources)
     turn = parts.chosen.applied(
         Turn(session, parts.turn, without_text(hooks, emit), TurnBounds(parts.limits))
     )

@@ -40,9 +40,11 @@ def _context(session: SessionStatus) -> str:
     tokens, budget = session.context_tokens, session.budget
     percent = round(100 * tokens / budget.window_tokens)
     estimated = " (estimated)" if session.is_estimated else ""
+    assumed = " · window assumed" if budget.window_source == "fallback" else ""
     return (
         f"{short_count(tokens)}/{short_count(budget.window_tokens)} ({percent}%){estimated}"
         f" · flush at {short_count(budget.flush_at)} · compact above {short_count(budget.compact_at)}"
+        f"{assumed}"
     )
 
 

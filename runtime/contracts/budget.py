@@ -11,6 +11,7 @@ reserve of 20,000 would make a 16,000-token window compact on every turn.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -21,6 +22,12 @@ SMALLEST_WINDOW_TOKENS = 16_000
 TIGHT_WINDOW_TOKENS = 32_000
 
 WindowSource: TypeAlias = Literal["settings", "model", "fallback"]
+WINDOW_SOURCES: Mapping[WindowSource, str] = {
+    "settings": "from settings",
+    "model": "from model",
+    "fallback": "assumed, since nobody says how large it is",
+}
+"""Who said how large the window is, in words."""
 Action: TypeAlias = Literal["nothing", "flush", "compact", "flush_then_compact"]
 
 
@@ -140,7 +147,7 @@ def resolve_budget(
         window_tokens = FALLBACK_WINDOW_TOKENS if model_window_tokens is None else model_window_tokens
     if window_tokens < SMALLEST_WINDOW_TOKENS:
         raise ConfigError(
-            f"Context window too small ({window_tokens} tokens, from {source}). "
+            f"Context window too small ({window_tokens} tokens, {WINDOW_SOURCES[source]}). "
             f"Minimum is {SMALLEST_WINDOW_TOKENS}. "
             "Choose a larger model or raise agents.defaults.contextTokens."
         )

@@ -6,6 +6,7 @@ turned into these in `models/` and nowhere else.
 
 from __future__ import annotations
 
+import json
 from typing import ClassVar, Literal, TypeAlias
 
 FailureReason: TypeAlias = Literal["rate_limit", "timeout", "unavailable", "auth", "billing", "format"]
@@ -40,7 +41,8 @@ class PlaceUnknown(AgentError):
 
 
 class ModelError(AgentError):
-    """A model call failed. `detail` is the provider's own words, for logs, never for a chat.
+    """A model call failed. `detail` is the provider's own words, for the log and the terminal, never for a
+    chat.
 
     `reason` says why another model may do better. It is `None` where that is not the model's affair: a
     request that is too long is compacted, one that was refused is the person's to change, and an error of
@@ -52,6 +54,17 @@ class ModelError(AgentError):
     def __init__(self, message: str, *, detail: str = "") -> None:
         super().__init__(message)
         self.detail = detail
+
+    @property
+    def provider_words(self) -> str:
+        """What the provider itself wrote about it, taken out of its JSON; empty where it wrote nothing so."""
+        try:
+            answer, _ = json.JSONDecoder().raw_decode(self.detail[self.detail.index("{") :])
+        except (ValueError, RecursionError):
+            return ""
+        error = answer.get("error", answer)
+        said = error.get("message") if isinstance(error, dict) else error
+        return said.strip() if isinstance(said, str) else ""
 
 
 class ContextOverflow(ModelError):
@@ -79,6 +92,10 @@ class ModelUnavailable(ModelError):
     """The provider could not be reached, stalled, or failed on its side."""
 
     reason: ClassVar[FailureReason | None] = "unavailable"
+
+
+class ModelNotRunning(ModelUnavailable):
+    """Nothing listens at the model's address on this machine: asking again does not mend it."""
 
 
 class ModelTimedOut(ModelUnavailable):

@@ -26,7 +26,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from nacre.sessions.contracts.messages import AssistantMessage, Message
 
-Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug"]
+Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug", "page"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,9 @@ class ModelRequest:
     """One model call.
 
     `purpose` says why it is made: a turn of the conversation, a silent flush, a summary for a
-    compaction, or a name for a conversation that is over. Real models may ignore it: the messages say
-    everything. `max_output_tokens` bounds the answer; `None` leaves it to the model.
+    compaction, a name for a conversation that is over, or a summary of a page of the bank. Real models may
+    ignore it: the messages say everything. `max_output_tokens` bounds the answer; `None` leaves it to the
+    model.
     """
 
     system: SystemPrompt

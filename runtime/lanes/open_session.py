@@ -75,8 +75,8 @@ class OpenSession:
         """Sentences for the owner about what was lost, repaired or set aside of the transcript."""
         return (*self._notices, *self.journal.notices)
 
-    def chat(self, place: str) -> ToolChat:
-        """What tools and hooks are told of this chat; `place` is where the notes are."""
+    def chat(self, place: str, sources: Sources) -> ToolChat:
+        """What tools and hooks are told of this chat; `place` is where the notes are, `sources` theirs."""
         if self._chat is None:
             self._chat = ToolChat(
                 session_key=self.key,
@@ -85,6 +85,7 @@ class OpenSession:
                 policy=self.policy,
                 workspace=Path(place),
                 origin=self.route.origin,
+                sources=self.sources(sources),
             )
         return self._chat
 

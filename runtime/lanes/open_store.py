@@ -5,12 +5,18 @@ from __future__ import annotations
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.settings.config import Config
+from nacre.sessions.stores.copying import CopyableStore
 from nacre.sessions.stores.files import FileSessionStore, SessionPlaces
 from nacre.sessions.stores.store import SessionStore
 
 
 def open_store(config: Config, *, now: Clock, new_id: NewId) -> SessionStore:
     """The store of the agent that a config describes; touches nothing yet. `new_id` names new entries."""
+    return open_copyable_store(config, now=now, new_id=new_id)
+
+
+def open_copyable_store(config: Config, *, now: Clock, new_id: NewId) -> CopyableStore:
+    """The same store as what can be copied from and into."""
     if config.database_url:
         return _in_database(config, now=now, new_id=new_id)
     places = SessionPlaces(
@@ -22,7 +28,7 @@ def open_store(config: Config, *, now: Clock, new_id: NewId) -> SessionStore:
     return FileSessionStore(places, now=now, new_id=new_id)
 
 
-def _in_database(config: Config, *, now: Clock, new_id: NewId) -> SessionStore:
+def _in_database(config: Config, *, now: Clock, new_id: NewId) -> CopyableStore:
     from nacre.postgres.database import Database
     from nacre.sessions.stores.postgres.store import PostgresSessionStore
 

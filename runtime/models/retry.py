@@ -19,6 +19,7 @@ from tenacity import AsyncRetrying, AttemptManager, RetryCallState, stop_after_a
 from nacre.runtime.contracts.errors import (
     BadModelReply,
     ModelError,
+    ModelNotRunning,
     ModelTimedOut,
     ModelUnavailable,
     RateLimited,
@@ -203,6 +204,8 @@ def _passes_in(state: RetryCallState, *, retries_time_outs: bool) -> bool:
 
 
 def _passes(error: BaseException | None) -> bool:
+    if isinstance(error, ModelNotRunning):
+        return False
     return isinstance(error, RateLimited | ModelUnavailable) and _wish(error) <= MAX_DELAY_SECONDS
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter, create_model
 
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.own_thread import on_its_own_thread
+from nacre.runtime.tools.session_sources import SessionSources
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolOutput
 from nacre.sessions.index.changes import Origin
 
@@ -42,7 +43,8 @@ def audience(policy: ChatPolicy) -> ToolChats:
 class ToolChat:
     """The chat that a tool is offered in. `workspace` is the folder with the notes.
 
-    `origin` is where its latest message came from, `None` where that is not known.
+    `origin` is where its latest message came from, `None` where that is not known. `sources` say where
+    a line comes from that the chat's session writes; `None` where there is no session.
     """
 
     session_key: str
@@ -51,6 +53,7 @@ class ToolChat:
     policy: ChatPolicy
     workspace: Path
     origin: Origin | None = None
+    sources: SessionSources | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ class TurnContext:
     @cached_property
     def chat(self) -> ToolChat:
         """The chat of this turn, as tools, prompt parts, hooks and the memory engine see it."""
-        return self._session.chat(self._parts.workspace.place)
+        return self._session.chat(self._parts.workspace.place, self._parts.window.sources)
 
     @cached_property
     def guard(self) -> TurnGuard:

@@ -65,7 +65,7 @@ def _by(sender: str, session: OpenSession, message: UserMessage) -> UserMessage:
 
 async def taken_in(session: OpenSession, parts: TurnParts, said: Sequence[Inbound], emit: Emit) -> None:
     """Puts messages on disk that were said while tools ran, as the hooks let them through."""
-    chat = session.chat(parts.workspace.place)
+    chat = session.chat(parts.workspace.place, parts.window.sources)
     for each in said:
         try:
             inbound = await arrived(parts.hooks, chat, each)

@@ -100,7 +100,8 @@ class Turn:
             TurnTimedOut: the answer took too long; the same holds.
             UsageLimitReached, TurnCancelled: the turn ended before its answer; the same holds.
         """
-        heard, chat = self.parts.hooks, self.session.chat(self.parts.workspace.place)
+        heard, window = self.parts.hooks, self.parts.window
+        chat = self.session.chat(window.workspace.place, window.sources)
         return await around_turn(
             heard, chat, self._answer, model_name=self.parts.model.name, usage=lambda: self.usage
         )
@@ -246,7 +247,7 @@ class Turn:
 
     def _ask(self) -> Ask:
         parts = self.parts
-        chat = self.session.chat(parts.workspace.place)
+        chat = self.session.chat(parts.workspace.place, parts.window.sources)
         return asking(parts.models.ask(self.emit), parts.hooks, chat, model_name=parts.model.name)
 
     async def _asked_first(self) -> Candidate:

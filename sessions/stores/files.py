@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,14 +11,18 @@ from itertools import islice
 from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
+from nacre.sessions.disk.durable import read_plain, replace_file
 from nacre.sessions.disk.endings import EndingFolder
 from nacre.sessions.disk.lane_files import LaneFiles
+from nacre.sessions.disk.reported import make_folder
+from nacre.sessions.disk.whole_results import results_folder
 from nacre.sessions.disk.worker import OrderedWorker
 from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.index.index import SessionIndex
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.journal.reading import read_transcript, transcript_bytes
+from nacre.sessions.stores.copying import refuse_another
 from nacre.sessions.stores.store import LastWords
 from nacre.sessions.upkeep.catalogue import last_words, stored_sessions
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
@@ -105,6 +109,32 @@ class FileSessionStore:
     async def exported(self, name: str) -> bytes:
         """A file as it is, also of a newer format, with whatever is torn. Raises as `transcript_bytes`."""
         return await transcript_bytes(self._path(name), session_id=Path(name).stem)
+
+    async def whole_results(self, name: str) -> Mapping[str, bytes]:
+        """The files of a transcript's results, by their names."""
+        folder = results_folder(self._path(name))
+
+        def read() -> dict[str, bytes]:
+            found = ((path.stem, read_plain(path)) for path in sorted(folder.glob("*.txt")))
+            return {name: each[0] for name, each in found if each is not None}
+
+        return await asyncio.to_thread(read)
+
+    async def bring_in(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
+        """Makes a file of another store's transcript. Raises `SessionCorrupt`; see `CopyableStore`."""
+        path = self._path(name)
+
+        def write() -> None:
+            there = read_plain(path)
+            refuse_another(name, there[0] if there is not None else b"", data)
+            make_folder(path.parent)
+            for each, body in results.items():
+                make_folder(results_folder(path))
+                replace_file(results_folder(path) / f"{each}.txt", body)
+            if there is None or len(there[0]) < len(data):
+                replace_file(path, data)
+
+        await asyncio.to_thread(write)
 
     async def stored(self, session: StoredSession) -> StoredTranscript:
         """A session's file, read from a copy. Raises as `read_transcript`."""

@@ -62,7 +62,7 @@ GROUPS = {
     "LDB": 12,
     "QMD": 48,
     "ASK": 25,
-    "SEED": 26,
+    "SEED": 33,
     "FACT": 12,
     "PART": 35,
     "ATT": 18,

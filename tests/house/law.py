@@ -27,7 +27,7 @@ CLI: Floors = (
 )
 BRIDGES: Floors = (
     ("bridges",),
-    ("bridges/answering", "bridges/schedule"),
+    ("bridges/answering", "bridges/schedule", "bridges/workers"),
     ("bridges/queueing", "bridges/access", "bridges/channels", "bridges/connections"),
     ("bridges/channels/telegram", "bridges/channels/discord", "bridges/channels/slack"),
     ("bridges/delivery",),
@@ -218,6 +218,7 @@ LIBRARIES = {
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_math.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
+    "procrastinate": ("postgres/*.py",),
     "prompt_toolkit": ("cli/**/*.py",),
     "psycopg": ("postgres/*.py",),
     "psycopg_pool": ("postgres/*.py",),

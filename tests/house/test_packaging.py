@@ -28,6 +28,7 @@ EXTRAS = {
     "markdown_it": "telegram",
     "nio": "matrix",
     "opentelemetry": "otel",
+    "procrastinate": "postgres",
     "psycopg": "postgres",
     "psycopg_pool": "postgres",
     "pyarrow": "lancedb",

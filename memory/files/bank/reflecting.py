@@ -6,7 +6,8 @@ Each page is replaced whole or not at all, and only while it still says what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 
 from nacre.memory.contracts.errors import BankUnusable
 from nacre.memory.contracts.notes import BANK_FOLDER, is_markdown
@@ -15,6 +16,7 @@ from nacre.memory.files.bank import taken
 from nacre.memory.files.bank.pages import ENTITIES
 from nacre.memory.files.bank.proposal import Change, Proposal, proposal
 from nacre.memory.files.bank.retain import Retained, retained
+from nacre.memory.files.bank.summary import checked, summary_lines, with_summary
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.text.chunker import day_in_path
@@ -51,6 +53,33 @@ async def _links_of_others(sources: Sources, logs: Mapping[str, str]) -> frozens
             if any(source and not source.is_owners_word for source in found[item.line - 1 : item.last_line])
         )
     return frozenset(links)
+
+
+async def summed_up(
+    workspace: Workspace, found: Proposal, summary_of: Callable[[str, str], Awaitable[str]]
+) -> Proposal:
+    """The proposal with a summary on each entity's page that it changes, in the words of `summary_of`.
+
+    That is given the path and the text of a page. A page stays as the rules made it where the words do not
+    hold (`summary.checked`), and where a hand wrote the summary that it has.
+    """
+    sources = Sources(workspace)
+    changes: list[Change] = []
+    for change in found.changes:
+        if change.path.startswith(f"{ENTITIES}/") and await _is_free(sources, change):
+            words = checked(await summary_of(change.path, change.after), change.after)
+            change = replace(change, after=with_summary(change.after, words)) if words else change
+        changes.append(change)
+    return replace(found, changes=tuple(changes))
+
+
+async def _is_free(sources: Sources, change: Change) -> bool:
+    """Whether a page has no summary, or one that a reflection wrote."""
+    before = change.before or ""
+    said = summary_lines(before)
+    lines = [line for line in before.split("\n")[said.start : said.stop] if line.strip()]
+    known = await sources.of_lines(change.path, lines)
+    return all(source is not None and source.written_by == "reflection" for source in known)
 
 
 async def write(workspace: Workspace, approved: Proposal, *, at: str) -> None:

@@ -5,12 +5,14 @@ Nothing is known but what the page says, so a kill between two writes leaves not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import accumulate
 
 from nacre.memory.contracts.errors import FactRefused
-from nacre.memory.files.facts.lines import FactLine, history_line, known_line, same_key
+from nacre.memory.files.facts.lines import FactLine, Tail, history_line, known_line, same_key
 from nacre.memory.files.facts.page import Page, PlacedNote
 from nacre.memory.files.facts.records import NUMBERS, Fact, JsonValue, Note
 
@@ -57,27 +59,27 @@ def take_hand_edits(page: Page, now: datetime) -> None:
     """Writes into history what somebody changed, added or deleted among the facts, and marks their notes."""
     had_facts = page.has("Facts")
     last = _last(page)
+    new: list[FactLine] = []
+    shown: list[str] = []
     said: dict[str, list[FactLine]] = {}
     for placed in page.facts():
         said.setdefault(same_key(placed.fact.key), []).append(placed.fact)
-    unread = [same_key(line.text.lstrip("-*+~ ")) for line in page.unread() if line.section == "Facts"]
+    unread = sorted(same_key(line.text.lstrip("-*+~ ")) for line in page.unread() if line.section == "Facts")
     for key, lines in said.items():
         before = last.get(key)
         changed = _told_apart([line for line in lines if not _says(before, line.value)])
-        for line in changed:
-            at, source = _when_by_hand(line, before, now)
-            _record(page, line.key, line.value, at, source, is_forgotten=False)
+        new.extend(replace(line, tail=_when_by_hand(line, before, now)) for line in changed)
         if changed or len(lines) > 1 or any(line.tail is None for line in lines):
-            _show(page, key)
+            shown.append(key)
     for key, before in last.items():
         if key in said or before.is_forgotten:
             continue
         if not had_facts:
-            _show(page, key)
-        elif not any(text.startswith(key) for text in unread):
-            assert before.tail is not None
-            at = max(now, before.tail.at)
-            _record(page, before.key, None, at, BY_HAND, is_forgotten=True)
+            shown.append(key)
+        elif not _begins_one(key, unread):
+            new.append(_forgotten(before, now, BY_HAND))
+    _record(page, new)
+    _show(page, shown)
     _number_notes(page, now)
 
 
@@ -96,18 +98,19 @@ def set_fact(
         at = at if at is not None else max(now, before.tail.at)
     at = (at or now).replace(microsecond=0)
     key = before.key if before is not None else key
-    _record(page, key, value, at, source, is_forgotten=False)
-    _show(page, same_key(key))
+    tail = Tail(at=at, source=source, is_day=False)
+    _record(page, [FactLine(key=key, value=value, is_forgotten=False, tail=tail)])
+    _show(page, [same_key(key)])
     return Fact(identity=identity, key=key, value=value, source=source, at=at)
 
 
 def forget_fact(page: Page, key: str, *, source: str, now: datetime) -> bool:
     """Takes a fact from what is known; whether it was there. The history keeps it."""
     before = _last(page).get(same_key(key))
-    if before is None or before.is_forgotten or before.tail is None:
+    if before is None or before.is_forgotten:
         return False
-    _record(page, before.key, None, max(now, before.tail.at), source, is_forgotten=True)
-    _show(page, same_key(key))
+    _record(page, [_forgotten(before, now, source)])
+    _show(page, [same_key(key)])
     return True
 
 
@@ -118,7 +121,7 @@ def add_note(page: Page, identity: str, text: str, *, source: str, at: datetime)
         if placed.text == text and (there := _note(placed, identity)) is not None:
             return there
     taken = {placed.number for placed in notes if placed.number is not None}
-    number, at = _free_number(taken, at), at.replace(microsecond=0)
+    number, at = next(_free_numbers(taken, at)), at.replace(microsecond=0)
     page.add_note(text, number, at, source)
     return Note(identity=identity, number=number, text=text, source=source, at=at)
 
@@ -147,9 +150,14 @@ def checked_note(text: str, *, most_chars: int) -> str:
 
 def _last(page: Page) -> dict[str, FactLine]:
     """The last word on each key."""
-    dated = [(placed.fact.tail.at, placed.fact) for placed in page.history() if placed.fact.tail is not None]
-    dated.sort(key=lambda each: each[0])
-    return {same_key(fact.key): fact for _, fact in dated}
+    said = sorted((placed.fact for placed in page.history()), key=lambda fact: _tail(fact).at)
+    return {same_key(fact.key): fact for fact in said}
+
+
+def _tail(fact: FactLine) -> Tail:
+    """The time and the source of a line of the history, which all have them."""
+    assert fact.tail is not None
+    return fact.tail
 
 
 def _says(before: FactLine | None, value: JsonValue) -> bool:
@@ -167,7 +175,13 @@ def _told_apart(lines: Sequence[FactLine]) -> list[FactLine]:
     return [line for at, line in enumerate(lines) if not at or not _same(line.value, lines[at - 1].value)]
 
 
-def _when_by_hand(line: FactLine, before: FactLine | None, now: datetime) -> tuple[datetime, str]:
+def _begins_one(key: str, texts: Sequence[str]) -> bool:
+    """Whether one of these texts, which are in order, begins with the key."""
+    at = bisect_left(texts, key)
+    return at < len(texts) and texts[at].startswith(key)
+
+
+def _when_by_hand(line: FactLine, before: FactLine | None, now: datetime) -> Tail:
     """The day and the source that somebody wrote behind a fact, unless they are those of the old value."""
     at, source = now, BY_HAND
     if line.tail is not None:
@@ -176,61 +190,74 @@ def _when_by_hand(line: FactLine, before: FactLine | None, now: datetime) -> tup
             at, source = min(line.tail.at, now), line.tail.source or BY_HAND
     if before is not None and before.tail is not None:
         at = max(at, before.tail.at)
-    return at.replace(microsecond=0), source
+    return Tail(at=at.replace(microsecond=0), source=source, is_day=False)
 
 
-def _record(page: Page, key: str, value: JsonValue, at: datetime, source: str, *, is_forgotten: bool) -> None:
-    """Puts a line into the history, behind what is not later."""
-    line = history_line(key, value, at, source, is_forgotten=is_forgotten)
-    later = [
-        placed.at_line
-        for placed in page.history()
-        if placed.fact.tail is not None and placed.fact.tail.at > at
-    ]
-    if later:
-        page.insert(min(later), line)
-    else:
-        page.add("History", line)
+def _forgotten(before: FactLine, now: datetime, source: str) -> FactLine:
+    """That a fact is not known any more."""
+    tail = Tail(at=max(now, _tail(before).at), source=source, is_day=False)
+    return FactLine(key=before.key, value=None, is_forgotten=True, tail=tail)
 
 
-def _show(page: Page, key: str) -> None:
-    """Makes the one line of a key among the facts say the last word on it, where its first line was."""
-    last = _last(page).get(key)
-    places = [placed for placed in page.facts() if same_key(placed.fact.key) == key]
-    for placed in reversed(places[1:]):
-        page.remove(placed.at_line)
-    if last is None or last.is_forgotten or last.tail is None:
-        if places:
-            page.remove(places[0].at_line)
+def _record(page: Page, new: Iterable[FactLine]) -> None:
+    """Puts lines into the history, each behind what is not later."""
+    placed = page.history()
+    latest = list(accumulate((_tail(each.fact).at for each in placed), max))
+    before: dict[int, list[str]] = {}
+    at_end: list[str] = []
+    for fact in sorted(new, key=lambda fact: _tail(fact).at):
+        at, source = _tail(fact).at, _tail(fact).source
+        later = bisect_right(latest, at)
+        lines = before.setdefault(placed[later].at_line, []) if later < len(placed) else at_end
+        lines.append(history_line(fact.key, fact.value, at, source, is_forgotten=fact.is_forgotten))
+    if before:
+        page.edit({}, before)
+    if at_end:
+        page.add("History", *at_end)
+
+
+def _show(page: Page, keys: Sequence[str]) -> None:
+    """Makes the one line of each key among the facts say the last word on it, where its first line was."""
+    if not keys:
         return
-    line = known_line(last.key, last.value, last.tail.at, last.tail.source)
-    if places:
-        page.replace(places[0].at_line, line)
-    else:
-        page.add("Facts", line)
+    last = _last(page)
+    places: dict[str, list[int]] = {}
+    for placed in page.facts():
+        places.setdefault(same_key(placed.fact.key), []).append(placed.at_line)
+    changed: dict[int, str | None] = {}
+    new: list[str] = []
+    for key in keys:
+        fact, there = last.get(key), places.get(key, ())
+        line: str | None = None
+        if fact is not None and not fact.is_forgotten and fact.tail is not None:
+            line = known_line(fact.key, fact.value, fact.tail.at, fact.tail.source)
+        changed.update(zip(there, (line, *(None for _ in there[1:])), strict=False))
+        if line is not None and not there:
+            new.append(line)
+    page.edit(changed, {})
+    if new:
+        page.add("Facts", *new)
 
 
 def _number_notes(page: Page, now: datetime) -> None:
     """Gives notes without an id, and those with an id that stands above them already, one of their own."""
     notes = page.notes()
-    taken = {note.number for note in notes if note.number is not None}
+    free = _free_numbers({note.number for note in notes if note.number is not None}, now)
     seen: set[int] = set()
     for note in notes:
         number = note.number
         if number is None or number in seen or note.tail is None:
             if number is None or number in seen:
-                number = _free_number(taken, now)
-                taken.add(number)
+                number = next(free)
             page.mark_note(note, number, now.replace(microsecond=0), BY_HAND)
         seen.add(number)
 
 
-def _free_number(taken: set[int], at: datetime) -> int:
+def _free_numbers(taken: Set[int], at: datetime) -> Iterator[int]:
     """The seconds until `at`, or one more than the largest, so that later notes have larger numbers."""
-    number = max(0, int(at.timestamp()) - NOTES_SINCE_SECONDS, *(number + 1 for number in taken))
-    if number < NUMBERS:
-        return number
-    return next(number for number in range(NUMBERS) if number not in taken)
+    first = max(0, int(at.timestamp()) - NOTES_SINCE_SECONDS, *(number + 1 for number in taken))
+    yield from range(first, NUMBERS)
+    yield from (number for number in range(min(first, NUMBERS)) if number not in taken)
 
 
 def _fact(line: FactLine, identity: str) -> Fact | None:

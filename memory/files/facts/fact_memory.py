@@ -49,15 +49,19 @@ class FactMemory:
         on_changed: Callable[[str], None] = lambda _page: None,
     ) -> None:
         self._workspace = workspace
+        self._written = workspace
         self._index = NoteScores(open_index)
         self.identities = identities
         self._now = now
         self._on_changed = on_changed
 
     def through(self, workspace: Workspace) -> FactMemory:
-        """The same facts and notes, written by way of another holder of the same pages."""
+        """The same facts and notes, set by way of another holder of the same pages.
+
+        What was done to a page by hand before is written down as such, and not by way of that one.
+        """
         other = copy(self)
-        other._workspace = workspace
+        other._written = workspace
         return other
 
     async def set_fact(
@@ -188,12 +192,18 @@ class FactMemory:
     async def _written_down(self, name: str, seen: Page) -> Page:
         """The page with what was done by hand in its history; as it was `seen` where it cannot be written."""
         try:
-            return await self._changed(name, lambda page: page)
+            return await self._replaced(self._workspace, name, lambda page: page)
         except (OSError, FileBusy) as error:
             log.warning("what was changed by hand could not be written down: %s", error)
             return seen
 
     async def _changed(self, name: str, work: Callable[[Page], T]) -> T:
+        """Does `work` on a page."""
+        if self._written is not self._workspace:
+            await self._page(name)
+        return await self._replaced(self._written, name, work)
+
+    async def _replaced(self, workspace: Workspace, name: str, work: Callable[[Page], T]) -> T:
         """Takes what was done by hand, does `work` on the page, and writes it whole or not at all."""
         path, now = self.identities.page_of(name), self._now()
         made: list[T] = []
@@ -205,7 +215,7 @@ class FactMemory:
             made.append(work(page))
             return page.data()
 
-        await self._workspace.change(path, change)
+        await workspace.change(path, change)
         self._on_changed(path)
         return made[-1]
 

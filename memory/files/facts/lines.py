@@ -28,6 +28,8 @@ _TAIL = re.compile(
     r"(?:,\s*(?P<source>[^()]*))?\)$"
 )
 
+_MARK = re.compile(r"\s+\^[0-9a-z]{6}$")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tail:
@@ -107,10 +109,15 @@ def value_text(value: JsonValue) -> str:
 def value_of(text: str) -> JsonValue:
     """What a value in a line says: JSON where it is that, else the words themselves."""
     try:
-        value: JsonValue = json.loads(text, parse_constant=_no_constant)
+        value: JsonValue = _JSON.decode(text)
     except (ValueError, RecursionError):
         return text
     return value
+
+
+def said_in(line: str) -> str:
+    """What a line of a page says: a fact without its time and source, a note without its mark."""
+    return _TAIL.sub("", _MARK.sub("", line.rstrip()))
 
 
 def fact_line(line: str, zone: tzinfo | None) -> FactLine | None:
@@ -178,3 +185,6 @@ def _is_text(text: str) -> bool:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_constant)

@@ -22,7 +22,7 @@ and is where people change it. Every line that is none of these stays as it is, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from itertools import pairwise
@@ -78,6 +78,7 @@ class Page:
         self._lines = text.split("\n")
         if self._end == "\r\n":
             self._lines = [line.removesuffix("\r") for line in self._lines]
+        self._read: dict[SectionName, Sequence[Placed]] = {}
 
     def data(self) -> bytes:
         """The page as it is written."""
@@ -109,38 +110,34 @@ class Page:
         """What `## Notes` says, from top to bottom."""
         return list(self._notes())
 
-    def replace(self, at_line: int, line: str) -> None:
-        """Another line in the place of one."""
-        self._lines[at_line] = line
+    def edit(self, changed: Mapping[int, str | None], before: Mapping[int, Sequence[str]]) -> None:
+        """Other lines in the place of some, `None` for one that goes; and lines `before` some.
 
-    def remove(self, at_line: int) -> None:
-        """Takes one line out; those below move up."""
-        del self._lines[at_line]
+        All at once and by the numbers that lines have now, so that a thousand cost what one does.
+        """
+        lines: list[str] = []
+        for number, line in enumerate(self._lines):
+            lines.extend(before.get(number, ()))
+            new = changed.get(number, line)
+            if new is not None:
+                lines.append(new)
+        self._set(lines)
 
-    def add(self, section: SectionName, line: str) -> None:
-        """Puts a line at the end of a section, which is made if need be."""
+    def add(self, section: SectionName, *lines: str) -> None:
+        """Puts lines at the end of a section, which is made if need be."""
         start, end = self._section(section)
         while end > start and not self._lines[end - 1].strip():
             end -= 1
-        is_below_heading = end == start
-        self._lines[end:end] = ["", line] if is_below_heading else [line]
-        behind = end + (2 if is_below_heading else 1)
-        if behind < len(self._lines) and self._lines[behind].strip():
-            self._lines.insert(behind, "")
-        elif behind == len(self._lines):
-            self._lines.append("")
-
-    def insert(self, at_line: int, line: str) -> None:
-        """Puts a line before another one."""
-        self._lines.insert(at_line, line)
+        added = ["", *lines] if end == start else [*lines]
+        behind = self._lines[end:]
+        if not behind or behind[0].strip():
+            added.append("")
+        self._set([*self._lines[:end], *added, *behind])
 
     def add_note(self, text: str, number: int, at: datetime, source: str) -> None:
         """Puts a note at the end of the notes."""
         first, *others = f"{text} {note_tail(at, source)} ^{note_word(number)}".split("\n")
-        body = [f"- {first}", *(f"{_INDENT}{line}".rstrip() for line in others)]
-        self.add("Notes", body[0])
-        place = max(number for number in self._numbers("Notes") if self._lines[number] == body[0])
-        self._lines[place + 1 : place + 1] = body[1:]
+        self.add("Notes", f"- {first}", *(f"{_INDENT}{line}".rstrip() for line in others))
 
     def mark_note(self, note: PlacedNote, number: int, at: datetime, source: str) -> None:
         """Gives a note that somebody wrote by hand its time, its source and its id."""
@@ -149,16 +146,24 @@ class Page:
         if note.tail is None:
             last = f"{last} {note_tail(at, source)}"
         self._lines[note.end - 1] = f"{last} ^{note_word(number)}"
+        self._read.clear()
 
     def remove_note(self, note: PlacedNote) -> None:
         """Takes a note out; what stands below moves up."""
-        del self._lines[note.start : note.end]
+        self._set([*self._lines[: note.start], *self._lines[note.end :]])
 
-    def _placed(self, section: SectionName) -> Iterator[Placed]:
-        for number in self._numbers(section):
-            fact = fact_line(self._lines[number], self._zone)
-            if fact is not None:
-                yield Placed(at_line=number, fact=fact)
+    def _set(self, lines: list[str]) -> None:
+        self._lines = lines
+        self._read.clear()
+
+    def _placed(self, section: SectionName) -> Sequence[Placed]:
+        if section not in self._read:
+            self._read[section] = [
+                Placed(at_line=number, fact=fact)
+                for number in self._numbers(section)
+                if (fact := fact_line(self._lines[number], self._zone)) is not None
+            ]
+        return self._read[section]
 
     def _notes(self) -> Iterator[PlacedNote]:
         numbers = self._numbers("Notes")
@@ -188,7 +193,7 @@ class Page:
             return span
         while self._lines and not self._lines[-1].strip():
             self._lines.pop()
-        self._lines += ["", f"## {section}", ""]
+        self._set([*self._lines, "", f"## {section}", ""])
         return len(self._lines) - 1, len(self._lines)
 
     def _numbers(self, section: SectionName) -> range:

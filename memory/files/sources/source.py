@@ -9,8 +9,9 @@ from typing import Literal, TypeAlias
 Speaker: TypeAlias = Literal["owner", "assistant", "others", "tool", "unknown"]
 """Whose words: the owner's, the assistant's, other people's, what a tool gave (a web page), nobody knows."""
 
-Writer: TypeAlias = Literal["flush", "tool", "hook", "capture", "reflection", "import", "hand"]
-"""What wrote it down. `hand` is everything of which no source was kept."""
+Writer: TypeAlias = Literal["flush", "tool", "hook", "capture", "reflection", "import", "code", "hand"]
+"""What wrote it down. `code` is a program that Nacre is a part of, outside of any chat; `hand` is the owner,
+and everything of which no source was kept."""
 
 Audience: TypeAlias = str
 """Who may be told: `PRIVATE`, `EVERYBODY`, or the folder of a chat, such as `chats/telegram-group-7`, which

@@ -21,6 +21,7 @@ _WRITERS: dict[Writer, str] = {
     "capture": "capture",
     "reflection": "reflection",
     "import": "an import",
+    "code": "a program",
     "hand": "hand",
 }
 NOT_THE_OWNERS = "not the owner's word"

@@ -21,7 +21,7 @@ from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
-from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, ContextBudget
+from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES, ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
 from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.ids import NewId
@@ -233,6 +233,6 @@ def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
     if budget.window_tokens >= TIGHT_WINDOW_TOKENS:
         return ()
     return (
-        f"The context window has only {budget.window_tokens} tokens (from {budget.window_source}); "
+        f"The context window has only {budget.window_tokens} tokens, {WINDOW_SOURCES[budget.window_source]}; "
         f"history is compacted above {budget.compact_at}.",
     )

@@ -13,7 +13,7 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.completions.keys import from_environment
-from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.completions.price_map import is_provider, price_map_entry
 from nacre.runtime.models.completions.provider_model import ProviderModel
 from nacre.runtime.models.failover import Candidate, ModelChain
 from nacre.runtime.models.litellm.model import LiteLLMModel
@@ -130,7 +130,11 @@ def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
     A key of the settings goes before one of the auth profiles, and this before the environment's.
     Who speaks OpenAI's chat completions is asked over plain HTTP, all others through litellm, unless the
     settings say which way.
+
+    Raises:
+        ConfigError: the name is that of a provider alone.
     """
+    _check_name(config, name)
     timeout_seconds = config.settings.agent.model_timeout_seconds
     provider = config.settings.models.providers.get(name.partition("/")[0], ProviderSettings())
     profile = None if provider.api_key else _profile(config, name, now)
@@ -177,6 +181,18 @@ def load_ahead(model: ChatModel) -> None:
     """Begins to load what the first request to a provider needs, while the person types it."""
     if isinstance(model, ProviderModel):
         model.load_ahead()
+
+
+def _check_name(config: Config, name: str) -> None:
+    if "/" in name and name.partition("/")[2].strip():
+        return
+    provider = name.partition("/")[0].strip()
+    if price_map_entry(name) or not (provider in config.settings.models.providers or is_provider(provider)):
+        return
+    raise ConfigError(
+        f"{name!r} names a provider and no model. Write it as {provider}/MODEL in NACRE_MODEL, --model or "
+        "agents.defaults.model.primary."
+    )
 
 
 def _profile(config: Config, name: str, now: Clock) -> AuthProfile | None:

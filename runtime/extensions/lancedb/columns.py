@@ -31,6 +31,7 @@ NOT_YET = ""
 _TEXT_LIKE_OURS = {
     "sessionKey": "",
     "sessionId": "",
+    "entryId": "",
     "channel": "",
     "saidBy": "unknown",
     "writtenBy": "import",
@@ -64,6 +65,7 @@ def to_row(memory: Memory, agent_id: str, vector: Sequence[float] | None, embedd
         "audience": memory.audience,
         "sessionKey": origin.session_key,
         "sessionId": origin.session_id,
+        "entryId": origin.entry_id,
         "channel": origin.channel,
         "saidBy": origin.said_by,
         "writtenBy": origin.written_by,
@@ -85,6 +87,7 @@ def to_memory(row: Mapping[str, Any]) -> Memory:
         origin=Origin(
             session_key=row["sessionKey"],
             session_id=row["sessionId"],
+            entry_id=row["entryId"] or "",
             channel=row["channel"],
             said_by=row["saidBy"] if row["saidBy"] in get_args(Speaker) else "unknown",
             written_by=row["writtenBy"] if row["writtenBy"] in get_args(Writer) else "import",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.extensions.host import ExtensionHost
 from nacre.runtime.extensions.lancedb.memories import LEAST_UNASKED, Memories
-from nacre.runtime.extensions.lancedb.records import DEFAULT_IMPORTANCE, PRIVATE, Origin, recalled_lines
+from nacre.runtime.extensions.lancedb.mixing import POOL
+from nacre.runtime.extensions.lancedb.records import DEFAULT_IMPORTANCE, PRIVATE, origin_in, recalled_lines
 from nacre.runtime.extensions.lancedb.settings import LanceSettings, lance_settings
 from nacre.runtime.extensions.lancedb.table import MemoryTable, TableUnusable
 from nacre.runtime.extensions.lancedb.tools import MemoryTools, may_write
@@ -89,15 +91,20 @@ class LanceMemory(MemoryPlugin):
         return render("recall/long_term", keeping=keeping)
 
     async def recall(self, chat: ToolChat, asked: str) -> str:  # noqa: ARG002 - it is the owner's private one
-        """The few memories that fit a message. What was stored in other chats comes only when asked for."""
+        """The few memories that fit a message.
+
+        What was stored in other chats, and what others or a page have a part in, comes only when asked for:
+        a tool's result says whose word it is, and stays in the transcript for what is noted of it.
+        """
         if self._memories is None or self._home is None or not self._settings.auto_recall:
             return ""
         asked = asked.strip()[: self._settings.recall_max_chars]
         if len(asked) < LEAST_ASKED_CHARS:
             return ""
-        found = await self._memories.recall(
-            asked, self._memories.scope(PRIVATE), limit=MOST_UNASKED, least_score=LEAST_UNASKED
+        fitting = await self._memories.recall(
+            asked, self._memories.scope(PRIVATE), limit=POOL, least_score=LEAST_UNASKED
         )
+        found = [each for each in fitting if not each.memory.origin.is_of_others][:MOST_UNASKED]
         log.info("%d memories are recalled", len(found))
         return recalled_lines(found, self._home.now().tzinfo)
 
@@ -105,13 +112,6 @@ class LanceMemory(MemoryPlugin):
         """Keeps what the owner said that is worth it, if the settings say so. Answers are not kept."""
         if self._memories is None or not self._settings.auto_capture or not may_write(chat.policy):
             return
-        origin = Origin(
-            session_key=chat.session_key,
-            session_id=chat.session_id,
-            channel=chat.channel,
-            said_by="owner",
-            written_by="capture",
-        )
         settings = self._settings
         for text in captures(asked, most_chars=settings.capture_max_chars, triggers=settings.custom_triggers):
             await self._memories.store(
@@ -119,7 +119,8 @@ class LanceMemory(MemoryPlugin):
                 category=category_of(text),
                 importance=DEFAULT_IMPORTANCE,
                 audience=PRIVATE,
-                origin=origin,
+                # these are words of the owner's message, whatever else was heard
+                origin=replace(await origin_in(chat, text, "capture"), said_by="owner"),
             )
 
     async def sync(self) -> None:

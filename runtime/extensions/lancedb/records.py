@@ -8,12 +8,13 @@ from datetime import datetime, tzinfo
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.tools.function import ToolChat
 
 Vector: TypeAlias = Sequence[float]
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
 """What a memory is about (seed 003)."""
-Speaker: TypeAlias = Literal["owner", "others", "assistant", "unknown"]
-"""Whose words they are."""
+Speaker: TypeAlias = Literal["owner", "others", "assistant", "tool", "unknown"]
+"""Whose words they are, or may be; `unknown` are those of another program's table."""
 Writer: TypeAlias = Literal["tool", "capture", "import"]
 """How they came in: by `memory_store`, by auto-capture, or with a table of another program."""
 
@@ -25,13 +26,19 @@ DEFAULT_IMPORTANCE = 0.7
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a memory came from."""
+    """Where a memory came from. `entry_id` is the entry of the transcript that says it, or begins to."""
 
     session_key: str
     session_id: str
     channel: str
     said_by: Speaker
     written_by: Writer
+    entry_id: str = ""
+
+    @property
+    def is_of_others(self) -> bool:
+        """Whether somebody else is known to have a part in it: people of other chats, a page, a tool."""
+        return self.said_by in ("others", "tool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +87,31 @@ class Scope:
     audience: str | None
 
 
+async def origin_in(chat: ToolChat, text: str, written_by: Writer) -> Origin:
+    """Where a text comes from that is stored in a chat: whoever may have said it.
+
+    It is a person's word if one message of theirs has every word of it. Else others have a part in it as soon
+    as a tool or they were heard in the session.
+    """
+    said_by: Speaker = "assistant" if chat.policy.is_private else "others"
+    entry_id = ""
+    if chat.sources is not None:
+        source = (await chat.sources.begin(written_by))(text)
+        entry_id = source.entry_ids[0] if source.entry_ids else ""
+        if not source.is_owners_word:
+            said_by = "tool" if chat.policy.is_private and "tool" in source.said_by else "others"
+        elif source.said_by == ("owner",):
+            said_by = "owner"
+    return Origin(
+        session_key=chat.session_key,
+        session_id=chat.session_id,
+        channel=chat.channel,
+        said_by=said_by,
+        written_by=written_by,
+        entry_id=entry_id,
+    )
+
+
 def audience_of(policy: ChatPolicy) -> str:
     """Who may hear what is stored in this chat."""
     return PRIVATE if policy.is_private else policy.notes_folder
@@ -91,7 +123,7 @@ def to_json(item: Recalled, zone: tzinfo | None) -> dict[str, Any]:
 
 
 def memory_json(memory: Memory, zone: tzinfo | None) -> dict[str, Any]:
-    """A memory with its source; `audience` only where it is that of a chat with others."""
+    """A memory with its source: `entry` where it is known, `audience` where others may hear it too."""
     origin = memory.origin
     told: dict[str, Any] = {
         "id": memory.id,
@@ -104,6 +136,7 @@ def memory_json(memory: Memory, zone: tzinfo | None) -> dict[str, Any]:
         "session": origin.session_key,
         "channel": origin.channel,
     }
+    told |= {"entry": origin.entry_id} if origin.entry_id else {}
     return told if memory.audience == PRIVATE else {**told, "audience": memory.audience}
 
 

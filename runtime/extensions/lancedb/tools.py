@@ -17,10 +17,10 @@ from nacre.runtime.extensions.lancedb.memories import LEAST_RECALLED, MOST_TEXT_
 from nacre.runtime.extensions.lancedb.records import (
     DEFAULT_IMPORTANCE,
     Category,
-    Origin,
     Recalled,
     Scope,
     audience_of,
+    origin_in,
     to_json,
 )
 from nacre.runtime.extensions.lancedb.worth import looks_like_injection
@@ -95,20 +95,13 @@ class MemoryTools:
                 "This text speaks to the assistant's rules, tools or messages, so it is not stored. "
                 "Store what it tells, in your own words."
             )
-        origin = Origin(
-            session_key=chat.session_key,
-            session_id=chat.session_id,
-            channel=chat.channel,
-            said_by="assistant" if chat.policy.is_private else "others",
-            written_by="tool",
-        )
         stored = await _asked(
             self._memories.store(
                 text,
                 category=category,
                 importance=importance,
                 audience=audience_of(chat.policy),
-                origin=origin,
+                origin=await origin_in(chat, text, "tool"),
             )
         )
         if stored.is_new:

@@ -14,13 +14,14 @@ from nacre.runtime.contracts.errors import (
     ContextOverflow,
     ModelAuthError,
     ModelError,
+    ModelNotRunning,
     ModelTimedOut,
     ModelUnavailable,
     NoCredit,
     RateLimited,
     RequestRefused,
 )
-from nacre.runtime.models.completions.addresses import SentElsewhere
+from nacre.runtime.models.completions.addresses import SentElsewhere, is_loopback
 from nacre.runtime.models.completions.retry_after import retry_after_seconds
 
 MAX_DETAIL_CHARS = 2_000
@@ -216,6 +217,8 @@ def _verdict(
         )
     if status is None and (_CERTIFICATE.search(text) or _NO_TLS.search(text)):
         return BadModelReply, _insecure(text, facts)
+    if facts.api_base and is_loopback(facts.api_base) and _NO_CONNECTION.search(text):
+        return ModelNotRunning, _not_running(facts.api_base, name)
     if status is None or status >= 500 or status == 409 or "APIConnectionError" in kinds:
         return ModelUnavailable, _unavailable(text, kinds, status, facts)
     if "ContentPolicyViolationError" in kinds:
@@ -257,6 +260,14 @@ def _insecure(text: str, facts: CallFacts) -> str:
     )
 
 
+def _not_running(api_base: str, name: str) -> str:
+    start = "Start it with `ollama serve`" if name.startswith("ollama") else "Start the server"
+    return (
+        f"The model {name!r} cannot be reached at {api_base}: nothing listens there on this machine. "
+        f"{start}, or check the address."
+    )
+
+
 def _unavailable(text: str, kinds: set[str], status: int | None, facts: CallFacts) -> str:
     name = facts.model_name
     if _NO_CONNECTION.search(text):
@@ -284,5 +295,5 @@ def _bad_reply(text: str, kinds: set[str], status: int | None, facts: CallFacts)
         return f"The provider does not know the model {name!r}. Check its name in the settings{where}."
     return (
         f"The provider refused the request to the model {name!r} as malformed (HTTP {status}). "
-        "The log holds its answer; another model may accept it."
+        "What it said stands in the log; another model may accept it."
     )

@@ -44,6 +44,16 @@ def price_map_entry(model_name: str) -> Mapping[str, Any]:
     return entry or {}
 
 
+def is_provider(name: str) -> bool:
+    """Whether litellm's price map has models of a provider of that name."""
+    folder = package_folder()
+    try:
+        text = (folder / _FILE).read_bytes() if folder else b""
+    except OSError:
+        return False
+    return f'"litellm_provider": {json.dumps(name)}'.encode() in text
+
+
 def _entry(text: bytes, name: str) -> dict[str, Any] | None:
     """The object that stands in `text` under this name; no entry has a model's name for one of its keys."""
     key = json.dumps(name).encode() + b":"

@@ -7,6 +7,7 @@ answer come from is each way's own.
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar, Protocol
@@ -16,6 +17,8 @@ from nacre.runtime.contracts.model import ModelAlive, ModelRequest, StreamItem, 
 from nacre.runtime.models.completions.errors import CallFacts, classify
 from nacre.runtime.models.completions.known_model import KnownModel
 from nacre.runtime.models.completions.replies import ReplyAssembly
+
+log = logging.getLogger(__name__)
 
 
 class OpenAnswer(Protocol):
@@ -108,7 +111,10 @@ class ProviderModel(ABC):
                 request_size=len(request.messages),
             )
         except Exception as error:
-            raise classify(error, self._facts()) from error
+            failure = classify(error, self._facts())
+            if failure.detail:
+                log.warning("the model %s failed, and was told: %s", self.name, failure.detail)
+            raise failure from error
         finally:
             if answer is not None:
                 await answer.close()

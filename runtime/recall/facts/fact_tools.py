@@ -6,7 +6,7 @@ may see whose stands in `memory.facts.identities`; a group sees its own alone, w
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
@@ -14,7 +14,8 @@ from pydantic import Field
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.files.facts.fact_memory import USUAL_CHUNKS, FactMemory
-from nacre.memory.files.facts.records import chunk_json, fact_json
+from nacre.memory.files.facts.lines import value_text
+from nacre.memory.files.facts.records import Fact, Note, Recalled, chunk_json, fact_json
 from nacre.runtime.tools.function import FunctionTool, ToolChat, ToolChats, ToolContext, tool
 from nacre.runtime.tools.toolbox import ToolFailed
 
@@ -32,6 +33,7 @@ class FactTools:
     """The three tools over an agent's facts. `identity_of` says whose a chat's are.
 
     `written_by` gives the facts as a chat writes them, so that each line's source is on disk before it.
+    `others_lines` gives the lines of a page that are not the owner's word, so that a model is told.
     """
 
     def __init__(
@@ -39,12 +41,14 @@ class FactTools:
         facts: FactMemory,
         identity_of: Callable[[ToolChat], str],
         written_by: Callable[[ToolChat], FactMemory],
+        others_lines: Callable[[str], Awaitable[Sequence[str]]],
         *,
         recall_name: str = "memory_recall",
     ) -> None:
         self._facts = facts
         self._identity_of = identity_of
         self._written_by = written_by
+        self._others_lines = others_lines
         self.all: tuple[FunctionTool[..., Any], ...] = (
             tool(chats=_EVERYWHERE)(self.memory_set_fact),
             tool(chats=_EVERYWHERE)(self.memory_note),
@@ -64,7 +68,7 @@ class FactTools:
         new value takes the place of the old one, which is kept in the history.
         """
         whose = self._writable(context.chat, identity)
-        facts = await self._settled(context.chat, whose)
+        facts = self._written_by(context.chat)
         return fact_json(await _asked(facts.set_fact(whose, key, value, source=_source(context.chat))))
 
     async def memory_note(
@@ -75,7 +79,7 @@ class FactTools:
     ) -> dict[str, Any]:
         """Keep a text that will be of use later and is more than one fact. Gives the note's id."""
         whose = self._writable(context.chat, identity)
-        facts = await self._settled(context.chat, whose)
+        facts = self._written_by(context.chat)
         return {"id": await _asked(facts.note(whose, text, source=_source(context.chat)))}
 
     async def memory_recall(
@@ -102,20 +106,32 @@ class FactTools:
                 alone=not _shares(chat),
             )
         )
+        of_others = await _asked(self._of_others(found))
         told = {
             "identity_facts": [
-                {**fact_json(fact), **_others(fact.identity, own)} for fact in found.identity_facts
+                {**fact_json(fact), **_others(fact.identity, own, fact in of_others)}
+                for fact in found.identity_facts
             ],
             "memory_chunks": [
-                {**chunk_json(chunk), **_others(chunk.note.identity, own)} for chunk in found.memory_chunks
+                {**chunk_json(chunk), **_others(chunk.note.identity, own, chunk.note in of_others)}
+                for chunk in found.memory_chunks
             ],
         }
         return {**told, "degraded": found.degraded} if found.degraded else told
 
-    async def _settled(self, chat: ToolChat, whose: str) -> FactMemory:
-        """The facts as this chat writes them, once what a hand wrote before is in the page as such."""
-        await _asked(self._facts.known(whose))
-        return self._written_by(chat)
+    async def _of_others(self, found: Recalled) -> list[Fact | Note]:
+        """What was found of which a line is not the owner's word; rather one too many than one too few."""
+        notes = [chunk.note for chunk in found.memory_chunks]
+        known: list[Fact | Note] = [*found.identity_facts, *notes]
+        names = {each.identity for each in known}
+        lines = {
+            name: await self._others_lines(self._facts.identities.page_of(name)) for name in sorted(names)
+        }
+        return [
+            each
+            for each in known
+            if any(said in line for said in _said(each) for line in lines[each.identity])
+        ]
 
     def _own(self, chat: ToolChat) -> str:
         if not chat.policy.sees_notes:
@@ -143,9 +159,18 @@ def _shares(chat: ToolChat) -> bool:
     return chat.policy.audience != "group"
 
 
-def _others(identity: str, own: str) -> dict[str, str]:
-    """Says whose words these are where they are not of the chat's own identity."""
-    return {} if identity == own else {"saidBy": f"others: kept of {identity}"}
+def _said(known: Fact | Note) -> list[str]:
+    """What stands on lines of a page for a fact or a note."""
+    if isinstance(known, Fact):
+        return [value_text(known.value)]
+    return [line.strip() for line in known.text.splitlines() if line.strip()]
+
+
+def _others(identity: str, own: str, is_of_others: bool) -> dict[str, str]:
+    """Says whose words these are where they are not of the chat's own identity, or not the owner's word."""
+    if identity != own:
+        return {"saidBy": f"others: kept of {identity}"}
+    return {"saidBy": "others, or a tool"} if is_of_others else {}
 
 
 def _source(chat: ToolChat) -> str:

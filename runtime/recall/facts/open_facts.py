@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.memory.files.facts.identities import FACT_PAGES
+from nacre.memory.files.facts.lines import said_in
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
     from nacre.memory.engine import MemoryEngine
 
 
+BY_CODE = Source(written_by="code", audience=PRIVATE)
+"""Of what a program sets by `Agent.memory`: whose words it passes on, nobody knows."""
+BY_OWNER = Source(written_by="hand", audience=PRIVATE, said_by=("owner",))
+"""Of what the owner sets in a terminal."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FactParts:
     """What joins an agent where `memory.facts.enabled` is set."""
@@ -43,10 +51,11 @@ def open_facts(
     *,
     lent: Lend | None = None,
     on_changed: Callable[[str], None] = lambda _page: None,
+    source: Source = BY_CODE,
 ) -> FactMemory:
     """The facts and notes of an agent; opens nothing until notes are wanted.
 
-    `on_changed` hears which page was written.
+    `on_changed` hears which page was written. `source` is kept of every line that is written by way of it.
 
     Raises:
         ConfigError: the settings ask for an embedder that there cannot be.
@@ -72,13 +81,14 @@ def open_facts(
             corpus=lambda sizes: Corpus(notes=notes, sizes=sizes, cut=notes_of_page),
         )
 
-    return FactMemory(
+    facts = FactMemory(
         workspace,
         open_index,
         identities=identities_of(config.settings.memory.facts),
         now=now,
         on_changed=on_changed,
     )
+    return _sourced(facts, workspace, now, source)
 
 
 def fact_parts(facts: FactMemory, config: Config, now: Clock) -> FactParts:
@@ -89,25 +99,53 @@ def fact_parts(facts: FactMemory, config: Config, now: Clock) -> FactParts:
     of_chat = partial(identity_of, identities=facts.identities, linked=tuple(settings.session.identity_links))
     # an engine of another kind may have a tool of this name, as `memory-lancedb` does
     is_free = settings.plugins.slots.memory in (MEMORY_CORE, NO_MEMORY)
-    written_by = partial(_written_in, facts, open_workspace(config.folders, config.state_dir), now)
+    workspace = open_workspace(config.folders, config.state_dir)
+    written_by = partial(_written_in, facts, workspace, now)
     tools = FactTools(
-        facts, of_chat, written_by, recall_name="memory_recall" if is_free else "memory_recall_facts"
+        facts,
+        of_chat,
+        written_by,
+        partial(_others_lines, workspace),
+        recall_name="memory_recall" if is_free else "memory_recall_facts",
     )
-    summaries = SummaryNotes(facts, of_chat, written_by, settings.memory.facts, settings.bindings)
+    summaries = SummaryNotes(of_chat, written_by, settings.memory.facts, settings.bindings)
     return FactParts(tools=tools.all, hooks=(("after_compaction", summaries),))
 
 
 def _written_in(facts: FactMemory, workspace: Workspace, now: Clock, chat: ToolChat) -> FactMemory:
-    """The facts as a chat writes them: what it writes may be anybody's words, and is never the owner's."""
+    """The facts as a chat writes them: each line with who was heard, or said it, and in which entry."""
+    if chat.sources is not None:
+        return facts.through(chat.sources.workspace(workspace, "tool", words_of=said_in))
+
+    source = Source(
+        written_by="tool",
+        audience=PRIVATE if chat.policy.is_private else chat.policy.notes_folder or PRIVATE,
+        session_key=chat.session_key,
+        session_id=chat.session_id,
+    )
+    return _sourced(facts, workspace, now, source)
+
+
+def _sourced(facts: FactMemory, workspace: Workspace, now: Clock, source: Source) -> FactMemory:
+    """The facts, each line that is set from now on with this source and its time."""
 
     async def begin() -> SourceOf:
-        source = Source(
-            written_by="tool",
-            audience=PRIVATE if chat.policy.is_private else chat.policy.notes_folder or PRIVATE,
-            session_key=chat.session_key,
-            session_id=chat.session_id,
-            at=now().isoformat(timespec="seconds"),
-        )
-        return lambda _line: source
+        dated = replace(source, at=now().isoformat(timespec="seconds"))
+        return lambda _line: dated
 
     return facts.through(SourcedWorkspace(workspace, Sources(workspace), begin))
+
+
+async def _others_lines(workspace: Workspace, page: str) -> tuple[str, ...]:
+    """The lines of a page of facts that are not known as the owner's word."""
+    try:
+        found = await workspace.read(page, max_bytes=MAX_NOTE_BYTES)
+    except FileNotFoundError:
+        return ()
+    lines = found.data.decode("utf-8", "replace").splitlines()
+    sources = await Sources(workspace).of_lines(page, lines)
+    return tuple(
+        line
+        for line, source in zip(lines, sources, strict=True)
+        if source is not None and not source.is_owners_word
+    )

@@ -21,13 +21,11 @@ class SummaryNotes:
 
     def __init__(
         self,
-        facts: FactMemory,
         identity_of: Callable[[ToolChat], str],
         written_by: Callable[[ToolChat], FactMemory],
         settings: FactsSettings,
         bindings: Sequence[Binding],
     ) -> None:
-        self._facts = facts
         self._identity_of = identity_of
         self._written_by = written_by
         self._settings = settings
@@ -43,7 +41,6 @@ class SummaryNotes:
         source = f"compaction of session {chat.session_id}"
         try:
             whose = self._identity_of(chat)
-            await self._facts.known(whose)  # what a hand wrote is in the page as such
             await self._written_by(chat).note(whose, event.summary[:MAX_NOTE_CHARS], source=source)
         except (MemoryIndexError, FileBusy, OSError) as error:
             log.warning("the summary of %s could not be kept as a note: %s", chat.session_key, error)

@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 import shlex
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -84,7 +85,7 @@ class Program:
         name = f"qmd {arguments[0]}"
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._words(),
+                *_words(self._command, self._user_folder),
                 *arguments,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
@@ -116,10 +117,14 @@ class Program:
             raise QmdFailed(f"{name} wrote too much output: more than {MOST_CHARS} characters")
         return Said(code=code, out=out.decode("utf-8", "replace"), err=err.decode("utf-8", "replace"))
 
-    def _words(self) -> Sequence[str]:
-        words = shlex.split(self._command) or ["qmd"]
-        first = words[0]
-        return [str(self._user_folder / first[2:]) if first.startswith("~/") else first, *words[1:]]
+
+def is_installed(command: str, *, environment: Mapping[str, str], user_folder: Path) -> bool:
+    """Whether the first word of the command is a program that can be started."""
+    try:
+        first = _words(command, user_folder)[0]
+    except ValueError:  # a quotation without its end
+        return False
+    return shutil.which(first, path=environment.get("PATH", os.defpath)) is not None
 
 
 def program_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -139,6 +144,12 @@ def as_argument(text: str) -> str:
     """A question as one argument that is no option: one line, cut, without what a system does not pass on."""
     line = " ".join(text.replace("\0", " ").split())[:MOST_QUERY_CHARS]
     return line.encode("utf-8", "ignore").decode().lstrip("-").strip()
+
+
+def _words(command: str, user_folder: Path) -> Sequence[str]:
+    words = shlex.split(command) or ["qmd"]
+    first = words[0]
+    return [str(user_folder / first[2:]) if first.startswith("~/") else first, *words[1:]]
 
 
 async def _written(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytearray:

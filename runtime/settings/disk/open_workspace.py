@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 from nacre.runtime.settings.disk.private_places import PRIVATE_FILES
+
+if TYPE_CHECKING:
+    from nacre.memory.workspace.documents.rows import DocumentRows
 
 
 def open_workspace(folders: AgentFolders, state_dir: Path) -> Workspace:
@@ -18,7 +22,13 @@ def open_workspace(folders: AgentFolders, state_dir: Path) -> Workspace:
     """
     if folders.database_url:
         return _in_database(folders)
-    kept = (
+    kept = kept_places(folders, state_dir)
+    return FolderWorkspace(folders.workspace, lock_dir=state_dir / "locks", kept=kept)
+
+
+def kept_places(folders: AgentFolders, state_dir: Path) -> tuple[Path, ...]:
+    """What belongs to programs, should it lie in the workspace's folder."""
+    return (
         state_dir,
         folders.agent_dir.parent,
         folders.agent_dir,
@@ -26,7 +36,16 @@ def open_workspace(folders: AgentFolders, state_dir: Path) -> Workspace:
         folders.trusted_hooks,
         *(state_dir / name for name in PRIVATE_FILES),
     )
-    return FolderWorkspace(folders.workspace, lock_dir=state_dir / "locks", kept=kept)
+
+
+def open_documents(folders: AgentFolders) -> DocumentRows | None:
+    """The rows of a workspace in a database, `None` of one that is a folder; touches nothing yet."""
+    if not folders.database_url:
+        return None
+    from nacre.memory.workspace.documents.rows import DocumentRows
+    from nacre.postgres.shared import shared_database
+
+    return DocumentRows(shared_database(folders.database_url), folders.agent_id)
 
 
 async def left_in_folder(folders: AgentFolders, workspace: Workspace) -> str:

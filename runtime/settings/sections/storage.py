@@ -13,6 +13,8 @@ class StorageSettings(SettingsSection):
     """What keeps the sessions, the workspace and the index of the notes."""
     url: str = ""
     """Which database: `postgresql://user:password@host:5432/database`."""
+    workers: bool = False
+    """Whether `nacre serve` leaves turns to `nacre worker`."""
 
     def database(self, told: str) -> str:
         """Which database is meant, empty where files keep all; one that was `told` needs no setting.

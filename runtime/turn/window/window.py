@@ -58,7 +58,7 @@ class Window:
         self._emit = turn.emit
         self._gave_up = False
         self._shortening = SessionShortening(session, parts, turn.emit)
-        self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace.place))
+        self._heard = HeardWindow(parts.hooks, session.chat(parts.workspace.place, parts.sources))
         self._flush = SessionFlush(turn, self._heard)
 
     async def measure(self) -> ContextMeasure:

@@ -102,6 +102,9 @@ RESULT = """
 SELECT body FROM whole_results
 WHERE agent = %(agent)s AND transcript = %(transcript)s AND name = %(name)s
 """
+RESULTS = """
+SELECT name, body FROM whole_results WHERE agent = %(agent)s AND transcript = %(transcript)s ORDER BY name
+"""
 COPY_RESULTS = """
 INSERT INTO whole_results (agent, transcript, name, body)
 SELECT agent, %(copy)s, name, body FROM whole_results

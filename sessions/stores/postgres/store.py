@@ -21,6 +21,7 @@ from nacre.sessions.entries.stored_transcript import StoredTranscript
 from nacre.sessions.index.index import is_transcript_name
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.postgres import keeping, statements
+from nacre.sessions.stores.postgres.bringing import brought_in, results_of
 from nacre.sessions.stores.postgres.heads import Head, begin, head_of, lines_from
 from nacre.sessions.stores.postgres.leases import LEASE_SECONDS, Lease
 from nacre.sessions.stores.postgres.lines import LineRows, all_lines
@@ -138,6 +139,17 @@ class PostgresSessionStore:
         if found is None or not is_transcript_name(name):
             raise SessionNotFound(f"There is no transcript {name!r} in {self.place}.")
         return b"".join(found[1])
+
+    async def whole_results(self, name: str) -> Mapping[str, bytes]:
+        """The results of a transcript that are kept whole, by their names."""
+        return await self._rows.read(partial(results_of, name=name))
+
+    async def bring_in(self, name: str, data: bytes, results: Mapping[str, bytes]) -> None:
+        """Makes rows of another store's transcript. Raises `SessionCorrupt`; see `CopyableStore`."""
+        if not is_transcript_name(name):
+            raise SessionCorrupt(f"{name!r} is no name of a transcript here; it is not copied.")
+        work = partial(brought_in, name=name, data=data, results=results, at=self._now())
+        await self._rows.write(work)
 
     async def stored(self, session: StoredSession) -> StoredTranscript:
         """What a session's transcript says. Raises `SessionNotFound`."""

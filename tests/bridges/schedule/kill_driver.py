@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nacre.runtime.models.scripted import Clock
 from tests.bridges.chats import Answering
-from tests.bridges.kill_driver import SteppedBridge, Steps, forked_for_each_line
+from tests.bridges.faults.kill_driver import SteppedBridge, Steps, forked_for_each_line
 from tests.bridges.line_channel import ALL
 from tests.bridges.schedule.kept import MORNING, STEADY, kept
 

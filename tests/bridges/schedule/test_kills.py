@@ -12,10 +12,10 @@ from nacre.bridges.schedule.timetable import Timetable
 from nacre.bridges.schedule.when import read_when
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.models.scripted import Clock
+from tests.bridges.faults.test_kills import driver
 from tests.bridges.line_channel import LineServer
 from tests.bridges.schedule.kept import MORNING
 from tests.bridges.schedule.kill_driver import ANSWER
-from tests.bridges.test_kills import driver
 
 NORA = Inbound(text="", chat_kind="direct", channel="line", chat_id="n", sender_id="nora", is_owner=True)
 DRIVER = Path(__file__).with_name("kill_driver.py")

@@ -13,9 +13,11 @@ from nacre import MemoryPlugin
 from nacre.cli.bench.asking import Notes, Told, told_by
 from nacre.cli.bench.scoring import Place, Question, numbers
 from nacre.runtime.settings.config import load_config
-from tests.cli.program import run_here
+from tests.cli.program import run_here, run_nacre
 from tests.runtime.agents import write_settings
-from tests.runtime.extensions.test_memory_contract import example_engine
+from tests.runtime.extensions.packages import install
+from tests.runtime.extensions.test_memory_contract import EXAMPLE, example_engine
+from tests.runtime.recall.qmd.stand_in import StandIn
 
 LOG = "memory/2026-01-20.md"
 TEXT = """# 2026-01-20
@@ -65,7 +67,7 @@ def test_engines_and_grep_are_asked_and_nothing_is_changed(home: Path) -> None:
 
 
 def test_the_owners_database_is_not_asked(home: Path) -> None:
-    """Engines keep their copies in files; a database of the settings is never reached."""
+    """Engines keep their copies in files, and a set's notes are files: nothing needs its database."""
     nobody = "postgresql://127.0.0.1:1/nacre"
     write_settings(
         home / ".nacre",
@@ -75,11 +77,76 @@ def test_the_owners_database_is_not_asked(home: Path) -> None:
         },
     )
 
-    ended = run_here(home, "memory", "bench", "--engine", "memory-core", "--json")
+    labelled = home / ".nacre/workspace/queries.jsonl"
+    place = {"path": LOG, "startLine": 5, "endLine": 5}
+    labelled.write_text(json.dumps({"query": "Halcyon mast", "relevant": [place]}), encoding="utf-8")
+
+    ended = run_here(home, "memory", "bench", "--set", str(labelled), "--engine", "memory-core", "--json")
 
     assert ended.returncode == 0
     [core] = json.loads(ended.stdout)["engines"]
     assert (core["recallAt6"], core["problem"]) == (1.0, None)
+
+
+def test_qmd_is_asked_by_words_and_apart(home: Path) -> None:
+    """Over the copies alone, whatever the settings add; when it does not answer, nobody answers for it."""
+    program = StandIn(home / "program")
+    private = home / "diary"
+    private.mkdir()
+    (private / "diary.md").write_text("Halcyon was sold.\n", encoding="utf-8")
+    qmd = {
+        "command": program.command,
+        "searchMode": "query",
+        "paths": [{"path": str(private), "name": "diary"}],
+        "sessions": {"enabled": True, "exportDir": str(private / "exports")},
+        "scope": {"default": "deny"},
+        "update": {"waitForBootSync": True},
+    }
+    search = {"agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
+    write_settings(home / ".nacre", {**search, "memory": {"backend": "qmd", "qmd": qmd}})
+    before = _files(home / ".nacre") | _files(private)
+    asked = ("memory", "bench", "--engine", "qmd", "--json")
+
+    ended = run_here(home, *asked)
+    calls = program.calls()
+    program.failing(search={"code": 1, "err": "the index is busy"})
+    failed = run_here(home, *asked)
+
+    [row] = json.loads(ended.stdout)["engines"]
+    [problem] = json.loads(failed.stdout)["engines"]
+    assert _files(home / ".nacre") | _files(private) == before
+    assert (row["engine"], row["recallAt6"], row["problem"]) == ("qmd", 1.0, None)
+    added = [call for call in calls if call[:2] == ["collection", "add"]]
+    assert added
+    assert not any(call[2].startswith(str(home)) for call in added)
+    assert not {"query", "embed"} & {call[0] for call in calls}
+    assert problem["recallAt6"] is None
+    assert "another engine answered in its place. qmd search ended with exit code 1" in problem["problem"]
+
+
+def test_an_engine_that_was_installed_is_asked(home: Path) -> None:
+    """That of examples/06-engine.py, packed as an extension of somebody."""
+    code = EXAMPLE.read_text(encoding="utf-8").partition('if __name__ == "__main__":')[0]
+    code += (
+        "class Extension:\n"
+        "    def register(self, host):\n"
+        "        host.memory_engine(LineMemory())\n\n\n"
+        "extension = Extension()\n"
+    )
+    manifest = {"description": "Keeps lines.", "kind": "memory", "configSchema": {"type": "object"}}
+    install(home / "site", "lines", code, manifest=manifest)
+
+    ended = run_nacre(
+        *(home, "memory", "bench", "--engine", "lines", "--engine", "grep", "--json"),
+        PYTHONPATH=str(home / "site"),
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    [lines, grep] = json.loads(ended.stdout)["engines"]
+    assert (lines["engine"], lines["problem"]) == ("lines", None)
+    assert lines["byKind"]["name"]["recallAt6"] == 1.0
+    assert lines["sizeBytes"] > 0
+    assert grep["engine"] == "grep"
 
 
 def test_a_labelled_set_is_asked_over_its_own_notes(home: Path) -> None:

@@ -39,6 +39,27 @@ def test_facts_are_set_listed_and_forgotten(tmp_path: Path) -> None:
     )
 
 
+def test_a_line_that_was_set_here_says_so(tmp_path: Path) -> None:
+    """The owner's word, by hand and in no chat; what was in the page before has no source."""
+    page = tmp_path / ".nacre" / "workspace" / "memory" / "facts.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("## Facts\n\n- pet: a cat\n")
+    assert run_here(tmp_path, "memory", "facts", "set", "city", "Porto").returncode == 0
+    lines = page.read_text().splitlines()
+
+    told = {
+        fact: json.loads(run_here(tmp_path, "memory", "why", f"memory/facts.md#L{1 + at}", "--json").stdout)
+        for at, line in enumerate(lines[: lines.index("## History")])
+        if (fact := line[2:6].strip()) in ("city", "pet:")
+    }
+
+    (city,), (pet,) = told["city"], told["pet:"]
+    assert pet["source"] is None
+    city = city["source"]
+    assert (city["writtenBy"], city["saidBy"], city["audience"]) == ("hand", ["owner"], "private")
+    assert "sessionKey" not in city
+
+
 def test_what_cannot_be_is_a_sentence(tmp_path: Path) -> None:
     """A key, a name and a day that are none."""
     for arguments, said in (

@@ -8,9 +8,12 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from nacre.runtime.contracts.policy import ChatPolicy
-from tests.cli.program import Terminal, run_here
+from tests.cli.program import Terminal, run_here, run_nacre
 from tests.memory.files.bank.logs import DAY, LOG
 from tests.runtime.agents import write_settings
+from tests.servers.provider_server import ProviderServer
+
+PROVIDER = {"NACRE_MODEL": "openai/test-model", "NO_PROXY": "127.0.0.1"}
 
 
 @pytest.fixture
@@ -76,6 +79,29 @@ def test_on_a_terminal_it_asks(home: Path, answer: str, is_written: bool) -> Non
         assert terminal.exit_code() == 0
 
     assert (_bank(home) / "world.md").exists() is is_written
+
+
+def test_a_model_words_summaries_when_asked(home: Path) -> None:
+    """Over HTTP: the page goes as data, words with their link are in the diff, others are not."""
+    with ProviderServer() as server:
+        settings = {
+            "memory": {"bank": {"enabled": True}},
+            "models": {"providers": {"openai": {"baseUrl": server.url, "apiKey": "sk-1"}}},
+        }
+        write_settings(home / ".nacre", settings)
+        server.reply(f"Peter is away ({DAY}#L7).")
+        server.reply("The castle is a castle.")
+        server.error(400, "no")
+        asked = run_nacre(home, "memory", "reflect", "--summaries", "--apply", **PROVIDER)
+    offline = run_here(home, "memory", "reflect", "--summaries")
+
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (_bank(home) / "entities").iterdir()}
+    assert f"+Peter is away ({DAY}#L7)." in asked.stdout
+    assert [name for name, page in pages.items() if "## Summary" in page] == ["Peter"]
+    assert "warelay.md is not summed up" in asked.stderr
+    sent = server.requests[0]["messages"][-1]["content"]
+    assert "> - Currently in Marrakech" in sent
+    assert "Nothing to change" in offline.stdout
 
 
 def test_without_the_setting_there_is_no_bank(tmp_path: Path) -> None:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import resource
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import Any, ClassVar
 
 from nacre import FunctionTool, MemoryHome, MemoryPlugin, ToolChat
 from nacre.memory.contracts.embedder import Embedder
+from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.policy import ChatPolicy, notes_folder_of
-from nacre.runtime.recall.memory_core import memory_core
-from nacre.runtime.settings.config import load_config
+from nacre.runtime.recall.memory_core import MemoryCore, memory_core
+from nacre.runtime.recall.qmd.qmd_memory import QmdMemory
+from nacre.runtime.settings.config import Config, load_config
 from nacre.runtime.tools.toolbox import CallScope
-from tests.memory.doubles import WordEmbedder
+from tests.memory.doubles import DeadEmbedder, WordEmbedder
+from tests.runtime.agents import write_settings
 from tests.runtime.extensions.test_memory_contract import example_engine
+from tests.runtime.recall.qmd.stand_in import StandIn
 
 GROUP = "agent:main:telegram:group:7"
 
@@ -31,6 +34,9 @@ class Tried(ABC):
     """One engine of one agent in a state folder."""
 
     lacks: str = ""
+    """Why it cannot be tried here."""
+    cannot: ClassVar[Mapping[str, str]] = {}
+    """Cells of the matrix that make no sense for it, with the reason."""
 
     def __init__(self, folder: Path, *, agent_id: str = "main", embedder: Embedder | None = None) -> None:
         self.folder = folder
@@ -48,9 +54,14 @@ class Tried(ABC):
     async def store(self, text: str) -> None:
         """Keeps a statement of the owner."""
 
+    @abstractmethod
     async def forget(self, text: str) -> None:
         """Forgets it again."""
-        pytest.skip(f"{type(self).__name__} has no way to forget {text!r}")
+
+    @classmethod
+    def without_provider(cls, folder: Path) -> Tried:
+        """One whose provider is down: the embedder, unless another program is asked."""
+        return cls(folder, embedder=DeadEmbedder())
 
     async def ask(self, question: str, *, group: bool = False) -> str:
         """What it gives for a question, as text."""
@@ -114,25 +125,48 @@ class Core(Tried):
     """`memory-core`: a statement is a line of a note."""
 
     def make(self) -> MemoryPlugin:
-        variables = {"HOME": str(self.folder)}
-        config = load_config(variables, state_dir=self.folder / self.agent_id, workspace=self.workspace)
+        return self.core(self.config())
+
+    def config(self, **memory: Any) -> Config:
+        """The settings of one of two agents of a state folder."""
+        agents = {"list": [{"id": "main", "default": True}, {"id": "other"}]}
+        write_settings(self.folder, {"agents": agents, "memory": memory})
+        variables = {"HOME": str(self.folder / "home")}
+        return load_config(variables, state_dir=self.folder, workspace=self.workspace, agent_id=self.agent_id)
+
+    def core(self, config: Config) -> MemoryCore:
+        """The engine that comes with Nacre, with the embedder of this test."""
         core = memory_core(config, _now, watch=False, lent=lambda _key, _make: self.embedder)
         assert core is not None
         return core
 
     async def store(self, text: str) -> None:
-        note = self.workspace / "memory" / "2026-03-14.md"
-        note.parent.mkdir(exist_ok=True)
-        note.write_text(f"{text}\n", encoding="utf-8")
-        await self._noticed()
+        await self._write(text)
 
     async def forget(self, text: str) -> None:
-        (self.workspace / "memory" / "2026-03-14.md").write_text("Nothing.\n", encoding="utf-8")
-        await self._noticed()
+        await self._write("Nothing.")
 
-    async def _noticed(self) -> None:
+    async def _write(self, text: str) -> None:
+        notes = FolderWorkspace(self.workspace, lock_dir=self.folder / "locks")
+        await notes.change("memory/2026-03-14.md", lambda _old: f"{text}\n".encode())
         self.engine.notes_changed()
         await self.engine.sync()
+
+
+class Qmd(Core):
+    """`memory.backend: "qmd"`: a statement is a line of a note, which the program finds."""
+
+    def make(self) -> MemoryPlugin:
+        self.program = StandIn(self.folder / f"program-{len(list(self.folder.glob('program-*')))}")
+        update = {"onBoot": False, "interval": "0", "debounceMs": 0}
+        config = self.config(backend="qmd", qmd={"command": self.program.command, "update": update})
+        return QmdMemory(config, self.core(config), embedding=asyncio.Lock(), now=_now)
+
+    @classmethod
+    def without_provider(cls, folder: Path) -> Tried:
+        tried = cls(folder)
+        tried.program.failing(search={"code": 1, "err": "the model is gone"})
+        return tried
 
 
 class Lance(Tried):
@@ -153,7 +187,9 @@ class Lance(Tried):
 
 
 class Example(Tried):
-    """That of examples/06-engine.py: a statement is a line of its file."""
+    """That of examples/06-engine.py, as anybody's may be: a statement is a line of its file."""
+
+    cannot: ClassVar = {"forget": "The example keeps every line, and says so: it has no tool to forget one."}
 
     def make(self) -> MemoryPlugin:
         return example_engine()
@@ -161,8 +197,11 @@ class Example(Tried):
     async def store(self, text: str) -> None:
         await self.engine.capture(self.chat(), text, "Noted.")
 
+    async def forget(self, text: str) -> None:
+        raise NotImplementedError(self.cannot["forget"])
 
-ENGINES: Sequence[type[Tried]] = (Core, Lance, Example)
+
+ENGINES: Sequence[type[Tried]] = (Core, Qmd, Lance, Example)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[4]))
 
 from nacre.bridges.contracts.bridge import Bridge, Part
 from tests.bridges.chats import gateway
-from tests.bridges.kill_driver import SteppedModel, Steps, forked_for_each_line
+from tests.bridges.faults.kill_driver import SteppedModel, Steps, forked_for_each_line
 
 
 def counted(bridge: Bridge, steps: Steps, sent: list[str]) -> Bridge:

@@ -16,7 +16,7 @@ from nacre.bridges.contracts.bridge import Capabilities
 from nacre.bridges.delivery.outgoing import REPEAT_MARK
 from tests.bridges.channels.contract.world import GROUP, World, until
 from tests.bridges.chats import Answering, gateway
-from tests.bridges.kill_driver import TAIL
+from tests.bridges.faults.kill_driver import TAIL
 from tests.runtime.agents import user_texts
 
 DRIVER = Path(__file__).with_name("kill_driver.py")

@@ -154,3 +154,25 @@ async def test_what_else_stands_there_stays_to_the_byte(tmp_path: Path, clock: C
         b"- city: Porto (2026-01-03 10:00:00+00:00, by hand)\r\n- pet: cat (2026-01-03 10:00:00+00:00)\r\n"
     )
     await facts.close()
+
+
+async def test_a_long_list_that_is_pasted_in_is_a_fact_and_a_note_each(tmp_path: Path, clock: Clock) -> None:
+    """In any order of its days; the history has them in the order of time, and every note its own id."""
+    facts = await _with_two_facts(tmp_path, clock)
+    clock.later(days=400)
+    lines = [f"- book {number}: read (2026-{1 + number % 12:02}-05, a list)" for number in range(400)]
+    _edit(tmp_path, "\n## History", "\n".join([*lines, "", "## History"]))
+    _edit(tmp_path, "## Notes\n", "\n".join(["## Notes", "", *(f"- Page {n}." for n in range(400)), ""]))
+
+    known = await facts.known("anna")
+    page = page_of(tmp_path).read_bytes()
+
+    assert len(known.facts) == 402
+    assert {fact.source for fact in known.facts} == {"session 1", "a list"}
+    assert len({note.number for note in known.notes}) == 400
+    written = [line for line in page.decode().partition("## History")[2].splitlines() if "book" in line]
+    days = [line.partition("(")[2][:10] for line in written]
+    assert days == sorted(days)
+    assert await facts.known("anna") == known
+    assert page_of(tmp_path).read_bytes() == page
+    await facts.close()

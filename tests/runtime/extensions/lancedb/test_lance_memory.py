@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+import nacre
 from nacre import MemoryPlugin
 from nacre.memory.contracts.embedder import Embedder
 from nacre.runtime.extensions.memory_contract import MemoryContract
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.runtime.recall.memory_slot import RECALL_SECONDS
 from nacre.runtime.tools.toolbox import ToolFailed
+from nacre.sessions.contracts.messages import message_text
 from tests.memory.doubles import ArrayEmbedder, DeadEmbedder, SilentEmbedder, WordEmbedder
+from tests.runtime.agents import entries, opened, said, transcript_file, write_settings
 from tests.runtime.extensions.lancedb.homes import call, group, home, owner, started, texts
 
 pytest.importorskip("lancedb", reason="the extra lancedb is not installed")
@@ -245,3 +250,44 @@ async def test_agents_share_a_place_and_no_memory(tmp_path: Path) -> None:
         assert await other.status() == "3 memories"
         assert await texts(engine, "boat") == [BOAT]
     assert (tmp_path / "shared" / "memories.lance").is_dir()
+
+
+async def test_what_a_page_says_is_stored_as_such(tmp_path: Path) -> None:
+    """A memory knows its entry, and if a tool was heard before it; then it is not recalled unasked."""
+    write_settings(tmp_path, {"plugins": {"slots": {"memory": "memory-lancedb"}}})
+    model = ScriptedModel(
+        calls(("memory_store", {"text": "Peter has a red boat."})),
+        says("Noted."),
+        calls(("browse", {})),
+        calls(("memory_store", {"text": "Peter has a blue boat."})),
+        says("Noted, too."),
+        calls(("memory_store", {"text": "Peter has a green boat."})),
+        says("Noted as well."),
+        says("Red.", check=lambda request: shown.append(request.system.joined())),
+        calls(("memory_recall", {"query": "Which boats has Peter?"})),
+        says("Three."),
+    )
+    shown: list[str] = []
+
+    @nacre.tool
+    def browse() -> str:
+        """Look at a page."""
+        return "Peter has a blue boat."
+
+    async with opened(tmp_path, model, tools=[browse]) as agent:
+        for text in ("Peter has a boat.", "What does the page say?", "Peter has a green boat, I see."):
+            await agent.respond(said(text))
+        await agent.respond(said("Which colour has the boat of Peter?"))
+        await agent.respond(said("And which boats has he?"))
+    model.assert_complete()
+    told = json.loads(message_text(model.requests[-1].messages[-1]))["memories"]
+    there = {entry["id"] for entry in entries(transcript_file(tmp_path))}
+
+    assert {memory["text"].split()[3]: memory["saidBy"] for memory in told} == {
+        "red": "assistant",
+        "blue": "tool",
+        "green": "owner",
+    }
+    assert {memory["entry"] for memory in told} <= there
+    assert "a red boat" in shown[0]
+    assert "a blue boat" not in shown[0]

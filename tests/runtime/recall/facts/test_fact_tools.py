@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import nacre
 from nacre import Agent
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
-from tests.runtime.agents import opened, said, write_settings
+from tests.runtime.agents import entries, opened, said, transcript_file, write_settings
 
 NAMES = {"memory_set_fact", "memory_note", "memory_recall"}
 GROUP = {"chat_kind": "group", "channel": "telegram", "chat_id": "7", "sender_id": "9", "is_owner": False}
@@ -60,9 +61,31 @@ async def test_the_model_sets_notes_and_recalls(tmp_path: Path) -> None:
         assert (known.key, known.value) == ("city", "Porto")
         lines = [line for line in page.split("\n") if line.startswith("- ")]
         workspace = FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks")
+        said_in = {entry["id"] for entry in entries(transcript_file(tmp_path))}
         for kept in await Sources(workspace).of_lines("memory/facts.md", lines):
             assert kept is not None
-            assert (kept.written_by, kept.audience, kept.is_owners_word) == ("tool", "private", False)
+            assert (kept.written_by, kept.audience, kept.is_owners_word) == ("tool", "private", True)
+            assert kept.entry_ids
+            assert set(kept.entry_ids) <= said_in
+
+
+async def test_what_a_program_sets_is_nobodys_word(tmp_path: Path) -> None:
+    """Its source says that a program wrote it, in no chat; what a hand wrote before has none."""
+    page = tmp_path / "workspace" / "memory" / "facts.md"
+    async with opened(tmp_path, ScriptedModel()) as agent:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text("## Facts\n\n- pet: a cat\n", encoding="utf-8")
+        await agent.memory.set_fact("owner", "city", "Porto", source="a letter")
+    lines = page.read_text(encoding="utf-8").splitlines()
+    workspace = FolderWorkspace(tmp_path / "workspace", lock_dir=tmp_path / "locks")
+    sources = dict(zip(lines, await Sources(workspace).of_lines("memory/facts.md", lines), strict=True))
+
+    city = sources["- city: Porto (2026-03-14, a letter)"]
+    assert city is not None
+    assert (city.written_by, city.said_by, city.session_key) == ("code", ("unknown",), "")
+    assert city.at.startswith("2026-03-14")
+    assert not city.is_owners_word
+    assert [line for line, source in sources.items() if "pet" in line and source is not None] == []
 
 
 async def test_nothing_of_one_reaches_another(tmp_path: Path) -> None:
@@ -155,3 +178,29 @@ async def test_what_the_settings_keep_from_a_session_is_kept(tmp_path: Path) -> 
             assert refusal in await _called(agent, model, "memory_set_fact", arguments)
             found = await _called(agent, model, "memory_recall", {})
             assert ("Porto" in str(found)) is (access == "ro")
+
+
+async def test_what_a_page_says_is_recalled_as_such(tmp_path: Path) -> None:
+    """A fact that a tool had a part in says so in a later session; what the owner said does not."""
+    _switched_on(tmp_path)
+    model = ScriptedModel(
+        calls(("browse", {})),
+        calls(("memory_set_fact", {"key": "boat", "value": "Halcyon"})),
+        calls(("memory_set_fact", {"key": "city", "value": "Porto"})),
+        says("Noted."),
+        calls(("memory_recall", {})),
+        says("Known."),
+    )
+
+    @nacre.tool
+    def browse() -> str:
+        """Look at a page."""
+        return "The boat is called Halcyon."
+
+    async with opened(tmp_path, model, tools=[browse]) as agent:
+        await agent.respond(said("My city is Porto. What does the page say?"))
+        await agent.respond(said("What is known?", session_key="agent:main:dm:later"))
+    model.assert_complete()
+    told = json.loads(message_text(model.requests[-1].messages[-1]))["identity_facts"]
+
+    assert {fact["key"]: fact.get("saidBy") for fact in told} == {"boat": "others, or a tool", "city": None}

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from nacre.bridges.contracts.bridge import Capabilities, Door, Part
 from nacre.runtime.contracts.model import ModelRequest

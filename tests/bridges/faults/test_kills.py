@@ -14,12 +14,12 @@ import pytest
 
 from nacre.bridges.contracts.bridge import Capabilities
 from nacre.bridges.delivery.outgoing import REPEAT_MARK
-from tests.bridges.kill_driver import TAIL
+from tests.bridges.faults.kill_driver import TAIL
 from tests.bridges.line_channel import ALL, READ_BACK, LineServer
 from tests.runtime.agents import user_texts
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SIGKILL = 9
 SAID = (("a", "one"), ("a", "two"), ("b", "three"))
 NEITHER = Capabilities(greatest_length=200)

@@ -1,0 +1,35 @@
+"""Who runs the turn that a chat asks for. A contract."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.events import Event
+from nacre.runtime.contracts.inbound import Inbound
+
+
+class TurnRunner(Protocol):
+    """Runs turns, in this process or in others."""
+
+    def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
+        """The events of the turn of a message; the last one says how it ended.
+
+        A message that is handed in again goes on with the turn that it had.
+        """
+
+    def stop(self, agent: Agent, inbound: Inbound) -> None:
+        """Ends the turns of a message's session."""
+
+
+class RunHere:
+    """Runs each turn in this process."""
+
+    def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
+        """The agent's own events."""
+        return agent.stream(inbound)
+
+    def stop(self, agent: Agent, inbound: Inbound) -> None:
+        """Ends them at once."""
+        agent.stop(inbound)

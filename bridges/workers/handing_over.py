@@ -1,0 +1,105 @@
+"""`HandedOver`: a gateway's turns, run by workers. What it awaits is looked up together, agent by agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import aclosing, suppress
+
+from nacre.bridges.workers.outcomes import event_of, stopped
+from nacre.bridges.workers.turn_rows import TurnRows
+from nacre.postgres.errors import DatabaseError
+from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.events import Event
+from nacre.runtime.contracts.inbound import Inbound
+
+LOOK_SECONDS = 0.1
+"""How often outcomes are looked for while any is awaited."""
+PAUSE_SECONDS = 2.0
+"""How long to wait when the database cannot be asked."""
+
+log = logging.getLogger(__name__)
+
+
+class HandedOver:
+    """Fulfils `TurnRunner`. Close it when the gateway is closed."""
+
+    def __init__(self, rows: TurnRows) -> None:
+        self._rows = rows
+        self._awaited: dict[tuple[str, str], asyncio.Future[str]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._stopping: set[asyncio.Task[None]] = set()
+
+    async def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
+        """The last event of a turn that some worker runs. Commands are carried out here, where the chat is.
+
+        While the database is away it waits; the message stays where it is.
+        """
+        if not inbound.trigger and agent.command(inbound):
+            async with aclosing(agent.stream(inbound)) as events:
+                async for event in events:
+                    yield event
+            return
+        key = agent.session_key(inbound)
+        turn_id = await self._asked(agent.id, key, inbound)
+        yield event_of(await self._outcome((agent.id, turn_id)))
+
+    def stop(self, agent: Agent, inbound: Inbound) -> None:
+        """Ends the turns of a message's session, wherever they run."""
+        agent.stop(inbound)  # a command that runs here
+        ending = self._rows.stop(agent.id, agent.session_key(inbound), stopped())
+        task = asyncio.create_task(_told(ending))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    async def close(self) -> None:
+        """Looks no more. The turns go on; who hands their messages in again finds how they ended."""
+        await asyncio.gather(*self._stopping)
+        if self._looking is not None:
+            self._looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._looking
+
+    async def _asked(self, agent_id: str, key: str, inbound: Inbound) -> str:
+        while True:
+            try:
+                return await self._rows.ask(agent_id, key, inbound)
+            except DatabaseError as error:
+                log.warning("no worker could be asked, and that is tried again: %s", error)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _outcome(self, name: tuple[str, str]) -> str:
+        awaited = self._awaited.setdefault(name, asyncio.get_running_loop().create_future())
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+        try:
+            return await asyncio.shield(awaited)
+        finally:
+            self._awaited.pop(name, None)
+
+    async def _look(self) -> None:
+        while self._awaited:
+            wanted: dict[str, list[str]] = defaultdict(list)
+            for agent_id, turn_id in self._awaited:
+                wanted[agent_id].append(turn_id)
+            try:
+                found = await self._rows.outcomes(wanted)
+            except DatabaseError as error:
+                log.warning(
+                    "the outcomes of turns could not be looked up, and that is tried again: %s", error
+                )
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            for name, outcome in found.items():
+                if (awaited := self._awaited.pop(name, None)) is not None and not awaited.done():
+                    awaited.set_result(outcome)
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _told(ending: Awaitable[None]) -> None:
+    try:
+        await ending
+    except DatabaseError as error:
+        log.warning("a turn could not be stopped: %s", error)

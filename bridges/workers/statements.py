@@ -1,0 +1,43 @@
+"""Every statement to the table of turns. A contract with `postgres/schema/0050_turns.sql`.
+
+Each names its agent; a test reads the server's plans.
+"""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+FORGET: LiteralString = """
+DELETE FROM turns WHERE agent = %(agent)s AND session_key = %(key)s AND state = 'done'
+    AND done_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+"""
+ASK: LiteralString = """
+INSERT INTO turns (agent, id, session_key, inbound, is_redelivered)
+VALUES (%(agent)s, %(id)s, %(key)s, %(inbound)s, %(is_redelivered)s) ON CONFLICT DO NOTHING
+"""
+TAKE: LiteralString = """
+UPDATE turns SET state = 'running', fence = fence + 1, tries = tries + 1
+WHERE agent = %(agent)s AND id = %(id)s AND state <> 'done' RETURNING fence, tries, inbound, is_redelivered
+"""
+GIVE_BACK: LiteralString = """
+UPDATE turns SET state = 'waiting', tries = tries - 1
+WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running' RETURNING id
+"""
+FINISH: LiteralString = """
+UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
+WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running' RETURNING id
+"""
+STOP: LiteralString = """
+UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
+WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done'
+"""
+HOLDS: LiteralString = """
+SELECT 1 FROM turns WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
+"""
+OUTCOMES: LiteralString = """
+SELECT id, outcome FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'done'
+"""
+OPEN: LiteralString = """
+SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float
+FROM turns WHERE agent = %(agent)s AND state <> 'done' GROUP BY state
+"""

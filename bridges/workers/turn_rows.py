@@ -1,0 +1,148 @@
+"""Turns as rows: asked for by whoever has the chat, taken by a worker, and their outcome. Edge.
+
+waiting ─► running ─► done      taken again, with a later fence, when nobody is at it any more
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from nacre.bridges.ledger.stored_inbound import inbound_from_json, inbound_to_json
+from nacre.bridges.workers import statements
+from nacre.postgres.database import Database
+from nacre.postgres.jobs import JobQueue
+from nacre.runtime.contracts.inbound import Inbound
+
+if TYPE_CHECKING:
+    from nacre.postgres.pool import Connection
+
+KEPT_SECONDS = 86_400.0
+"""For so long an outcome is there for a program that hands its message in again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakenTurn:
+    """A turn that a worker has, and the number by which the database knows it from others that had it.
+
+    `tries` counts the workers that took it, this one included, and were not heard of again.
+    """
+
+    agent_id: str
+    id: str
+    inbound: Inbound
+    fence: int
+    tries: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenTurns:
+    """How many turns of an agent wait or run, and for how long the oldest has been asked for."""
+
+    waiting: int
+    running: int
+    oldest_seconds: float
+
+
+class TurnRows:
+    """The turns of a database, and the jobs that hand them out. All methods raise `DatabaseError`."""
+
+    def __init__(self, database: Database, jobs: JobQueue) -> None:
+        self._database = database
+        self._jobs = jobs
+
+    async def ask(self, agent_id: str, session_key: str, inbound: Inbound) -> str:
+        """Has a turn run by some worker; its id. One that was asked for before is not asked for again."""
+        turn_id = _id_of(inbound)
+        row = {
+            "agent": agent_id,
+            "id": turn_id,
+            "key": session_key,
+            "inbound": inbound_to_json(inbound),
+            "is_redelivered": inbound.redelivered,
+        }
+
+        def work(connection: Connection) -> None:
+            connection.execute(
+                statements.FORGET, {"agent": agent_id, "key": session_key, "seconds": KEPT_SECONDS}
+            )
+            if connection.execute(statements.ASK, row).rowcount:
+                self._jobs.add(
+                    connection, {"agent": agent_id, "turn": turn_id}, lock=f"{agent_id} {session_key}"
+                )
+
+        await self._database.write(work)
+        return turn_id
+
+    async def take(self, agent_id: str, turn_id: str) -> TakenTurn | None:
+        """Takes a turn from whoever had it; `None` when it is done."""
+        row = await self._one(statements.TAKE, agent=agent_id, id=turn_id)
+        if row is None:
+            return None
+        fence, tries, body, is_redelivered = row
+        inbound = replace(inbound_from_json(body), redelivered=is_redelivered or fence > 1)
+        return TakenTurn(agent_id=agent_id, id=turn_id, inbound=inbound, fence=fence, tries=tries)
+
+    async def finish(self, turn: TakenTurn, outcome: str) -> bool:
+        """Keeps the outcome, unless another one took the turn meanwhile; whether it was kept."""
+        row = await self._one(
+            statements.FINISH, agent=turn.agent_id, id=turn.id, fence=turn.fence, outcome=outcome
+        )
+        return row is not None
+
+    async def give_back(self, turn: TakenTurn) -> bool:
+        """Leaves a turn to the next one; whether it was still this worker's."""
+        row = await self._one(statements.GIVE_BACK, agent=turn.agent_id, id=turn.id, fence=turn.fence)
+        return row is not None
+
+    async def stop(self, agent_id: str, session_key: str, outcome: str) -> None:
+        """Ends all turns of a session with an outcome; what their workers still say is refused."""
+        values = {"agent": agent_id, "key": session_key, "outcome": outcome}
+        await self._database.write(lambda connection: connection.execute(statements.STOP, values))
+
+    async def holds(self, turn: TakenTurn) -> bool:
+        """Whether nobody took or ended a turn since."""
+        values = {"agent": turn.agent_id, "id": turn.id, "fence": turn.fence}
+        found: Any = await self._database.read(
+            lambda connection: connection.execute(statements.HOLDS, values).fetchone()
+        )
+        return found is not None
+
+    async def outcomes(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
+        """The outcomes of those turns that are over, of ids by agent."""
+
+        def work(connection: Connection) -> dict[tuple[str, str], str]:
+            return {
+                (agent_id, turn_id): outcome
+                for agent_id, ids in wanted.items()
+                for turn_id, outcome in connection.execute(
+                    statements.OUTCOMES, {"agent": agent_id, "ids": list(ids)}
+                ).fetchall()
+            }
+
+        return await self._database.read(work)
+
+    async def open_turns(self, agent_id: str) -> OpenTurns:
+        """What is not over of an agent."""
+        found = await self._database.read(
+            lambda connection: connection.execute(statements.OPEN, {"agent": agent_id}).fetchall()
+        )
+        counts = {state: number for state, number, _ in found}
+        return OpenTurns(
+            waiting=counts.get("waiting", 0),
+            running=counts.get("running", 0),
+            oldest_seconds=max((seconds for _, _, seconds in found), default=0.0),
+        )
+
+    async def _one(self, statement: str, **values: object) -> Any:
+        return await self._database.write(
+            lambda connection: connection.execute(statement.encode(), values).fetchone()
+        )
+
+
+def _id_of(inbound: Inbound) -> str:
+    """The message's name among all, with a mark of its words: a number of one ledger may be another's too."""
+    mark = hashlib.sha256(inbound.text.encode("utf-8", "replace")).hexdigest()[:16]
+    return f"{inbound.inbound_id} {mark}"

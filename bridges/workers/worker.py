@@ -1,0 +1,91 @@
+"""`Worker`: runs turns that gateways ask for, of any agent of a state folder."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import Any, TypeAlias
+
+from nacre.bridges.contracts.errors import BridgeError
+from nacre.bridges.workers.outcomes import given_up, outcome_of
+from nacre.bridges.workers.turn_rows import TakenTurn, TurnRows
+from nacre.postgres.errors import DatabaseError
+from nacre.postgres.jobs import JobQueue
+from nacre.runtime.agent.agent import Agent
+from nacre.runtime.contracts.events import Event
+
+MOST_TRIES = 10
+"""A turn that so many workers took and ended over is not tried again."""
+LOOK_SECONDS = 1.0
+"""How often a worker looks whether a turn is still its own."""
+
+AgentOf: TypeAlias = Callable[[str], Awaitable[Agent]]
+
+log = logging.getLogger(__name__)
+
+
+class TurnNotOver(BridgeError):
+    """A turn ended without an outcome; it is tried again."""
+
+
+class Worker:
+    """`agent_of` gives the agent of an id, opened when it is first asked for."""
+
+    def __init__(self, rows: TurnRows, jobs: JobQueue, agent_of: AgentOf, *, most_at_once: int) -> None:
+        self._rows = rows
+        self._jobs = jobs
+        self._agent_of = agent_of
+        self._most_at_once = most_at_once
+
+    async def run(self, *, last_seconds: float) -> None:
+        """Runs turns until it is cancelled; those that run may then take `last_seconds` to end.
+
+        Raises:
+            DatabaseError: the database cannot be used.
+        """
+        await self._jobs.prepare()
+        await self._jobs.run(self._work, most_at_once=self._most_at_once, last_seconds=last_seconds)
+
+    async def _work(self, job: Mapping[str, Any]) -> None:
+        turn = await self._rows.take(job["agent"], job["turn"])
+        if turn is None:
+            return
+        if turn.tries > MOST_TRIES:
+            outcome = given_up(MOST_TRIES)
+        else:
+            outcome = outcome_of(await self._ending(turn))
+        if not outcome and await self._rows.give_back(turn):
+            raise TurnNotOver(f"The turn {turn.id} of {turn.agent_id} did not come to its end.")
+        if outcome and not await self._rows.finish(turn, outcome):
+            log.warning(
+                "the turn %s of %s is another worker's by now, or was stopped", turn.id, turn.agent_id
+            )
+
+    async def _ending(self, turn: TakenTurn) -> Event | None:
+        """The event that the turn ended with."""
+        agent, ending = await self._agent_of(turn.agent_id), None
+        looking = asyncio.create_task(self._stop_when_lost(turn, agent))
+        try:
+            async with aclosing(agent.stream(turn.inbound)) as events:
+                async for event in events:
+                    ending = event
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+        return ending
+
+    async def _stop_when_lost(self, turn: TakenTurn, agent: Agent) -> None:
+        """Ends a turn that is not this worker's any more; the database would refuse its words anyway."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                if await self._rows.holds(turn):
+                    continue
+            except DatabaseError as error:
+                log.warning("it is not known whose the turn %s is: %s", turn.id, error)
+                continue
+            agent.stop(turn.inbound)
+            return

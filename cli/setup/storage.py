@@ -1,0 +1,109 @@
+"""The command `nacre storage`: an agent from files to a database, or back."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import camel_json, print_json
+
+if TYPE_CHECKING:
+    from nacre.memory.workspace.documents.copying import CopiedWorkspace
+    from nacre.runtime.settings.config import Config
+    from nacre.sessions.stores.copying import Copied
+
+_SESSION_ROWS = ("transcripts", "results", "lines", "endings")
+
+
+@click.group("storage")
+def command() -> None:
+    """Move an agent from files to a database, or back."""
+
+
+@command.command("migrate")
+@click.option("--to", "target", type=click.Choice(["postgres", "files"]), required=True, help="Where to.")
+@json_option("Print one JSON object instead of sentences.")
+@shared_options
+def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
+    """Copy notes and conversations; what is there already is not written again.
+
+    The old data stays where it was, and no setting is changed. End what serves the agent first. The exit code
+    is 1 where something was not copied.
+    """
+    from nacre.memory.contracts.workspace import FileBusy
+    from nacre.sessions.contracts.errors import SessionError
+
+    invocation = begin(context)
+    in_files, in_database = _both(invocation.config)
+    try:
+        sessions, notes = asyncio.run(_copied(in_files, in_database, target))
+    except (SessionError, FileBusy) as error:
+        raise click.ClickException(f"{error} What was copied stays; run the command again.") from error
+    problems = [*sessions.problems, *notes.problems]
+    if sessions.source != sessions.target:
+        problems.append("The conversations are not the same in both. Is anybody talking? Run it again.")
+    if as_json:
+        print_json({"sessions": _json(sessions), "workspace": _json(notes), "problems": problems})
+    else:
+        invocation.say(*_lines(sessions, notes))
+        invocation.warn(*problems)
+        if not problems:
+            invocation.say(f"Now set storage.driver to {target!r}. The old data is where it was.")
+    return 1 if problems else 0
+
+
+def _both(config: Config) -> tuple[Config, Config]:
+    """The agent in files, and in the database that its settings name."""
+    url = config.database_url or config.settings.storage.url.strip()
+    if not url:
+        raise click.UsageError("No database is named. Set storage.url or NACRE_DATABASE_URL.")
+    in_files, in_database = (replace(config.folders, database_url=each) for each in ("", url))
+    return replace(config, folders=in_files), replace(config, folders=in_database)
+
+
+async def _copied(in_files: Config, in_database: Config, target: str) -> tuple[Copied, CopiedWorkspace]:
+    from nacre.memory.workspace.documents.copying import copy_to_folder, copy_to_rows
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.lanes.open_store import open_copyable_store
+    from nacre.runtime.settings.disk.open_workspace import kept_places, open_documents
+    from nacre.sessions.stores.copying import copy_sessions
+
+    now = system_clock(owner_zone(in_files.settings.agent.user_timezone or None))
+    files, rows = (open_copyable_store(each, now=now, new_id=random_id) for each in (in_files, in_database))
+    documents = open_documents(in_database.folders)
+    assert documents is not None
+    kept = kept_places(in_files.folders, in_files.state_dir)
+    try:
+        if target == "postgres":
+            notes = await copy_to_rows(in_files.workspace, documents, kept=kept)
+            return await copy_sessions(files, rows), notes
+        lock_dir = in_files.state_dir / "locks"
+        notes = await copy_to_folder(documents, in_files.workspace, kept=kept, lock_dir=lock_dir)
+        return await copy_sessions(rows, files), notes
+    finally:
+        await files.close()
+        await rows.close()
+
+
+def _lines(sessions: Copied, notes: CopiedWorkspace) -> list[str]:
+    rows = [("files", notes.source.files, notes.target.files)]
+    rows += [(name, getattr(sessions.source, name), getattr(sessions.target, name)) for name in _SESSION_ROWS]
+    return [
+        *(f"{name:12}{source:8} there, {target:8} copied" for name, source, target in rows),
+        f"Notes          {_sums(notes.source.checksum, notes.target.checksum)}",
+        f"Conversations  {_sums(sessions.source.checksum, sessions.target.checksum)}",
+    ]
+
+
+def _sums(source: str, target: str) -> str:
+    return f"sha256 {source[:16]} in both" if source == target else f"sha256 {source[:16]} and {target[:16]}"
+
+
+def _json(copied: Copied | CopiedWorkspace) -> dict[str, object]:
+    names = [field.name for field in fields(copied.source)]
+    return {side: camel_json(getattr(copied, side), *names) for side in ("source", "target")}

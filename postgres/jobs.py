@@ -1,0 +1,173 @@
+"""Jobs in a database: who adds one, who runs it, and who takes it over. Edge.
+
+The queue, its locks and heartbeats are procrastinate's. A job is added in a transaction of others, so that it
+is there with what it is about, or not at all. Jobs of one lock are run one after the other. A job may be run
+more than once: by somebody who was paused and by whoever took it over. What it does has to bear that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nacre.postgres.job_tables import bring_job_tables
+from nacre.postgres.patient_connector import patient_connector
+
+if TYPE_CHECKING:
+    from procrastinate import App, JobContext
+    from procrastinate.jobs import Job
+    from procrastinate.worker import Worker
+
+    from nacre.postgres.database import Database
+    from nacre.postgres.pool import Connection
+
+Work: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Does what a job's arguments say. It is tried again, for ever, when it raises."""
+
+RETRY_SECONDS = 2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How often a worker says that it lives, and after how long a silence its jobs are others'."""
+
+    heartbeat_seconds: float = 5.0
+    stalled_seconds: float = 20.0
+
+
+class JobQueue:
+    """The jobs of one name."""
+
+    def __init__(self, database: Database, url: str, name: str, *, pace: Pace | None = None) -> None:
+        self._database = database
+        self._url = url
+        self._name = name
+        self._pace = pace or Pace()
+        self._adding: App | None = None
+
+    async def prepare(self) -> None:
+        """Makes the tables, or brings them up to date; safe for many at once.
+
+        Raises:
+            DatabaseUnreachable: there is no server.
+            DatabaseUnusable: procrastinate is missing, or a newer one made the tables.
+        """
+        await self._database.write(bring_job_tables)
+
+    def add(self, connection: Connection, arguments: Mapping[str, str], *, lock: str) -> None:
+        """Adds a job within a transaction, behind those of its lock."""
+        from procrastinate import App, SyncPsycopgConnector
+        from procrastinate.jobs import Job
+
+        if self._adding is None:
+            self._adding = App(connector=SyncPsycopgConnector())
+        job = Job(
+            id=None,
+            queue=self._name,
+            lock=lock,
+            queueing_lock=None,
+            task_name=self._name,
+            task_kwargs=dict(arguments),
+        )
+        self._adding.job_manager.batch_defer_jobs([job], connection=connection)
+
+    async def workers(self) -> int:
+        """How many workers said lately that they live. Raises as `prepare`, which goes before."""
+        query = (
+            "SELECT count(*) FROM procrastinate_workers "
+            "WHERE last_heartbeat > clock_timestamp() - make_interval(secs => %s)"
+        )
+        row = await self._database.read(
+            lambda connection: connection.execute(query, (self._pace.stalled_seconds,)).fetchone()
+        )
+        return int(row[0]) if row else 0
+
+    async def run(self, work: Work, *, most_at_once: int, last_seconds: float) -> None:
+        """Runs jobs until it is cancelled; those that run may then take `last_seconds` to end.
+
+        Also takes over the jobs of workers that are silent for too long.
+        """
+        from procrastinate import App, RetryStrategy
+        from procrastinate.worker import Worker
+
+        mine: set[int] = set()
+        app = App(connector=patient_connector(self._url, most_at_once))
+
+        @app.task(
+            name=self._name,
+            queue=self._name,
+            pass_context=True,
+            retry=RetryStrategy(wait=RETRY_SECONDS),
+        )
+        async def job(context: JobContext, /, **arguments: Any) -> None:
+            mine.add(context.job.id or 0)
+            try:
+                await work(arguments)
+            finally:
+                mine.discard(context.job.id or 0)
+
+        async with app.open_async():
+            while True:
+                worker = Worker(
+                    app,
+                    queues=[self._name],
+                    concurrency=most_at_once,
+                    delete_jobs="always",
+                    install_signal_handlers=False,
+                    shutdown_graceful_timeout=last_seconds,
+                    update_heartbeat_interval=self._pace.heartbeat_seconds,
+                    stalled_worker_timeout=self._pace.stalled_seconds,
+                    fetch_job_polling_interval=self._pace.heartbeat_seconds,
+                )
+                watching = asyncio.create_task(self._watch(app, worker, mine))
+                try:
+                    await worker.run()  # type: ignore[no-untyped-call]  # the library gives it no types
+                except Exception as error:  # noqa: BLE001 - whatever it is, the next one begins anew
+                    log.warning("the worker begins anew: %s", error)
+                finally:
+                    watching.cancel()
+                    await asyncio.gather(watching, return_exceptions=True)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _watch(self, app: App, worker: Worker, mine: set[int]) -> None:
+        """Takes over what nobody is at: jobs of silent workers, and own ones lost with a connection."""
+        lost_before: set[int | None] = set()
+        while True:
+            await asyncio.sleep(self._pace.heartbeat_seconds)
+            try:
+                stalled = await app.job_manager.get_stalled_jobs(
+                    queue=self._name, seconds_since_heartbeat=self._pace.stalled_seconds
+                )
+                doing = await app.job_manager.list_jobs_async(
+                    queue=self._name, status="doing", worker_id=worker.worker_id or -1
+                )
+                lost = [each for each in doing if each.id not in mine]
+                for each in (*stalled, *(each for each in lost if each.id in lost_before)):
+                    await self._take_over(app, each)
+                lost_before = {each.id for each in lost}
+            except Exception as error:  # noqa: BLE001 - the next look may go well
+                log.warning("stalled jobs were not looked for: %s", error)
+
+    async def _take_over(self, app: App, job: Job) -> None:
+        """Puts a new job in the place of one; what its earlier worker still says is of the old."""
+        from procrastinate.exceptions import AlreadyEnqueued
+        from procrastinate.jobs import Status
+
+        assert job.id is not None  # it comes from the database
+        log.warning("the job %s of another worker, or a lost one, is taken over", job.id)
+        again = app.configure_task(
+            self._name,
+            queue=self._name,
+            lock=job.lock,
+            queueing_lock=f"after {job.id}",
+            priority=job.priority + 1,  # before what waits for the same lock
+        )
+        with suppress(AlreadyEnqueued):
+            await again.defer_async(**job.task_kwargs)
+        await app.job_manager.finish_job_by_id_async(job.id, status=Status.ABORTED, delete_job=True)

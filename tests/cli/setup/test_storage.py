@@ -1,0 +1,74 @@
+"""`nacre storage migrate`: an agent goes to a database and back, and nothing of the old is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import run_nacre
+
+pytestmark = pytest.mark.postgres
+
+
+def _tree(folder: Path) -> dict[str, bytes]:
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and ".git" not in path.parts)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def test_an_agent_moves_and_comes_back(database_url: str, tmp_path: Path) -> None:
+    """The conversation goes on in the database; back in new files the notes and transcripts are the same."""
+    run_nacre(tmp_path, "send", "Remember the garden")
+    workspace, sessions = tmp_path / ".nacre/workspace", tmp_path / ".nacre/agents/main/sessions"
+    (workspace / "memory/a.md").write_bytes(b"caf\xe9\r\n")
+    notes, said = _tree(workspace), _tree(sessions)
+
+    def migrate(to: str, *options: str) -> tuple[int, dict[str, dict[str, dict[str, object]]]]:
+        words = ("storage", "migrate", "--to", to, "--json", *options)
+        ended = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
+        assert ended.stdout, ended.stderr
+        return ended.returncode, json.loads(ended.stdout)
+
+    for _ in range(2):
+        code, told = migrate("postgres")
+        assert (code, told["problems"]) == (0, [])
+        for part in ("sessions", "workspace"):
+            assert told[part]["source"] == told[part]["target"]
+        assert told["sessions"]["source"]["transcripts"] == 1
+        assert told["workspace"]["source"]["files"] == len(notes)
+    assert (_tree(workspace), _tree(sessions)) == (notes, said)
+
+    shown = run_nacre(tmp_path, "sessions", "show", "main", NACRE_DATABASE_URL=database_url)
+    assert "Remember the garden" in shown.stdout
+    code, _ = migrate("files", "--state-dir", str(tmp_path / "new"))
+    assert code == 0
+    assert _tree(tmp_path / "new/workspace") == notes
+    transcripts = {name: data for name, data in said.items() if name.endswith(".jsonl")}
+    new = _tree(tmp_path / "new/agents/main/sessions")
+    assert {name: data for name, data in new.items() if name.endswith(".jsonl")} == transcripts
+
+
+def test_another_text_in_the_target_stays(database_url: str, tmp_path: Path) -> None:
+    """It is named, the others are copied, and the exit code tells of it."""
+    run_nacre(tmp_path, "init")
+    run_nacre(tmp_path, "storage", "migrate", "--to", "postgres", NACRE_DATABASE_URL=database_url)
+    (tmp_path / ".nacre/workspace/SOUL.md").write_text("another")
+    (tmp_path / ".nacre/workspace/new.md").write_text("new")
+
+    words = ("storage", "migrate", "--to", "postgres")
+    ended = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
+
+    assert ended.returncode == 1
+    assert "another text in the target, which stays: SOUL.md." in ended.stderr
+    run_nacre(tmp_path, "workspace", "pull", "notes", NACRE_DATABASE_URL=database_url)
+    assert (tmp_path / "notes/SOUL.md").read_text() != "another"
+    assert (tmp_path / "notes/new.md").read_text() == "new"
+
+
+def test_a_database_has_to_be_named(tmp_path: Path) -> None:
+    """Otherwise nothing is begun."""
+    ended = run_nacre(tmp_path, "storage", "migrate", "--to", "files")
+
+    assert ended.returncode == 2
+    assert "No database is named. Set storage.url or NACRE_DATABASE_URL." in ended.stderr
