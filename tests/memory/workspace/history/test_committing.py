@@ -12,7 +12,7 @@ from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.git import run_git
-from nacre.memory.workspace.history.keeping import commit_notes
+from nacre.memory.workspace.history.keeping import HistoryKeeper, commit_notes
 from nacre.memory.workspace.history.repository import Repository
 from nacre.memory.workspace.history.telling import commits, named
 from nacre.memory.workspace.history.undone import UndoConflict, last_of_a_session, undo
@@ -172,3 +172,20 @@ async def test_a_conflict_changes_nothing(home: Home) -> None:
         undo(home.repository, commit, lock_dir=home.locks)
 
     assert (home.text(), home.repository.head()) == ("- Tea is black\n", before)
+
+
+async def test_without_git_notes_are_kept_and_it_is_said(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent's keeper says why nothing is committed; with git there again, all of it is."""
+    keeper = HistoryKeeper(home.workspace, mode="auto", lock_dir=home.locks)
+    await home.note("- Tea is green", "s1")
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", "")
+        keeper.notes_changed()
+        await keeper.close()
+
+    assert [notice.partition(" (")[0] for notice in keeper.notices] == [
+        "What was noted is kept, and is in no git commit yet: git cannot be started"
+    ]
+    keeper.notes_changed()
+    await keeper.close()
+    assert home.subjects()[0] == (f"Notes in {LOG}", "s1")
