@@ -232,7 +232,8 @@ async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
     if budget.window_tokens >= TIGHT_WINDOW_TOKENS:
         return ()
+    source = WINDOW_SOURCES[budget.window_source]
     return (
-        f"The context window has only {budget.window_tokens} tokens ({WINDOW_SOURCES[budget.window_source]}); "
+        f"The context window has only {budget.window_tokens} tokens ({source}); "
         f"history is compacted above {budget.compact_at}.",
     )
