@@ -59,6 +59,7 @@ class Database:
         self._limits = limits or ConnectionLimits()
         self._migrations = migrations
         self._opening = threading.Lock()
+        self._handing = threading.Lock()  # who closes may be on another event loop than who asks
         self._pool: Pool | None = None
         self._threads: ThreadPoolExecutor | None = None
 
@@ -86,7 +87,8 @@ class Database:
 
     async def close(self) -> None:
         """Finishes what was asked for and closes the connections; who asks afterwards opens new ones."""
-        threads, self._threads = self._threads, None
+        with self._handing:
+            threads, self._threads = self._threads, None
 
         def close() -> None:
             if threads is not None:
@@ -105,11 +107,14 @@ class Database:
             pool.close(timeout=0)
 
     async def _on_a_thread(self, work: Callable[[], T]) -> T:
-        if self._threads is None:
-            # As many as connections: who waits for a connection waits in the line of the threads.
-            self._threads = ThreadPoolExecutor(self._limits.most_connections, thread_name_prefix="postgres")
         run = copy_context().run
-        asked = asyncio.get_running_loop().run_in_executor(self._threads, run, work)
+        with self._handing:
+            if self._threads is None:
+                # As many as connections: who waits for a connection waits in the line of the threads.
+                self._threads = ThreadPoolExecutor(
+                    self._limits.most_connections, thread_name_prefix="postgres"
+                )
+            asked = asyncio.get_running_loop().run_in_executor(self._threads, run, work)
         try:
             return await asyncio.shield(asked)
         except asyncio.CancelledError:

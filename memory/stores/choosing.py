@@ -20,9 +20,9 @@ def index_place(
     if shared is not None:
         # psycopg is an extra
         from nacre.memory.stores.postgres.opening import PostgresIndexPlace
-        from nacre.postgres.database import Database
+        from nacre.postgres.shared import shared_database
 
-        return PostgresIndexPlace(Database(shared.url), shared.agent_id)
+        return PostgresIndexPlace(shared_database(shared.url), shared.agent_id)
     from nacre.memory.stores.sqlite.opening import SqliteIndexPlace
 
     return SqliteIndexPlace(index_path, settings.store.vector, now, owns_folder=not settings.store.path)

@@ -29,11 +29,11 @@ def open_copyable_store(config: Config, *, now: Clock, new_id: NewId) -> Copyabl
 
 
 def _in_database(config: Config, *, now: Clock, new_id: NewId) -> CopyableStore:
-    from nacre.postgres.database import Database
+    from nacre.postgres.shared import shared_database
     from nacre.sessions.stores.postgres.store import PostgresSessionStore
 
     return PostgresSessionStore(
-        Database(config.database_url),
+        shared_database(config.database_url),
         agent=config.agent_id,
         cwd=str(config.workspace),
         now=now,
