@@ -64,11 +64,11 @@ def test_what_is_not_read_of_the_list_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entries", "told"),
     [
-        ([{"id": "main", "memorySearch": 3}], r"agents\.list\.0\.memorySearch"),
-        (["main"], r"agents\.list\.0"),
-        ([None], r"agents\.list\.0"),
+        ([{"id": "main", "memorySearch": 3}], r"agents\.list\[0\]\.memorySearch"),
+        (["main"], r"agents\.list\[0\]"),
+        ([None], r"agents\.list\[0\]"),
         ({"main": {}}, r"agents\.list"),
-        ([{"name": "nobody"}], r"agents\.list\.0\.id"),
+        ([{"name": "nobody"}], r"agents\.list\[0\]\.id"),
         ([{"id": ""}], "'' cannot name an agent"),
         ([{"id": "../main"}], "'../main' cannot name an agent.*for example 'main'"),
         ([{"id": "a b"}], "'a b' cannot name an agent.*for example 'a-b'"),
