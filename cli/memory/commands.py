@@ -12,6 +12,7 @@ import click
 from nacre.cli.bench.command import bench
 from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
 from nacre.cli.memory.facts import command as facts_command
+from nacre.cli.memory.history import diff, log, undo
 from nacre.cli.memory.reflect import reflect
 from nacre.cli.screen.json_text import print_json
 from nacre.runtime.settings.config import settings_file
@@ -58,6 +59,9 @@ def command() -> None:
 command.add_command(facts_command)
 command.add_command(bench)
 command.add_command(reflect)
+command.add_command(log)
+command.add_command(diff)
+command.add_command(undo)
 
 
 @command.command("status")

@@ -108,6 +108,14 @@ def _make(path: Path, data: bytes) -> bool:
     return True
 
 
+def whole_file(path: Path) -> bytes | None:
+    """All bytes of a file; `None` where there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
 def folder_entries(found: Iterable[os.DirEntry[str]]) -> tuple[FolderEntry, ...]:
     """What a scan of a folder found, sorted by name. A file that is gone by now is left out."""
     entries: list[FolderEntry] = []
@@ -147,7 +155,7 @@ def append_locked(
         FileBusy: another process holds the file.
         OSError: the disk refused; the file is as it was.
     """
-    with _locked(path, lock_dir):
+    with locked(path, lock_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()
         with _binary(open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "rb+") as file:
@@ -186,7 +194,7 @@ def _append(descriptor: int, data: bytes) -> None:
 
 def change_locked(path: Path, change: Callable[[bytes | None], bytes], lock_dir: Path) -> None:
     """Replaces a file by `change(old bytes)`, atomically; its mode is kept. Raises as `append_locked`."""
-    with _locked(path, lock_dir):
+    with locked(path, lock_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode: int | None = None
         old: bytes | None = None
@@ -217,7 +225,7 @@ def _replace(path: Path, data: bytes, mode: int | None) -> None:
 
 
 @contextmanager
-def _locked(path: Path, lock_dir: Path) -> Iterator[None]:
+def locked(path: Path, lock_dir: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     lock_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -87,7 +87,9 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
     async with parts.lanes.enter(where.key, on_wait=lambda text: emit(Warned(message=text))):
         session = await parts.turn.sessions.open(where)
         told = parts.turn.told
-        told.once("", (*parts.turn.sessions.index.notices, *parts.upkeep.notices), emit)
+        told.once(
+            "", (*parts.turn.sessions.index.notices, *parts.upkeep.notices, *parts.history.notices), emit
+        )
         told.once(session.session_id, session.notices, emit)
         try:
             hooks, window = parts.turn.hooks, parts.turn.window
@@ -103,6 +105,7 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
             reply = None if reply is None else await leaving(hooks, chat, reply)
             emit(turn.ending(reply))
         finally:
+            parts.history.turn_ended()
             parts.lifecycle.finish(where.key)
             parts.upkeep.start_if_due(parts.running.keys)
 

@@ -83,7 +83,7 @@ MEMORY: Floors = (
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
     ("memory/files/facts",),
-    ("memory/workspace/documents",),
+    ("memory/workspace/documents", "memory/workspace/history"),
     (
         "memory/batch_jobs",
         "memory/vectors",
@@ -170,7 +170,10 @@ MORE_ENTRIES = {
     for folder in (root, f"tests/{root}")
 } | {"tests": 14}
 """The root rooms hold rooms beside their own files, and the tests mirror all of them."""
-MANY_ENTRIES: dict[str, str] = {"bridges/channels": "one folder for each channel"}
+MANY_ENTRIES: dict[str, str] = {
+    "bridges/channels": "one folder for each channel",
+    "memory/workspace": "a folder's git history, below which git is begun and above which sources are known",
+}
 """Folders that may hold more, with the reason; one that no longer needs it fails the tests."""
 OTHER_TESTS = ("acceptance", "contract", "documents", "faults", "fixtures", "golden", "house", "servers")
 """Folders of tests that mirror no room: kinds of tests, what tests share, and their data."""

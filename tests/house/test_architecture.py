@@ -23,6 +23,7 @@ from tests.house.tree import FOLDERS, HOUSE, OTHERS, ROOMS, ROOT, TESTS, entries
 CLOCK = ("runtime/contracts/clock.py",)
 ENVIRONMENT = {
     "memory/embedders/minilm_model.py": "onnxruntime's telemetry has no other switch",
+    "memory/workspace/git.py": "git takes its index and who commits from the environment",
     "runtime/settings/config.py": "the settings' environment variables",
     "runtime/models/completions/keys.py": "the providers' keys and addresses",
     "runtime/models/litellm/loading.py": "litellm reads its switches from the environment on import",

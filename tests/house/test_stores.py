@@ -39,6 +39,7 @@ FOLDERS = tuple(
 )
 """What knows that the Markdown lies in folders."""
 MAY_KNOW_FOLDERS = {
+    "cli/memory/history.py": "git wants files, and says so of notes in a database",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",
     "runtime/recall/qmd/searching.py": "qmd indexes folders of this machine, and names files in them",
     "runtime/settings/disk/agent_folders.py": "compares the places of agents, `extraPaths` too",

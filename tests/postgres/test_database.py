@@ -12,7 +12,7 @@ import pytest
 from nacre.postgres.database import Database
 from nacre.postgres.errors import DatabaseUnreachable, DatabaseUnusable, StatementRefused
 from nacre.postgres.pool import ConnectionLimits
-from tests.servers.postgres_server import PostgresServer
+from tests.servers.postgres_server import PostgresServer, running_server
 
 pytestmark = pytest.mark.postgres
 TABLE = "CREATE TABLE words (agent TEXT, word TEXT)"
@@ -141,6 +141,32 @@ async def test_cancelling_waits_for_the_work(database_url: str) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await database.read(words) == ["done"]
+
+
+async def test_a_number_that_was_given_again_is_no_commit(
+    postgres_server: PostgresServer,
+) -> None:
+    """A crashed server gives numbers again: another's commit is not taken for the one that was lost."""
+    import psycopg
+
+    attempts: list[str] = []
+    with running_server() as server:
+        url = server.database()
+        async with opened(url) as database:
+            await database.write(lambda db: db.execute(TABLE))
+
+            def work(db: Any) -> None:
+                attempts.append("again" if attempts else "first")
+                if attempts == ["first"]:
+                    server.restart()
+                    with psycopg.connect(url, autocommit=True) as other:
+                        for number in range(5):
+                            other.execute("INSERT INTO words VALUES ('a', %s)", (f"other {number}",))
+                else:
+                    add("done")(db)
+
+            await database.write(work)
+            assert await database.read(words) == ["done", *(f"other {number}" for number in range(5))]
 
 
 async def test_what_is_wrong_is_said_without_the_password(database_url: str) -> None:

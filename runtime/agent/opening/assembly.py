@@ -11,6 +11,7 @@ from functools import partial
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
 from nacre.memory.files.sources.sources import Sources
+from nacre.memory.workspace.history.keeping import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
 from nacre.runtime.agent.opening.given import Given, extended, with_facts
 from nacre.runtime.agent.opening.hooks_and_approvals import open_approvals, register_hooks, waiting_notices
@@ -92,7 +93,7 @@ async def assemble(
 
 async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
     settings, now = config.settings, world.now
-    facts, given = with_facts(config, given, world, lambda path: on_notes(memory, path))
+    facts, given = with_facts(config, given, world, lambda path: noted(path))
     given, commands, extension_notices = extended(given, settings)
     await asyncio.to_thread(keep_private, config.state_dir, config.folders)
     workspace, workspace_notices = await _workspace(config)
@@ -108,6 +109,8 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         count_tokens=count_tokens,
     )
     memory, of_engine = await open_memory_slot(config, given, world, commands)
+    history = _history(config, workspace, world)
+    noted = partial(_noted, history, memory)
     store = open_store(config, now=now, new_id=world.new_id)
     world.closing.push_async_callback(store.close)
     lanes = Lanes(store, sleep=asyncio.sleep, wait_seconds=LANE_WAIT_SECONDS)
@@ -116,7 +119,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         agent_id=config.agent_id,
         settings=settings,
         models=chosen.default,
-        window=_window_parts(config, world, offline, workspace, memory, count_tokens),
+        window=_window_parts(config, world, offline, workspace, noted, count_tokens),
         sessions=_sessions(config, world, store),
         memory=memory,
         voice_notes=open_voice_notes(config, now, world.closing),
@@ -143,8 +146,21 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         limits=given.limits,
         running=running,
         facts=facts,
+        history=history,
         closing=world.closing,
     )
+
+
+def _history(config: Config, workspace: Workspace, world: World) -> HistoryKeeper:
+    commits, lock_dir = config.settings.memory.history.commits, config.state_dir / "locks"
+    history = HistoryKeeper(workspace, mode=commits, lock_dir=lock_dir)
+    world.closing.push_async_callback(history.close)
+    return history
+
+
+def _noted(history: HistoryKeeper, memory: MemorySlot, path: str) -> None:
+    history.notes_changed()
+    on_notes(memory, path)
 
 
 def _sessions(config: Config, world: World, store: SessionStore) -> SessionOpener:
@@ -163,7 +179,7 @@ def _window_parts(
     world: World,
     offline: ChatModel,
     workspace: Workspace,
-    memory: MemorySlot,
+    noted: Callable[[str], None],
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
     compaction = config.settings.agent.compaction
@@ -182,7 +198,7 @@ def _window_parts(
         has_bank=config.settings.memory.bank.enabled,
         now=world.now,
         count_tokens=count_tokens,
-        on_notes=lambda path: on_notes(memory, path),
+        on_notes=noted,
         told=Told(),
         hooks=Hooks(timeout_seconds=config.settings.hooks.timeout_seconds),
     )
@@ -216,7 +232,8 @@ async def _workspace(config: Config) -> tuple[Workspace, tuple[str, ...]]:
 def _window_notices(budget: ContextBudget) -> tuple[str, ...]:
     if budget.window_tokens >= TIGHT_WINDOW_TOKENS:
         return ()
+    source = WINDOW_SOURCES[budget.window_source]
     return (
-        f"The context window has only {budget.window_tokens} tokens, {WINDOW_SOURCES[budget.window_source]}; "
+        f"The context window has only {budget.window_tokens} tokens ({source}); "
         f"history is compacted above {budget.compact_at}.",
     )

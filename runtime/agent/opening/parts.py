@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.memory.workspace.history.keeping import HistoryKeeper
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.commands.registry import Commands
@@ -34,6 +35,7 @@ class AgentParts:
     limits: UsageLimits | None
     running: Running
     facts: FactMemory
+    history: HistoryKeeper
     closing: AsyncExitStack
 
     @property

@@ -173,6 +173,14 @@ class FactsSettings(SettingsSection):
     """Whether summaries of compactions are kept as notes: of the owner's private chats, of all, of none."""
 
 
+class HistorySettings(SettingsSection):
+    """`memory.history`: the git history of a workspace that is a folder."""
+
+    commits: Literal["auto", "on", "off"] = "auto"
+    """Whether each turn that noted something is a commit: `auto` in a history that Nacre began, `on` in any
+    repository that lies in the workspace."""
+
+
 class MemorySettings(SettingsSection):
     """`memory`; `agents.defaults.memorySearch` says how it is searched."""
 
@@ -183,6 +191,7 @@ class MemorySettings(SettingsSection):
     qmd: QmdSettings = Field(default_factory=QmdSettings.model_construct)
     bank: BankSettings = Field(default_factory=BankSettings.model_construct)
     facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
+    history: HistorySettings = Field(default_factory=HistorySettings.model_construct)
 
     @property
     def read_by_qmd(self) -> tuple[QmdPath, ...]:

@@ -1,0 +1,131 @@
+"""`nacre memory log`, `diff` and `undo`: the git history of the notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.memory.workspace.history.repository import Repository
+
+SHORT = 12
+
+
+@click.command("log")
+@click.argument("path", default="")
+@json_option()
+@shared_options
+def log(context: click.Context, path: str, as_json: bool) -> int:
+    """List the commits of the notes, or those that changed PATH; the newest first."""
+
+    def told(invocation: Invocation, repository: Repository) -> int:
+        from nacre.memory.workspace.history.telling import commits
+
+        found = commits(repository, path)
+        if as_json:
+            return print_json([asdict(each) for each in found])
+        for each in found:
+            by = f"  ({each.session_key})" if each.session_key else ""
+            invocation.say(f"{each.commit[:SHORT]}  {each.at}  {each.subject}{by}")
+        if not found:
+            invocation.warn(f"No commit changed {path}." if path else "There is no commit yet.")
+        return 0
+
+    return _with_history(begin(context), told)
+
+
+@click.command("diff")
+@click.argument("commit", default="HEAD")
+@json_option()
+@shared_options
+def diff(context: click.Context, commit: str, as_json: bool) -> int:
+    """Show what COMMIT changed, the newest one unless given."""
+
+    def told(invocation: Invocation, repository: Repository) -> int:
+        from nacre.memory.workspace.history.telling import named, shown
+
+        name = named(repository, commit)
+        text = shown(repository, name)
+        if as_json:
+            return print_json({"commit": name, "diff": text})
+        invocation.say(*text.splitlines())
+        return 0
+
+    return _with_history(begin(context), told)
+
+
+@click.command("undo")
+@click.argument("commit", default="")
+@json_option()
+@shared_options
+def undo(context: click.Context, commit: str, as_json: bool) -> int:
+    """Take back what COMMIT changed, as a new commit; the last of a session unless given.
+
+    What a hand changed since is committed first, and stays.
+    """
+
+    def taken_back(invocation: Invocation, repository: Repository) -> int:
+        from nacre.memory.workspace.history.telling import named
+        from nacre.memory.workspace.history.undone import last_of_a_session, undo as undone
+
+        name = named(repository, commit) if commit else last_of_a_session(repository).commit
+        made, paths = undone(repository, name, lock_dir=_lock_dir(invocation))
+        if as_json:
+            return print_json({"commit": made, "undoes": name, "paths": paths})
+        invocation.say(f"Undid {name[:SHORT]} in {', '.join(paths)}; commit {made[:SHORT]} holds that.")
+        return 0
+
+    return _with_history(begin(context), taken_back, commits=True)
+
+
+def _with_history(
+    invocation: Invocation, work: Callable[[Invocation, Repository], int], *, commits: bool = False
+) -> int:
+    """Does `work` on the history of the agent's notes; with `commits`, what changed is in it before."""
+    from nacre.memory.contracts.workspace import FileBusy
+    from nacre.memory.files.sources.sources import Sources
+    from nacre.memory.workspace.files import locked
+    from nacre.memory.workspace.git import GitFailed
+    from nacre.memory.workspace.history.committing import commit_changes, known_sources
+    from nacre.memory.workspace.history.repository import Repository
+    from nacre.memory.workspace.history.telling import CommitUnknown
+    from nacre.memory.workspace.history.undone import UndoConflict
+    from nacre.runtime.settings.disk.open_workspace import open_workspace
+
+    invocation.warn(*invocation.config.notices)
+    workspace = open_workspace(invocation.config.folders, invocation.config.state_dir)
+    if workspace.folder is None:
+        invocation.warn(f"A git history needs files, and the notes are in {workspace.place}.", tone="error")
+        return 1
+    repository = Repository(workspace.folder)
+    if not repository.is_there:
+        invocation.warn(
+            f"{workspace.place} has no git history. `git init` there begins one, and the setting "
+            'memory.history.commits: "on" has each turn committed.',
+            tone="error",
+        )
+        return 1
+    try:
+        repository.open()
+        if not commits:
+            return work(invocation, repository)
+        with locked(workspace.folder / ".git", _lock_dir(invocation)):
+            if busy := repository.busy_with():
+                invocation.warn(f"Nothing was changed: {busy} in {workspace.place}.", tone="error")
+                return 1
+            commit_changes(repository, known_sources(Sources(workspace)))
+            return work(invocation, repository)
+    except (GitFailed, FileBusy, OSError, CommitUnknown, UndoConflict) as error:
+        invocation.warn(str(error), tone="error")
+        return 1
+
+
+def _lock_dir(invocation: Invocation) -> Path:
+    return invocation.config.state_dir / "locks"

@@ -1,0 +1,86 @@
+"""What a turn noted is a commit behind the reply, and `nacre memory log`, `diff` and `undo` look after it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nacre import Agent
+from nacre.memory.workspace.git import run_git
+from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from tests.cli.program import run_nacre
+from tests.runtime.agents import START, TODAY, write_settings
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+NO_MODEL = {"agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
+
+
+async def _noted(home: Path, *lines: str) -> None:
+    """A conversation in which each line is noted in a turn of its own, and then one notes nothing."""
+    write_settings(home / ".nacre", NO_MODEL)
+    model = ScriptedModel(
+        *(
+            step
+            for line in lines
+            for step in (calls(("append", {"path": TODAY, "text": line})), says("Noted."))
+        ),
+        says("Good night."),
+    )
+    agent = await Agent.open(
+        state_dir=home / ".nacre",
+        model=model,
+        environment={"HOME": str(home)},
+        clock=Clock(START),
+        new_id=CountingIds(),
+        watch=False,
+    )
+    async with agent:
+        for line in lines:
+            await agent.ask(f"Remember: {line}")
+        await agent.ask("Good night.")
+
+
+async def test_from_a_conversation_to_its_undoing(tmp_path: Path) -> None:
+    """The commit names session and entries, its diff the line; undone, a line by hand beside it stays."""
+    await _noted(tmp_path, "- The gate code is 4711.")
+    log = tmp_path / ".nacre/workspace" / TODAY
+    with log.open("a", encoding="utf-8") as note:
+        note.write("- by hand\n")
+
+    newest, first = json.loads(run_nacre(tmp_path, "memory", "log", "--json").stdout)
+    diff = run_nacre(tmp_path, "memory", "diff", newest["commit"]).stdout
+    undone = run_nacre(tmp_path, "memory", "undo")
+
+    assert (newest["subject"], newest["session_key"]) == (f"Notes in {TODAY}", "agent:main:main")
+    assert newest["session_id"]
+    assert newest["entry_ids"]
+    assert first["session_key"] == ""
+    assert "+- The gate code is 4711." in diff
+    assert undone.returncode == 0
+    assert "4711" not in log.read_text(encoding="utf-8")
+    assert "- by hand" in log.read_text(encoding="utf-8")
+    told = run_nacre(tmp_path, "memory", "log", TODAY).stdout
+    assert [line.split("  ")[2] for line in told.splitlines()] == [
+        f"Undo {newest['commit'][:12]}",
+        f"Changes by hand in {TODAY}",
+        f"Notes in {TODAY}",
+    ]
+    again = run_nacre(tmp_path, "memory", "undo")
+    assert (again.returncode, "could be undone" in again.stderr) == (1, True)
+    assert "no commit '--all'" in run_nacre(tmp_path, "memory", "diff", "--", "--all").stderr
+
+
+async def test_a_history_of_others_is_let_be(tmp_path: Path) -> None:
+    """In a repository that the owner began nothing is committed; without one the commands say what to do."""
+    workspace = tmp_path / ".nacre/workspace"
+    workspace.mkdir(parents=True)
+    assert "has no git history" in run_nacre(tmp_path, "memory", "undo").stderr
+    run_git(workspace, "init", "-q")
+
+    await _noted(tmp_path, "- Tea is green.")
+
+    assert "There is no commit yet" in run_nacre(tmp_path, "memory", "log").stderr
+    assert "- Tea is green." in (workspace / TODAY).read_text(encoding="utf-8")
