@@ -91,10 +91,10 @@ def test_sessions_are_kept_where_the_owner_says(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "NACRE_STATE_DIR": str(tmp_path / "state")}
     (tmp_path / "state").mkdir()
     usual = tmp_path / "state" / "agents" / "main" / "sessions" / "sessions.json"
-    assert load_config(environment).sessions_file == usual
+    assert load_config(environment).folders.sessions_file == usual
 
     write_settings(tmp_path / "state", {"session": {"store": "~/chats/{agentId}/index.json"}})
-    assert load_config(environment).sessions_file == tmp_path / "chats" / "main" / "index.json"
+    assert load_config(environment).folders.sessions_file == tmp_path / "chats" / "main" / "index.json"
 
     write_settings(tmp_path / "state", {"session": {"store": "~/chats"}})
     with pytest.raises(ConfigError, match=r"session\.store is '~/chats'.*ends in \.json"):
