@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "worker": (
         "nacre.cli.serving.worker",
-        "Run turns that `nacre serve` hands over, until a signal ends it.",
+        "Run turns from the database that the settings name, until a signal ends it.",
     ),
     "status": (
         "nacre.cli.serving.status",
