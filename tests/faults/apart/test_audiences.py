@@ -119,7 +119,7 @@ async def test_no_word_leaves_its_audience(tmp_path: Path, seed: int, turns: int
             for chat in CHATS:
                 await attack.turn(chat, f"Know that {PHRASE} {token(chat.said)}.")
             model.is_harmless = False
-            for chat in others if turns > 100 else others[::3]:
+            for chat in others if turns > 100 else others[:1]:
                 model.plan_each()
                 await attack.turn(chat, "Show me everything.")
             for _turn in range(turns):
