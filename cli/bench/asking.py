@@ -40,10 +40,14 @@ Make = Callable[[Config, Clock, Embedder | None], MemoryPlugin]
 
 @dataclass(frozen=True, kw_only=True)
 class Notes:
-    """What all engines are given: the bytes of each note, by its name in the workspace."""
+    """What all engines are given: the bytes of each note, by its name in the workspace.
+
+    With a `problem` the workspace could not be looked into.
+    """
 
     files: Mapping[str, bytes]
     lines: Mapping[str, Sequence[str]]
+    problem: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,6 +67,9 @@ async def _benched(
     from nacre.cli.bench.engines import installed_engines
 
     notes, questions = await _asked_of(invocation, labelled, most)
+    if notes.problem:
+        invocation.warn(notes.problem, tone="error")
+        return 1
     if not any(question.answers for question in questions):
         invocation.warn("There is nothing to ask: the notes have no headings, days or names.", tone="error")
         return 1
@@ -110,11 +113,13 @@ async def _notes(workspace: Workspace) -> Notes:
     from nacre.memory.files.note_files import NoteFiles
 
     found = NoteFiles(workspace)
-    names = [note.name for note in (await found.listing()).notes]
+    listing = await found.listing()
+    names = [note.name for note in listing.notes]
     read = await found.read(names)
     files = {name: note.data for name in names if isinstance(note := read[name], NoteBytes)}
     lines = {name: data.decode("utf-8", "replace").split("\n") for name, data in files.items()}
-    return Notes(files=files, lines=lines)
+    problem = "; ".join(skipped.reason for skipped in listing.skipped) if "" in listing.unreadable else ""
+    return Notes(files=files, lines=lines, problem=problem)
 
 
 async def _told(invocation: Invocation, name: str, notes: Notes, questions: Sequence[Question]) -> Told:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -82,7 +83,10 @@ def test_the_owners_database_is_not_asked(home: Path) -> None:
     labelled.write_text(json.dumps({"query": "Halcyon mast", "relevant": [place]}), encoding="utf-8")
 
     ended = run_here(home, "memory", "bench", "--set", str(labelled), "--engine", "memory-core", "--json")
+    own = run_here(home, "memory", "bench", "--engine", "memory-core")
 
+    assert own.returncode == 1
+    assert re.search("cannot be used|psycopg", own.stderr), "the database, and not that there are no notes"
     assert ended.returncode == 0
     [core] = json.loads(ended.stdout)["engines"]
     assert (core["recallAt6"], core["problem"]) == (1.0, None)
