@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.faults.crash_driver import at_each_write, count_writes
 from tests.faults.drivers import forked
-from tests.runtime.agents import kinds, opened, said, user_texts
+from tests.runtime.agents import kinds, opened, said, user_texts, write_settings
 
 
 async def talk(state_dir: Path, kill_before: int) -> None:
@@ -49,7 +49,11 @@ async def gone_on(state_dir: Path) -> str:
 
 
 def attempt(state_dir: Path, kill_before: int) -> dict[str, object]:
-    """One child, killed before one write, and what became of its sessions."""
+    """One child, killed before one write, and what became of its sessions.
+
+    Notes are not committed to git: that has as many writes again, and `crash_driver.py` kills before each.
+    """
+    write_settings(state_dir, {"memory": {"history": {"commits": "off"}}})
     _, status = forked(lambda _tell: talk(state_dir, kill_before))
     return {
         "kill_before": kill_before,
