@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -83,10 +83,11 @@ def test_the_owners_database_is_not_asked(home: Path) -> None:
     labelled.write_text(json.dumps({"query": "Halcyon mast", "relevant": [place]}), encoding="utf-8")
 
     ended = run_here(home, "memory", "bench", "--set", str(labelled), "--engine", "memory-core", "--json")
-    own = run_here(home, "memory", "bench", "--engine", "memory-core")
 
-    assert own.returncode == 1
-    assert re.search("cannot be used|psycopg", own.stderr), "the database, and not that there are no notes"
+    if find_spec("psycopg"):
+        own = run_here(home, "memory", "bench", "--engine", "memory-core")
+        assert own.returncode == 1
+        assert "cannot be used" in own.stderr, "the database, and not that there are no notes"
     assert ended.returncode == 0
     [core] = json.loads(ended.stdout)["engines"]
     assert (core["recallAt6"], core["problem"]) == (1.0, None)
