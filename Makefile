@@ -12,7 +12,7 @@ NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sys
 
 # Tests run side by side, one process for each core. More than eight would spend longer on finding the tests.
 SPREAD := --numprocesses auto --maxprocesses 8 --dist worksteal
-# The channels' tests wait for their servers most of the time, so three at once do well on two cores.
+# The channels' tests wait for their servers most of the time, so two at once do well on two cores.
 # What pytest makes of the tests' assertions is kept for the next run.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -39,7 +39,7 @@ extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.c
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
 	@$(PIP) --editable ".[discord,email,irc,matrix,slack,telegram,xmpp]" aiosmtpd matrix-synapse
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m channels -rs tests/bridges/channels
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m channels -rs tests/bridges/channels
 
 lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
 	@$(PIP) --editable ".[lancedb]" "moto[server]>=5,<6"
