@@ -192,6 +192,7 @@ LIBRARIES = {
     "click": ("cli/**/*.py",),
     "cronsim": ("bridges/schedule/cron.py",),
     "discord": ("bridges/channels/discord/api.py",),
+    "dotenv": ("runtime/settings/disk/secrets.py",),
     "filelock": (
         "memory/stores/sqlite/connection.py",
         "memory/workspace/files.py",
@@ -208,6 +209,7 @@ LIBRARIES = {
     "ircstates": ("bridges/channels/irc/*.py",),
     "irctokens": ("bridges/channels/irc/*.py",),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
+    "keyring": ("runtime/settings/disk/secrets.py",),
     "lancedb": ("runtime/extensions/lancedb/table.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
