@@ -21,7 +21,8 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench", "cli/setup/config"),
+    ("cli/bench", "cli/setup/first_run"),
+    ("cli/setup/config",),
     ("cli",),
     ("cli/screen",),
 )
@@ -37,7 +38,7 @@ BRIDGES: Floors = (
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
-    ("runtime/agent",),
+    ("runtime/agent", "runtime/agent/first_model"),
     ("runtime/agent/opening",),
     ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
