@@ -25,7 +25,6 @@ EXTRAS = {
     "irctokens": "irc",
     "lancedb": "lancedb",
     "llama_cpp": "gguf",
-    "markdown_it": "telegram",
     "nio": "matrix",
     "opentelemetry": "otel",
     "procrastinate": "postgres",
