@@ -87,21 +87,22 @@ def _line(row: Iterable[Segment]) -> str:
     )
 
 
-def finished_chars(text: str) -> int:
-    """How many characters of streamed Markdown are whole blocks that nothing to come can change.
+def markdown_blocks(text: str) -> list[str]:
+    """Markdown cut into its paragraphs, lists, tables and so on, in which every character stays.
 
-    Only whole lines are looked at, because half of one may yet become anything. The last block stays open.
+    The last block may still grow, and so may half a line behind it, which could yet become anything: what
+    comes later changes none of the blocks before it.
 
-    >>> finished_chars("One.\\n\\nTwo and")
-    0
-    >>> finished_chars("One.\\n\\nTwo and\\n")
-    6
+    >>> markdown_blocks("One.\\n\\nTwo and")
+    ['One.\\n\\nTwo and']
+    >>> markdown_blocks("One.\\n\\nTwo and\\nmore")
+    ['One.\\n\\n', 'Two and\\nmore']
     """
+    lines = text.splitlines(keepends=True)
     whole = text[: text.rfind("\n") + 1]
     starts = [token.map[0] for token in _PARSER.parse(whole) if token.level == 0 and token.map]
-    if len(starts) < 2:
-        return 0
-    return sum(len(line) for line in whole.split("\n")[: starts[-1]]) + starts[-1]
+    ends = [*starts[1:], len(lines)]
+    return ["".join(lines[start:end]) for start, end in zip([0, *starts[1:]], ends, strict=True)]
 
 
 class _Heading(Heading):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from nacre.cli.screen.markdown import finished_chars, markdown_lines
+from collections.abc import Iterable
+
+from nacre.cli.screen.markdown import markdown_blocks, markdown_lines
 from nacre.cli.screen.plain import plain
 from nacre.cli.screen.screen import Screen
 
@@ -24,20 +26,23 @@ class StreamedMarkdown:
 
     def paint(self) -> None:
         """Draws what has come."""
-        if not self._waiting.strip():
-            return
-        end = finished_chars(self._waiting)
-        finished = self._drawn(self._waiting[:end])
-        self._has_block_above |= bool(finished)
-        self._waiting = self._waiting[end:]
-        self._screen.blocks(finished, self._drawn(self._waiting))
+        *finished, self._waiting = markdown_blocks(self._waiting)
+        self._show(finished, self._waiting)
 
     def end(self) -> None:
         """Draws the rest for ever; the next text begins anew."""
-        if self._waiting.strip():
-            self._screen.blocks(self._drawn(self._waiting), ())
+        if self._waiting:
+            self._show(markdown_blocks(self._waiting + "\n"), "")
         self._waiting = ""
         self._has_block_above = False
+
+    def _show(self, finished: Iterable[str], still_open: str) -> None:
+        lines: list[str] = []
+        for block in finished:
+            lines += self._drawn(block)
+            self._has_block_above |= bool(lines)
+        if lines or still_open.strip():
+            self._screen.blocks(lines, self._drawn(still_open))
 
     def _drawn(self, text: str) -> list[str]:
         """Lines of Markdown, with an empty one before them behind other lines of this text."""

@@ -27,8 +27,9 @@ def status_line(
         one_line(status.answering_model_name),
         window_bar(tokens, budget),
         f"{short_count(tokens)}/{short_count(budget.window_tokens)}",
-        _next_flush(tokens, budget),
     ]
+    if budget.flush_enabled:
+        parts.append(_next_flush(tokens, budget))
     if chat_usd > 0:
         parts.append(f"{_money(turn_usd)} · chat {_money(chat_usd)}")
     while len(parts) > 2 and cell_width(_PART.join(parts)) > columns:
@@ -40,7 +41,7 @@ def window_bar(tokens: int, budget: ContextBudget) -> str:
     """The window as a bar: what is full, and the two lines at which notes are saved and history is compacted.
 
     >>> window_bar(50_000, ContextBudget(window_tokens=200_000, window_source="model", reserve_tokens=20_000,
-    ...                                  keep_recent_tokens=20_000, flush_at=140_000, compact_at=180_000))
+    ...                                  soft_threshold_tokens=40_000, keep_recent_tokens=20_000))
     '█████░░░░░░░░░┆░░░│░'
     """
 
