@@ -157,9 +157,14 @@ class ProviderServer:
         self._ready.set()
         await self._stop.wait()
         server.close()
+        # Who was let in at the last moment has no task before some steps of the loop, and one that was never
+        # begun would leave its connection open.
+        for _step in range(10):
+            await asyncio.sleep(0)
         for task in list(connections):
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
+        await asyncio.sleep(0)  # a connection is closed by a call that the loop still has to make
 
     # -- one request --------------------------------------------------------------------------------
 
