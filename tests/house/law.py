@@ -21,6 +21,8 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
+    ("cli/bench", "cli/setup/first_run"),
+    ("cli/setup/config",),
     ("cli/bench", "cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
     ("cli",),
     ("cli/screen",),
@@ -37,7 +39,7 @@ BRIDGES: Floors = (
     ("bridges/contracts",),
 )
 RUNTIME: Floors = (
-    ("runtime/agent",),
+    ("runtime/agent", "runtime/agent/first_model"),
     ("runtime/agent/opening",),
     ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
@@ -192,6 +194,7 @@ LIBRARIES = {
     "click": ("cli/**/*.py",),
     "cronsim": ("bridges/schedule/cron.py",),
     "discord": ("bridges/channels/discord/api.py",),
+    "dotenv": ("runtime/settings/disk/secrets.py",),
     "filelock": (
         "memory/stores/sqlite/connection.py",
         "memory/workspace/files.py",
@@ -208,6 +211,7 @@ LIBRARIES = {
     "ircstates": ("bridges/channels/irc/*.py",),
     "irctokens": ("bridges/channels/irc/*.py",),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
+    "keyring": ("runtime/settings/disk/secrets.py",),
     "lancedb": ("runtime/extensions/lancedb/table.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
