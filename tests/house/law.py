@@ -21,7 +21,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench", "cli/setup/config"),
+    ("cli/bench", "cli/setup/config", "cli/setup/backup"),
     ("cli",),
     ("cli/screen",),
 )
@@ -186,6 +186,7 @@ LIBRARIES = {
     ),
     "apsw": (
         "bridges/ledger/database.py",
+        "cli/setup/backup/copying.py",
         "memory/stores/postgres/reading/tokens.py",
         "memory/stores/sqlite/connection.py",
     ),
@@ -241,6 +242,7 @@ LIBRARIES = {
         "runtime/settings/sections/*.py",
     ),
     "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/json_file.py"),
+    "pyrage": ("cli/setup/backup/sealed.py",),
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
     "referencing": ("runtime/extensions/settings_schema.py",),
     "sentence_transformers": (

@@ -31,6 +31,7 @@ ALLOWED = {
     "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",
     "runtime/tools/approvals/folder.py": "files of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
+    "cli/setup/backup/writing.py": "holds the index of sessions still while it is copied",
     "cli/sessions/shelf.py": "writes the file that is exported to",
 }
 ROOM = "memory/workspace/"
