@@ -21,7 +21,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench", "cli/setup/config", "cli/setup/backup"),
+    ("cli/bench", "cli/setup/config", "cli/setup/backup", "cli/memory/care"),
     ("cli",),
     ("cli/screen",),
 )
