@@ -69,7 +69,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Write everything that Nacre keeps into one archive, or check one.",
     ),
     "restore": ("nacre.cli.setup.backup.restore_command", "Make a state folder of an archive."),
-    "init": ("nacre.cli.setup.init", "Make the state folder and the workspace."),
+    "init": ("nacre.cli.setup.init", "Make the state folder and the workspace, and choose a model."),
 }
 _DEFAULT_COMMAND = "chat"
 
@@ -159,6 +159,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _failed(error, 1)
     except OSError as error:
         log.info("the system refused", exc_info=True)
+        if str(error).endswith("."):  # a sentence of Nacre's own, where a store cannot be reached
+            return _failed(error, 1)
         return _failed(f"Nacre stopped, because the system refused something: {error}.", 1)
     except Exception as error:
         # A bug: the trace belongs into the log, a sentence onto the screen.
