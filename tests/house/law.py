@@ -21,10 +21,8 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench", "cli/setup/config", "cli/setup/backup", "cli/memory/care"),
-    ("cli/bench", "cli/setup/first_run"),
-    ("cli/setup/config",),
-    ("cli/bench", "cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
+    ("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/memory/care"),
+    ("cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
     ("cli",),
     ("cli/screen",),
 )
