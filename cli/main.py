@@ -64,6 +64,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.setup.storage",
         "Move an agent from files to a database, or back.",
     ),
+    "backup": (
+        "nacre.cli.setup.backup.backup_command",
+        "Write everything that Nacre keeps into one archive, or check one.",
+    ),
+    "restore": ("nacre.cli.setup.backup.restore_command", "Make a state folder of an archive."),
     "init": ("nacre.cli.setup.init", "Make the state folder and the workspace, and choose a model."),
 }
 _DEFAULT_COMMAND = "chat"

@@ -12,6 +12,7 @@ import click
 from nacre.cli.invocation import Invocation
 from nacre.cli.memory.text import sourced_json
 from nacre.cli.screen.json_text import print_json
+from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import PRIVATE, Source, may_hear
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.files.sources.telling import passages, told, told_audience
@@ -20,7 +21,6 @@ from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.policy import readers_of
 from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.recall.open_memory import unindexed_notes
-from nacre.runtime.recall.transcripts.transcript_lines import without_secrets
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.sessions.contracts.errors import SessionError

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
+from nacre.memory.files.sources.secrets import without_secrets
 from nacre.prompts import quoted
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.commands import was_command
 from nacre.runtime.contracts.silence import is_silent, without_token
 from nacre.runtime.endings.recalled import Recalled
 from nacre.runtime.hooks.events import SessionEnded
-from nacre.runtime.recall.transcripts.transcript_lines import without_secrets
 from nacre.sessions.contracts.messages import AssistantMessage, UserMessage, message_text
 from nacre.sessions.disk.lines import timestamp_ms
 from nacre.sessions.entries.entries import Entry

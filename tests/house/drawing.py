@@ -70,8 +70,15 @@ def _rests_on(room: str, root: str, graph: RoomGraph) -> str:
     inside = {name for name in imported if _root(name) == root}
     direct = {name for name in inside if not any(name in _below(other, graph) for other in inside - {name})}
     outside = {_root(name) for name in imported} - {root}
-    names = [f"`{name.removeprefix(root + '/')}`" for name in sorted(direct)]
+    names = [f"`{_short(name, root)}`" for name in sorted(direct)]
     return ", ".join(names + [f"*{name}*" for name in sorted(outside)]) or "nothing"
+
+
+def _short(room: str, root: str) -> str:
+    """A room's name without its root's, unless it would be a path in another root room then."""
+    short = room.removeprefix(f"{root}/")
+    is_elsewhere = "/" in short and short.partition("/")[0] in {name for row in LAW.roots for name in row}
+    return room if is_elsewhere else short
 
 
 def _below(room: str, graph: RoomGraph) -> set[str]:

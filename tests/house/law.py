@@ -23,6 +23,8 @@ CLI: Floors = (
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     ("cli/bench", "cli/setup/first_run", "cli/talk/display", "cli/talk/keyboard"),
     ("cli/setup/config",),
+    ("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/memory/care"),
+    ("cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
     ("cli",),
     ("cli/screen",),
 )
@@ -187,6 +189,7 @@ LIBRARIES = {
     ),
     "apsw": (
         "bridges/ledger/database.py",
+        "cli/setup/backup/copying.py",
         "memory/stores/postgres/reading/tokens.py",
         "memory/stores/sqlite/connection.py",
     ),
@@ -248,6 +251,7 @@ LIBRARIES = {
         "runtime/settings/sections/*.py",
     ),
     "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/json_file.py"),
+    "pyrage": ("cli/setup/backup/sealed.py",),
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
     "referencing": ("runtime/extensions/settings_schema.py",),
     "rich": ("cli/screen/markdown.py",),

@@ -33,6 +33,7 @@ EXTRAS = {
     "psycopg_pool": "postgres",
     "pyarrow": "lancedb",
     "pypdf": "pdf",
+    "pyrage": "age",
     "sentence_transformers": "sentence-transformers",
     "slack_sdk": "slack",
     "slixmpp": "xmpp",

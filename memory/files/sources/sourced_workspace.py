@@ -1,4 +1,7 @@
-"""A workspace in the hands of one writer: the source of every line is on disk before the line."""
+"""A workspace in the hands of one writer: the source of every line is on disk before the line.
+
+It is the one gate of what sessions write, so keys and passwords are stopped here (`secrets.py`).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,12 @@ from nacre.memory.contracts.workspace import (
     ReadFailed,
     Workspace,
 )
+from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.sources import SourceOf, Sources
+
+
+class SecretRefused(OSError):
+    """A text with a key or a password in it, which the settings do not let into the notes."""
 
 
 class SourcedWorkspace:
@@ -68,6 +76,7 @@ class SourcedWorkspace:
     async def append(
         self, name: str, text: str, *, skip_repeats: bool = True, heading: str = "", below: str = ""
     ) -> Appended:
+        text = self._let_in(name, text)
         if text.strip():
             await self._sources.keep(name, text, await self._begin())
         return await self._workspace.append(
@@ -79,9 +88,28 @@ class SourcedWorkspace:
             old = (await self._workspace.read(name, max_bytes=MAX_NOTE_BYTES)).data
         except FileNotFoundError:
             old = None
-        if (new := change(old)) is not None:
+
+        def gated(before: bytes | None) -> bytes | None:
+            after = change(before)
+            if after is None:
+                return None
+            texts = (data.decode("utf-8", "surrogateescape") for data in (after, before or b""))
+            return self._let_in(name, *texts).encode("utf-8", "surrogateescape")
+
+        if (new := gated(old)) is not None:
             await self._sources.keep(name, new.decode("utf-8", "replace"), await self._begin())
-        await self._workspace.change(name, change)
+        await self._workspace.change(name, gated)
+
+    def _let_in(self, name: str, text: str, before: str = "") -> str:
+        """The text as it may be written into a note that was `before`."""
+        mode = self._sources.secrets
+        left = text if mode == "off" else without_new_secrets(text, before)
+        if left != text and mode == "refuse":
+            raise SecretRefused(
+                f"This text has a key or a password in it, and memory.secrets lets none into {name}. "
+                "Write it without."
+            )
+        return left
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:
         return await self._workspace.make(files, folders=folders)

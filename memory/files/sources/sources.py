@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
@@ -17,6 +18,9 @@ from nacre.memory.files.sources.source import Source, narrowest
 from nacre.memory.files.sources.stored import StoredSource, from_lines, line_key, to_lines
 
 SOURCES_FOLDER = ".sources"
+
+SecretsMode: TypeAlias = Literal["redact", "refuse", "off"]
+"""What becomes of keys and passwords on their way into a note."""
 
 SourceOf = Callable[[str], Source]
 """Gives the source of a line that is about to be written."""
@@ -27,8 +31,9 @@ _Known = dict[str, list[StoredSource]]
 class Sources:
     """The sources that are kept of one workspace. What other processes note is seen by the next question."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, *, secrets: SecretsMode = "redact") -> None:
         self._workspace = workspace
+        self.secrets = secrets
         self._files: dict[str, tuple[Fingerprint, _Known]] = {}
 
     async def keep(self, path: str, text: str, source_of: SourceOf) -> None:

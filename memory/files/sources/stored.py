@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_args
 
 from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
@@ -57,6 +57,18 @@ def from_lines(data: bytes) -> Iterator[StoredSource]:
             continue
         if isinstance(raw, dict) and isinstance(raw.get("path"), str):
             yield StoredSource(path=raw["path"], keys=_texts(raw.get("lines")), source=_source(raw))
+
+
+def without_keys(data: bytes, keys: Collection[str]) -> bytes:
+    """JSON lines without these keys; a source of no other line goes, what cannot be read stays."""
+    left: list[bytes] = []
+    for line in data.splitlines(keepends=True):
+        found = next(from_lines(line), None)
+        if found is None or not set(found.keys) & set(keys):
+            left.append(line)
+        elif kept := tuple(key for key in found.keys if key not in keys):
+            left.append(to_lines([replace(found, keys=kept)]).encode())
+    return b"".join(left)
 
 
 def source_json(source: Source) -> dict[str, Any]:

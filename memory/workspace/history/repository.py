@@ -31,19 +31,19 @@ class Repository:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._git_dir = root / ".git"
+        self.git_dir = root / ".git"
         self._own_index: Mapping[str, str] = {}
 
     @property
     def is_there(self) -> bool:
         """Whether the folder has a repository of its own."""
-        return self._git_dir.exists()
+        return self.git_dir.exists()
 
     def open(self) -> None:
         """Finds where the repository keeps its things, which may be elsewhere, as in a work tree."""
         told = self.git("rev-parse", "--absolute-git-dir").decode("utf-8", "surrogateescape").strip()
-        self._git_dir = Path(told)
-        self._own_index = {"GIT_INDEX_FILE": str(self._git_dir / _INDEX)}
+        self.git_dir = Path(told)
+        self._own_index = {"GIT_INDEX_FILE": str(self.git_dir / _INDEX)}
 
     def is_ours(self) -> bool:
         """Whether Nacre began it."""
@@ -54,9 +54,9 @@ class Repository:
 
     def busy_with(self) -> str:
         """What the owner is in the middle of, as a clause; `""` when a commit may be made."""
-        if any((self._git_dir / name).exists() for name in _UNFINISHED):
+        if any((self.git_dir / name).exists() for name in _UNFINISHED):
             return "a merge, rebase or the like is not finished"
-        if (self._git_dir / "index.lock").exists():
+        if (self.git_dir / "index.lock").exists():
             return "another git command is at work"
         try:
             self.git("symbolic-ref", "--quiet", "HEAD")
@@ -136,7 +136,7 @@ class Repository:
     def _staged(self, head: str) -> set[str]:
         """What the owner's index has otherwise than the commit, and this class did not put there."""
         index = _entries(self.git("ls-files", "-s", "-z"))
-        own = _entries(self._git_own("ls-files", "-s", "-z")) if (self._git_dir / _INDEX).exists() else {}
+        own = _entries(self._git_own("ls-files", "-s", "-z")) if (self.git_dir / _INDEX).exists() else {}
         there = _tree(self.git("ls-tree", "-r", "-z", head)) if head else {}
         if not index:
             return set()  # there is none, or all is new

@@ -194,7 +194,7 @@ def _window_parts(
         flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
         workspace=workspace,
-        sources=Sources(workspace),
+        sources=Sources(workspace, secrets=config.settings.memory.secrets),
         has_bank=config.settings.memory.bank.enabled,
         now=world.now,
         count_tokens=count_tokens,

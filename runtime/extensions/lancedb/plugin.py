@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.contracts.ids import random_id
@@ -113,6 +114,7 @@ class LanceMemory(MemoryPlugin):
         if self._memories is None or not self._settings.auto_capture or not may_write(chat.policy):
             return
         settings = self._settings
+        asked = without_new_secrets(asked)
         for text in captures(asked, most_chars=settings.capture_max_chars, triggers=settings.custom_triggers):
             await self._memories.store(
                 text,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import Field
 
 from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.extensions.lancedb.memories import LEAST_RECALLED, MOST_TEXT_CHARS, Memories
@@ -84,7 +85,7 @@ class MemoryTools:
     ) -> dict[str, Any]:
         """Keep one thing in long-term memory: a preference, a fact, a decision, a name or address."""
         chat = context.chat
-        text = text.strip()
+        text = without_new_secrets(text.strip())
         if not text or len(text) > MOST_TEXT_CHARS:
             raise ToolFailed(
                 f"A memory has 1 to {MOST_TEXT_CHARS} characters, and this text has {len(text)}. "

@@ -13,7 +13,7 @@ from nacre.memory.files.facts.identities import FACT_PAGES
 from nacre.memory.files.facts.lines import said_in
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
-from nacre.memory.files.sources.sources import SourceOf, Sources
+from nacre.memory.files.sources.sources import SecretsMode, SourceOf, Sources
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import Handler
 from nacre.runtime.recall.facts.fact_tools import FactTools
@@ -88,7 +88,7 @@ def open_facts(
         now=now,
         on_changed=on_changed,
     )
-    return _sourced(facts, workspace, now, source)
+    return _sourced(facts, workspace, now, source, config.settings.memory.secrets)
 
 
 def fact_parts(facts: FactMemory, config: Config, now: Clock) -> FactParts:
@@ -100,7 +100,7 @@ def fact_parts(facts: FactMemory, config: Config, now: Clock) -> FactParts:
     # an engine of another kind may have a tool of this name, as `memory-lancedb` does
     is_free = settings.plugins.slots.memory in (MEMORY_CORE, NO_MEMORY)
     workspace = open_workspace(config.folders, config.state_dir)
-    written_by = partial(_written_in, facts, workspace, now)
+    written_by = partial(_written_in, facts, workspace, now, settings.memory.secrets)
     tools = FactTools(
         facts,
         of_chat,
@@ -112,7 +112,9 @@ def fact_parts(facts: FactMemory, config: Config, now: Clock) -> FactParts:
     return FactParts(tools=tools.all, hooks=(("after_compaction", summaries),))
 
 
-def _written_in(facts: FactMemory, workspace: Workspace, now: Clock, chat: ToolChat) -> FactMemory:
+def _written_in(
+    facts: FactMemory, workspace: Workspace, now: Clock, secrets: SecretsMode, chat: ToolChat
+) -> FactMemory:
     """The facts as a chat writes them: each line with who was heard, or said it, and in which entry."""
     if chat.sources is not None:
         return facts.through(chat.sources.workspace(workspace, "tool", words_of=said_in))
@@ -123,17 +125,19 @@ def _written_in(facts: FactMemory, workspace: Workspace, now: Clock, chat: ToolC
         session_key=chat.session_key,
         session_id=chat.session_id,
     )
-    return _sourced(facts, workspace, now, source)
+    return _sourced(facts, workspace, now, source, secrets)
 
 
-def _sourced(facts: FactMemory, workspace: Workspace, now: Clock, source: Source) -> FactMemory:
+def _sourced(
+    facts: FactMemory, workspace: Workspace, now: Clock, source: Source, secrets: SecretsMode
+) -> FactMemory:
     """The facts, each line that is set from now on with this source and its time."""
 
     async def begin() -> SourceOf:
         dated = replace(source, at=now().isoformat(timespec="seconds"))
         return lambda _line: dated
 
-    return facts.through(SourcedWorkspace(workspace, Sources(workspace), begin))
+    return facts.through(SourcedWorkspace(workspace, Sources(workspace, secrets=secrets), begin))
 
 
 async def _others_lines(workspace: Workspace, page: str) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ notes, no flushes, summaries or commands, nothing that was never delivered; and 
 
 from __future__ import annotations
 
-import re
 from datetime import date, tzinfo
 
 from nacre.memory.contracts.transcripts import TranscriptText
+from nacre.memory.files.sources.secrets import without_secrets
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.commands import was_command
 from nacre.runtime.contracts.silence import without_token
@@ -22,23 +22,6 @@ from nacre.sessions.entries.owner import SessionOwner, session_owner
 OWNER = "User"
 ANYBODY = "Somebody"
 """Who speaks where it cannot be told that it is the owner: in groups, and in chats of others."""
-
-REDACTED = "[redacted]"
-
-_SECRETS = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
-    r"|\b(?:sk|pk|rk|gsk|xai|hf|pplx|r8|nvapi|fw|npm|glpat|gh[opsur]|github_pat|xox[abeprs]|xapp|whsec|tvly)"
-    r"[-_](?=[\w.-]*\d)[\w.-]{12,}"
-    r"|\bAIza[\w-]{20,}|\bAKIA[A-Z0-9]{16}\b|\bya29\.[\w-]{20,}"
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,}"
-    r"|\b\d{8,10}:[\w-]{35}(?![\w-])"
-    r"|(?i:(?<=\bbearer )[\w.~+/=-]{8,})"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-)
-_ASSIGNED = re.compile(
-    r"(?i:((?:api[_-]?key|access[_-]?key|token|secret|password|passwd)[\"']?\s*[:=]\s*[\"']?))"
-    r"(?!\[redacted\])[^\s\"',;]{6,}"
-)
 
 
 def transcript_text(data: bytes, *, key: str, agent_id: str, main_key: str, zone: tzinfo) -> TranscriptText:
@@ -71,11 +54,6 @@ def is_owners_key(key: str, *, agent_id: str, main_key: str) -> bool:
     """Whether nobody but the owner speaks in the session of this key: the main one and its threads."""
     main = canonical_key(main_key, agent_id=agent_id, main_key=main_key)
     return key == main or key.startswith(f"{main}:thread:")
-
-
-def without_secrets(text: str) -> str:
-    """`text` without what looks like a key, a token or a password."""
-    return _ASSIGNED.sub(rf"\1{REDACTED}", _SECRETS.sub(REDACTED, text))
 
 
 def _speaker(owner: SessionOwner, speaker: str, *, agent_id: str, main_key: str) -> str:

@@ -191,6 +191,9 @@ class MemorySettings(SettingsSection):
     qmd: QmdSettings = Field(default_factory=QmdSettings.model_construct)
     bank: BankSettings = Field(default_factory=BankSettings.model_construct)
     facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
+    secrets: Literal["redact", "refuse", "off"] = "redact"
+    """What becomes of keys, tokens and passwords on their way into a note: `redact` puts a mark in their
+    place, `refuse` writes nothing and tells the model why, `off` lets them in."""
     history: HistorySettings = Field(default_factory=HistorySettings.model_construct)
 
     @property

@@ -1,0 +1,286 @@
+"""`nacre memory forget`: shows what would go, takes it away if asked to, and searches for what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from nacre.memory.contracts.workspace import Workspace
+    from nacre.memory.files.forgetting import Cut, Wanted
+    from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.settings.config import Config
+
+_PLACE = re.compile(r"(?P<path>[^#]+?\.md)(?:#L(?P<first>\d+)(?:-L?(?P<last>\d+))?)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What would go."""
+
+    wanted: Wanted
+    cuts: list[Cut]
+    transcripts: list[Path]
+    versions: int
+    only: tuple[str, ...] = ()
+    """The note that was named, if one was: nothing goes from the history of others."""
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for cut in self.cuts for line in cut.lines]
+
+
+@click.command("forget")
+@click.argument("what")
+@click.option("--transcripts", is_flag=True, help="Also take it out of what was said in conversations.")
+@click.option("--git-history", "history", is_flag=True, help="Also take it out of all commits of the notes.")
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+@json_option("Print JSON; ask nothing.")
+@shared_options
+def forget(
+    context: click.Context, what: str, transcripts: bool, history: bool, yes: bool, as_json: bool
+) -> int:
+    """Take lines out of the notes and out of everything that was made of them.
+
+    WHAT is words, which name each line that has all of them, or a note or some of its lines, such as
+    memory/2026-01-20.md#L3-5. Shows what would go as a diff. On a terminal it asks; elsewhere it changes
+    nothing without --yes. Afterwards it searches for what is left, and says where.
+    """
+    from nacre.cli.signals import run_until_signal
+    from nacre.memory.contracts.errors import MemoryIndexError
+    from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
+    from nacre.memory.workspace.git import GitFailed
+    from nacre.sessions.contracts.errors import SessionError
+
+    invocation = begin(context)
+    invocation.warn(*invocation.config.notices)
+    asked = _Asked(what=what, transcripts=transcripts, history=history, yes=yes, as_json=as_json)
+    try:
+        return run_until_signal(_forgotten(invocation, asked))
+    except (MemoryIndexError, FileBusy, PathOutsideRoot, SessionError) as error:
+        invocation.warn(f"{error} What went is gone; run it again for the rest.", tone="error")
+    except GitFailed as error:
+        invocation.warn(f"The history could not be changed: {error}.", tone="error")
+    return 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    what: str
+    transcripts: bool
+    history: bool
+    yes: bool
+    as_json: bool
+
+
+async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
+    from nacre.cli.memory.care.left import OUT_OF_REACH, still_there
+    from nacre.runtime.settings.disk.open_workspace import open_workspace
+
+    config = invocation.config
+    workspace = open_workspace(config.folders, config.state_dir)
+    plan = await _planned(config, workspace, asked)
+    applies = bool(plan.cuts or plan.transcripts or plan.versions)
+    if not asked.as_json:
+        invocation.say(*(line for cut in plan.cuts for line in cut.diff))
+        for path in plan.transcripts:
+            invocation.say(f"In {path}: words that say it become [forgotten].")
+        if plan.versions:
+            invocation.say(f"In the git history: {plan.versions} older versions of notes.")
+    if not applies:
+        told = [] if asked.as_json else still_there(config, plan.wanted, ())
+        if asked.as_json:
+            return print_json(_json(plan, applied=False, left=()))
+        invocation.warn("Nothing says that in the notes.", *told)
+        return 1
+    if not (asked.yes or (not asked.as_json and _approved())):
+        if asked.as_json:
+            return print_json(_json(plan, applied=False, left=()))
+        invocation.warn("Nothing was changed. --yes takes this away.")
+        return 0
+    problems = await _taken_away(config, workspace, plan, asked)
+    left = [*problems, *await asyncio.to_thread(still_there, config, plan.wanted, plan.lines)]
+    if asked.as_json:
+        return print_json(_json(plan, applied=True, left=left))
+    invocation.say(
+        f"Gone: {len(plan.lines)} lines of {len(plan.cuts)} notes, and what the index had of them."
+    )
+    invocation.warn(*left)
+    invocation.say(*([] if left else ["Searched: nothing of it is left here."]), OUT_OF_REACH)
+    return 0
+
+
+async def _planned(config: Config, workspace: Workspace, asked: _Asked) -> _Plan:
+    from nacre.cli.memory.care.left import in_history
+    from nacre.cli.memory.care.transcripts import files_with
+    from nacre.memory.contracts.notes import WantedNotes
+    from nacre.memory.files.forgetting import cut_of, named_by, said_in
+
+    listed = await workspace.list_notes([WantedNotes(name=".", is_required=True)])
+    names = [note.name for note in listed.notes]
+    place = _PLACE.fullmatch(asked.what.strip())
+    if place is not None and place["path"] not in names:
+        raise click.ClickException(f"There is no note {place['path']}.")
+    read = await workspace.read_notes([place["path"]] if place else names)
+    texts = {name: note.data for name, note in read.items() if not isinstance(note, Exception)}
+    if place is None:
+        wanted = named_by(asked.what)
+        if not wanted.words:
+            raise click.UsageError("Say in words what to forget, or name a note.")
+        cuts = [cut_of(name, data, lambda _number, line: wanted.says(line)) for name, data in texts.items()]
+    else:
+        first = int(place["first"] or 1)
+        last = int(place["last"] or place["first"] or sys.maxsize)
+        cuts = [
+            cut_of(name, data, lambda number, _line: first <= number <= last) for name, data in texts.items()
+        ]
+        wanted = said_in(line for cut in cuts if cut is not None for line in cut.lines)
+    sessions = config.folders.sessions_file.parent
+    in_files = not config.database_url
+    return _Plan(
+        wanted=wanted,
+        cuts=[cut for cut in cuts if cut is not None],
+        transcripts=files_with(sessions, wanted) if asked.transcripts and in_files else [],
+        versions=in_history(config.workspace, wanted) if asked.history and in_files else 0,
+        only=(place["path"],) if place else (),
+    )
+
+
+async def _taken_away(config: Config, workspace: Workspace, plan: _Plan, asked: _Asked) -> list[str]:
+    from nacre.cli.memory.care.transcripts import forget_in_transcripts
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.lanes.open_store import open_store
+
+    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    problems: list[str] = []
+    for cut in plan.cuts:
+        try:
+            await workspace.change(cut.path, lambda old, cut=cut: _as_shown(old, cut))  # type: ignore[misc]  # bound now
+        except _Changed:
+            problems.append(f"{cut.path} changed since it was shown, and was left alone. Run it again.")
+    await _forget_sources(workspace, plan)
+    if plan.transcripts:
+        store = open_store(config, now=now, new_id=random_id)
+        try:
+            problems += (
+                await forget_in_transcripts(config.folders.sessions_file.parent, plan.wanted, store)
+            )[1]
+        finally:
+            await store.close()
+    problems += await _index_anew(config, now)
+    if asked.history and not config.database_url:
+        problems += await asyncio.to_thread(_forget_in_history, config, workspace, plan.wanted, plan.only)
+    return problems
+
+
+class _Changed(Exception):
+    """A note is not what was shown."""
+
+
+def _as_shown(old: bytes | None, cut: Cut) -> bytes:
+    if old != cut.before:
+        raise _Changed
+    return cut.after
+
+
+async def _forget_sources(workspace: Workspace, plan: _Plan) -> None:
+    """Takes the digests of these lines out of what is kept of their sources."""
+    from nacre.memory.files.sources.sources import SOURCES_FOLDER
+    from nacre.memory.files.sources.stored import line_key, without_keys
+
+    keys = frozenset(filter(None, map(line_key, plan.lines)))
+    try:
+        listed = await workspace.list_folder(SOURCES_FOLDER)
+    except FileNotFoundError:
+        return
+    for entry in listed:
+        if entry.name.endswith(".jsonl"):
+            await workspace.change(
+                f"{SOURCES_FOLDER}/{entry.name}", lambda old: without_keys(old or b"", keys)
+            )
+
+
+async def _index_anew(config: Config, now: Clock) -> list[str]:
+    """The index built again, so that no deleted word stays in its pages, and vectors of nothing taken out."""
+    from nacre.runtime.recall.facts.open_facts import open_facts
+    from nacre.runtime.recall.open_memory import open_memory
+
+    search = config.settings.agent.memory_search
+    cache = search.cache.model_copy(update={"enabled": False})
+    agent = config.settings.agent.model_copy(
+        update={"memory_search": search.model_copy(update={"cache": cache})}
+    )
+    agents = config.settings.agents.model_copy(update={"defaults": agent})
+    strict = replace(config, settings=config.settings.model_copy(update={"agents": agents}))
+    engine = await open_memory(strict, now)
+    if engine is None:
+        return []
+    try:
+        report = await engine.sync(reason="cli", force=True)
+    finally:
+        await engine.close()
+    if config.folders.facts_index_file.exists():
+        facts = open_facts(strict, now)
+        try:
+            await facts.sync()
+        finally:
+            await facts.close()
+    return [report.problem] if report.problem else []
+
+
+def _forget_in_history(
+    config: Config, workspace: Workspace, wanted: Wanted, only: Sequence[str]
+) -> list[str]:
+    from nacre.memory.files.forgetting import cut_of
+    from nacre.memory.files.sources.sources import Sources
+    from nacre.memory.workspace.files import locked
+    from nacre.memory.workspace.history.committing import commit_changes, known_sources
+    from nacre.memory.workspace.history.forgetting import forget_in_history
+    from nacre.memory.workspace.history.repository import Repository
+
+    repository = Repository(config.workspace)
+    if not repository.is_there:
+        return []
+    repository.open()
+
+    def without(data: bytes) -> bytes:
+        cut = cut_of("", data, lambda _number, line: wanted.says(line))
+        return data if cut is None else cut.after
+
+    with locked(config.workspace / ".git", config.state_dir / "locks"):
+        if busy := repository.busy_with():
+            return [f"The git history was left alone: {busy}."]
+        commit_changes(repository, known_sources(Sources(workspace)))
+        forget_in_history(repository, without, only=only)
+    return []
+
+
+def _approved() -> bool:
+    """Whether somebody at a terminal says yes."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    return click.confirm("Take this away?", default=False)
+
+
+def _json(plan: _Plan, *, applied: bool, left: object) -> dict[str, object]:
+    return {
+        "applied": applied,
+        "notes": [
+            {"path": cut.path, "lines": list(cut.lines), "diff": "\n".join(cut.diff)} for cut in plan.cuts
+        ],
+        "transcripts": [str(path) for path in plan.transcripts],
+        "historyVersions": plan.versions,
+        "left": left,
+    }

@@ -1,0 +1,80 @@
+"""Where something is still found after it was to be forgotten: searched for, and not believed. Edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from nacre.cli.memory.care.transcripts import files_with
+from nacre.memory.files.forgetting import Wanted
+from nacre.memory.workspace.git import GitFailed
+from nacre.memory.workspace.history.forgetting import blobs_with
+from nacre.memory.workspace.history.repository import Repository
+from nacre.runtime.settings.config import Config
+
+OUT_OF_REACH = (
+    "Out of reach: back-ups and copies of the disk, what providers of models and embeddings keep of what "
+    "they were sent, what was sent to a chat, and what programs that are running have read until they end."
+)
+_PASSED = frozenset({".git", "locks", "models"})
+
+
+def still_there(config: Config, wanted: Wanted, gone: Sequence[str]) -> list[str]:
+    """Sentences about places that still have it; `gone` are the lines that were taken out."""
+    told = []
+    folders = config.folders
+    if config.database_url:
+        told.append("Conversations in the database were not searched.")
+    elif found := files_with(folders.sessions_file.parent, wanted):
+        told.append(f"Transcripts have it: {_names(found)}. --transcripts takes it out of them.")
+    if not config.database_url and (versions := in_history(config.workspace, wanted)):
+        told.append(
+            f"The git history of the notes has it, in {versions} older versions. --git-history takes it out, "
+            "except for other branches, tags and the stash."
+        )
+    needles = [line.lstrip(" -*+>").encode() for line in gone if len(line.strip(" -*+>")) > 3]
+    if elsewhere := [path for path in _others(config) if _has(path, wanted, needles)]:
+        told.append(f"These files have it: {_names(elsewhere)}.")
+    return told
+
+
+def in_history(workspace: Path, wanted: Wanted) -> int:
+    """How many versions of notes in the git history say it; 0 where there is none that can be read."""
+    repository = Repository(workspace)
+    if not repository.is_there:
+        return 0
+    try:
+        repository.open()
+        return len(blobs_with(repository, lambda data: wanted.says_any(data.decode("utf-8", "replace"))))
+    except GitFailed:
+        return 0
+
+
+def _others(config: Config) -> Iterator[Path]:
+    """Files of the state folder and the workspace that are neither transcripts nor git's."""
+    sessions = config.folders.sessions_file.parent
+    roots = {config.state_dir, config.folders.agent_dir, config.folders.index_file.parent}
+    if not config.database_url:
+        roots.add(config.workspace)
+    seen: set[Path] = set()
+    for root in roots:
+        for path in root.rglob("*"):
+            inside = path.relative_to(root).parts
+            is_passed = bool(_PASSED & set(inside)) or (
+                path.is_relative_to(sessions) and ".json" in path.name
+            )
+            if path not in seen and not is_passed and path.is_file() and not path.is_symlink():
+                seen.add(path)
+                yield path
+
+
+def _has(path: Path, wanted: Wanted, needles: Sequence[bytes]) -> bool:
+    data = path.read_bytes()
+    if any(needle in data for needle in needles):
+        return True
+    return b"\0" not in data[:1024] and wanted.says_any(data.decode("utf-8", "replace"))
+
+
+def _names(paths: Sequence[Path]) -> str:
+    shown = ", ".join(str(path) for path in paths[:5])
+    return f"{shown} and {len(paths) - 5} more" if len(paths) > 5 else shown

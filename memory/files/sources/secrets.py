@@ -1,0 +1,78 @@
+"""Keys, tokens and passwords in a text, by their forms. Pure.
+
+The forms are those that issuers document: a prefix of their own, a length, an alphabet. A form without a
+prefix counts only where a name in front of it says what it is, so that hashes, ids and pictures in base64 are
+none.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+
+REDACTED = "[redacted]"
+LEAST_RUN = 12
+"""A key has a run of so many letters and digits, some of them digits or of the other case."""
+LEAST_PASSWORD = 8
+_RUN = re.compile(r"[A-Za-z0-9]+")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+_SECRETS = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
+    r"|\b(?:sk|pk|rk|gsk|xai|hf|pplx|r8|nvapi|fw|npm|glpat|gh[opsur]|github_pat|xox[abeprs]|xapp|whsec|tvly)"
+    r"[-_](?=[\w.-]*\d)[\w.-]{12,}"
+    r"|\bAIza[\w-]{20,}|\bA[KS]IA[A-Z0-9]{16}\b|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}"
+    r"|\bSG\.[\w-]{16,}\.[\w-]{16,}|\bdop_v1_[a-f0-9]{40,}|\bshp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}\b"
+    r"|\bpypi-AgEI[\w-]{40,}|\bAGE-SECRET-KEY-1[A-Z0-9]{50,}|\bdckr_pat_[\w-]{20,}|\bEAACEdEose0cBA\w+"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,}"
+    r"|\b\d{8,10}:[\w-]{35}(?![\w-])"
+    r"|https://hooks\.slack\.com/services/T\w+/B\w+/\w{20,}"
+    r"|https://discord(?:app)?\.com/api/webhooks/\d+/[\w-]{40,}"
+    r"|(?i:(?<=\bbearer )[\w.~+/=-]{8,})"
+    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
+    re.DOTALL,
+)
+_ASSIGNED = re.compile(
+    r"(?i:((?:api[_-]?key|access[_-]?key|token|secret|password|passwd)[\"']?\s*[:=]\s*[\"']?))"
+    r"(?!\[redacted\])([^\s\"',;]{6,})"
+)
+
+
+def without_secrets(text: str) -> str:
+    """`text` without what looks like a key, a token or a password."""
+    return _ASSIGNED.sub(rf"\1{REDACTED}", _SECRETS.sub(REDACTED, text))
+
+
+def without_new_secrets(text: str, before: str = "") -> str:
+    """A note without the keys, tokens and passwords that it got since `before`; other lines stay.
+
+    Stricter than `without_secrets`, because a note is what is kept: what has a form must look drawn by lot,
+    and what has a name must have letters and digits, and be no date, path or UUID.
+    """
+    known = set(before.splitlines())
+    runs = groupby(text.splitlines(keepends=True), key=lambda line: line.rstrip("\r\n") in known)
+    parts = ((is_old, "".join(lines)) for is_old, lines in runs)
+    return "".join(part if is_old else _strictly(part) for is_old, part in parts)
+
+
+def _strictly(text: str) -> str:
+    text = _SECRETS.sub(lambda found: REDACTED if _is_drawn(found[0]) else found[0], text)
+    return _ASSIGNED.sub(
+        lambda found: f"{found[1]}{REDACTED}" if _is_drawn_password(found[2]) else found[0], text
+    )
+
+
+def _is_drawn(found: str) -> bool:
+    """Whether something with the form of a key is one: a long run without a word's looks."""
+    if found.startswith(("-----BEGIN", "https://")) or ":" in found:
+        return True
+    return any(len(run) >= LEAST_RUN and _is_mixed(run) for run in _RUN.findall(found))
+
+
+def _is_drawn_password(value: str) -> bool:
+    is_other = "/" in value or _UUID.fullmatch(value) or len(value) < LEAST_PASSWORD
+    return not is_other and bool(re.search(r"\d", value) and re.search(r"[^\W\d_]", value))
+
+
+def _is_mixed(run: str) -> bool:
+    return bool(re.search(r"\d", run)) or (run != run.lower() and run != run.upper())
