@@ -32,6 +32,8 @@ BRIDGES: Floors = (
     ("bridges/channels/telegram", "bridges/channels/discord", "bridges/channels/slack"),
     ("bridges/delivery",),
     ("bridges/ledger",),
+    ("bridges/ledger/sqlite",),
+    ("bridges/ledger/contracts",),
     ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
     ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
@@ -185,7 +187,7 @@ LIBRARIES = {
         "bridges/channels/slack/*.py",
     ),
     "apsw": (
-        "bridges/ledger/database.py",
+        "bridges/ledger/sqlite/database.py",
         "memory/stores/postgres/reading/tokens.py",
         "memory/stores/sqlite/connection.py",
     ),
