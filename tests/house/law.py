@@ -34,7 +34,7 @@ BRIDGES: Floors = (
     ("bridges/channels/telegram", "bridges/channels/discord", "bridges/channels/slack"),
     ("bridges/delivery",),
     ("bridges/ledger",),
-    ("bridges/ledger/sqlite",),
+    ("bridges/ledger/sqlite", "bridges/ledger/postgres"),
     ("bridges/ledger/contracts",),
     ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
     ("bridges/channels/transport", "bridges/channels/text"),
