@@ -52,17 +52,6 @@ class Holding:
             self.connection.close()
 
 
-async def is_held(url: str, agent: str) -> bool:
-    """Whether a program serves now. Raises `LedgerUnusable`."""
-    try:
-        connection = await asyncio.to_thread(_locked, url, agent)
-    except DatabaseError as error:
-        raise LedgerUnusable(str(error)) from error
-    if connection is not None:
-        await asyncio.to_thread(connection.close)
-    return connection is None
-
-
 def _locked(url: str, agent: str) -> Connection | None:
     connection = connected(url, ConnectionLimits())
     try:

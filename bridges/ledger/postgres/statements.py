@@ -6,7 +6,10 @@ _CHAT = "channel = %(channel)s AND account = %(account)s AND chat_id = %(chat_id
 _WHO = "channel = %(channel)s AND account = %(account)s AND sender_id = %(sender_id)s"
 _JOB = "SELECT id, answered_by, asker, text, rule, due_ms, problem FROM ledger_jobs WHERE agent = %(agent)s"
 
-TRY_TO_HOLD = "SELECT pg_try_advisory_lock(hashtextextended(%(agent)s, 7))"
+TRY_TO_HOLD = """
+SELECT pg_try_advisory_lock(hashtextextended(%(agent)s, hashtextextended(current_schema()::text, 7)))
+"""
+"""Kept until the connection ends; assistants of other schemas have locks of their own."""
 IS_HELD = "SELECT 1 FROM ledger_holders WHERE agent = %(agent)s AND fence = %(fence)s FOR SHARE"
 HOLD = """
 INSERT INTO ledger_holders (agent, ledger_id, fence, holder) VALUES (%(agent)s, %(ledger_id)s, 1, %(holder)s)

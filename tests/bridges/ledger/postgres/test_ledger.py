@@ -78,7 +78,8 @@ async def test_who_lost_the_lock_writes_nothing_once_another_serves(database_url
         with psycopg.connect(database_url, autocommit=True) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks "
-                "WHERE locktype = 'advisory' AND granted"
+                "WHERE locktype = 'advisory' AND granted "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
             )
         async with opened(database_url) as now:
             writes: tuple[Callable[[], Any], ...] = (
