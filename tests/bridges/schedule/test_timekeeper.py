@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nacre.bridges.schedule.timetable import Job, JobChanged, moved
+from nacre.bridges.ledger.contracts.records import JobChanged
+from nacre.bridges.schedule.timetable import Job, moved
 from nacre.bridges.schedule.when import read_when
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.models.scripted import Clock, ScriptedModel
