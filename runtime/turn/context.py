@@ -131,7 +131,7 @@ class TurnContext:
         changing = await parts.prompt_parts.changing(chat, tell=tell)
         recalled = await parts.memory.recall(chat, self._words, tell)
         tell(stable.notices)
-        return SystemPrompt(stable=stable.text, changing=joined(self._today(), *changing, recalled))
+        return SystemPrompt(stable=stable.text, changing=self._today(), tail=joined(*changing, recalled))
 
     def _of_sub_agent(self, sub_agent: SubAgent) -> SystemPrompt:
         memory = self._parts.memory.instructions(self.chat) if sub_agent.notes else ""

@@ -76,7 +76,7 @@ class SystemPrompts:
         self._count_tokens = count_tokens
         self._files = ContextFiles(workspace, now_ns=lambda: epoch_ms(now()) * 1_000_000)
         self._made: dict[_Kind, _Made] = {}
-        self._counted: dict[tuple[str, str, tuple[str, ...]], int] = {}
+        self._counted: dict[tuple[SystemPrompt, tuple[str, ...]], int] = {}
 
     async def stable(
         self,
@@ -122,7 +122,7 @@ class SystemPrompts:
 
     async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
         """Tokens of a system prompt and the tools' schemas together, counted on a thread."""
-        asked = (system.stable, system.changing, tuple(tool.name for tool in tools))
+        asked = (system, tuple(tool.name for tool in tools))
         if asked not in self._counted:
             if len(self._counted) >= MOST_COUNTED:
                 self._counted.clear()

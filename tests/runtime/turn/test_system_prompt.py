@@ -229,4 +229,4 @@ async def test_a_group_does_not_learn_where_the_workspace_lies(tmp_path: Path) -
         model = ScriptedModel(says("hello"))
         async with opened(tmp_path, model) as agent:
             await agent.respond(inbound)
-        assert str(tmp_path) not in model.requests[0].system.stable + model.requests[0].system.changing
+        assert str(tmp_path) not in model.requests[0].system.joined()
