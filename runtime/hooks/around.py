@@ -147,7 +147,7 @@ def asking(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str) -> Ask:
 async def _with_added_text(
     hooks: Hooks, chat: ToolChat, request: ModelRequest, model_name: str
 ) -> ModelRequest:
-    """Added texts go behind the conversation: what stands before them stays, and with it a provider's cache."""
+    """Added texts go behind the conversation: what stands before them stays in a provider's cache."""
     event = told.BeforeModel(chat=chat, model_name=model_name, request=request)
     texts: list[str] = []
     for call in hooks.calls(event):
@@ -158,7 +158,7 @@ async def _with_added_text(
                 log.warning("%d of %d characters of %s went in", MAX_ADDED_CHARS, len(text), answer.handler)
                 text = f"{text[:MAX_ADDED_CHARS]} […]"
             if text:
-                texts.append(render("system/hook_text", name=answer.handler, text=quoted(text)))
+                texts.append(render("tail/hook_text", name=answer.handler, text=quoted(text)))
         else:
             _told_when_odd(answer, event.type)
     if not texts:

@@ -261,13 +261,14 @@ def add_tail(messages: list[dict[str, Any]], tail: str, family: Family) -> None:
     """
     if not tail:
         return
-    text = sendable(render("system/tail", text=tail))
+    text = sendable(render("tail/request", text=tail))
     if family == "openai" or not messages or messages[-1]["role"] != "user":
         messages.append({"role": "user", "content": text})
         return
     content = messages[-1]["content"]
-    joined = f"{content}\n\n{text}" if isinstance(content, str) else [*content, {"type": "text", "text": text}]
-    messages[-1] = {**messages[-1], "content": joined}
+    block = {"type": "text", "text": text}
+    added = f"{content}\n\n{text}" if isinstance(content, str) else [*content, block]
+    messages[-1] = {**messages[-1], "content": added}
 
 
 def mark_last_user_message(messages: list[dict[str, Any]]) -> None:

@@ -127,7 +127,7 @@ class RequestBodies:
             self._kept_bytes -= len(kept.text)
 
     def _rewritten_place(self, items: Sequence[Outgoing], tail: str) -> int:
-        """Where the newest words of the user stand if a mark or a tail goes into them; else behind the end."""
+        """Where the newest words of the user stand if a mark or a tail goes into them; else the end."""
         if not self._dialect.takes_cache_marks and (not tail or self._dialect.family == "openai"):
             return len(items)
         places = range(len(items) - 1, -1, -1)
