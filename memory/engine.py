@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_RESULTS = 1_000
 """Most hits of one search, whatever is asked for."""
-FRESHNESS_WAIT_SECONDS = 0.5
+FRESHNESS_WAIT_SECONDS = 2.0
 """What a search grants a pending word-only update, so that a note written a moment ago is found."""
 
 FIRST_WAIT_SECONDS = 3.0

@@ -110,10 +110,11 @@ class LoopbackHttp:
         await asyncio.sleep(0.05)  # what was aborted is closed by calls that the loop still has to make
         assert server is not None
         # Who was let in at the last moment is known to the server some steps of the loop later.
-        for _step in range(5):
+        for _step in range(10):
             await asyncio.sleep(0)
-            if server.connections:
-                await server.shutdown(0.1)
+            for connection in server.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
 
     def _abort(self) -> None:
         for transport in self._connections:

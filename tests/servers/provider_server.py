@@ -17,7 +17,7 @@ import contextlib
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -31,9 +31,15 @@ _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"
 
 
 class ProviderServer:
-    """See the module's docstring. `expected_key`: other keys get a 401."""
+    """See the module's docstring. `expected_key`: other keys get a 401; `models`: what it lists, if asked."""
 
-    def __init__(self, *, responder: Responder | None = None, expected_key: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        responder: Responder | None = None,
+        expected_key: str | None = None,
+        models: Sequence[str] = (),
+    ) -> None:
         self.requests: list[dict[str, Any]] = []
         self.embedding_requests: list[dict[str, Any]] = []
         self.raw: list[bytes] = []
@@ -41,6 +47,7 @@ class ProviderServer:
         self.port = 0
         self._responder = responder
         self._expected_key = expected_key
+        self._models = models
         self._steps: deque[Step] = deque()
         self._embedding_failures: deque[Step] = deque()
         self._ready = threading.Event()
@@ -157,9 +164,14 @@ class ProviderServer:
         self._ready.set()
         await self._stop.wait()
         server.close()
+        # Who was let in at the last moment has no task before some steps of the loop, and one that was never
+        # begun would leave its connection open.
+        for _step in range(10):
+            await asyncio.sleep(0)
         for task in list(connections):
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
+        await asyncio.sleep(0)  # a connection is closed by a call that the loop still has to make
 
     # -- one request --------------------------------------------------------------------------------
 
@@ -174,6 +186,10 @@ class ProviderServer:
             await _send(writer, wire.error(401, code="invalid_api_key"))
             return True
         request = json.loads(body) if body else {}
+        if path.endswith("/models") and self._models:
+            listed = {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]}
+            await _send(writer, Step(body=json.dumps(listed)))
+            return True
         if path.endswith("/embeddings"):
             await self._answer_embeddings(writer, request)
             return True

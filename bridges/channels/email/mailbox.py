@@ -135,11 +135,13 @@ class Mailbox:
                 f"{settings.imap_host} refuses the login of {settings.login} (channels.email.password)."
             ) from error
         with self._told():
-            _, _ = self._box.client.select(f'"{settings.folder}"', readonly=not writes)
+            _, words = self._box.client.select(f'"{settings.folder}"', readonly=not writes)
             _, validity = self._box.client.response("UIDVALIDITY")
         if not validity or validity[0] is None:
+            said = b" ".join(word for word in words if isinstance(word, bytes)).decode(errors="replace")
             raise CannotConnect(
-                f"There is no folder {settings.folder} in the mailbox (channels.email.folder)."
+                f"{settings.imap_host} opens no folder {settings.folder} (channels.email.folder). "
+                f"It says: {said}"
             )
         self.validity = validity[0].decode()
 

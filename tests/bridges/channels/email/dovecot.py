@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage, Message
 from email.policy import default
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from aiosmtpd.controller import Controller
@@ -208,11 +209,10 @@ def post_office(folder: Path) -> Iterator[tuple[Post, int]]:
 
 
 def dovecot(folder: Path) -> ServerProcess:
-    """A server that is not started yet; others than root must be able to go through its folder."""
+    """A server that is not started yet; others than root must be able to go into its folder."""
     port, config = free_port(), folder / "dovecot.conf"
     config.write_text(CONFIG.format(folder=folder, port=port, owner=OWNER))
-    for each in (folder, *folder.parents[:2]):
-        each.chmod(0o755)
+    folder.chmod(0o755)
     (folder / "run").mkdir(exist_ok=True)
     return ServerProcess([program("dovecot", "dovecot-imapd"), "-F", "-c", str(config)], port, folder)
 
@@ -228,9 +228,9 @@ async def _serving(folder: Path) -> AsyncIterator[ServerProcess]:
 
 
 @asynccontextmanager
-async def dovecot_world(folder: Path) -> AsyncIterator[DovecotWorld]:
-    """The servers with Ann."""
-    with post_office(folder) as (post, port):
+async def dovecot_world() -> AsyncIterator[DovecotWorld]:
+    """The servers with Ann, in a folder of their own: pytest's is closed to all but its owner."""
+    with TemporaryDirectory(prefix="dovecot-") as name, post_office(folder := Path(name)) as (post, port):
         post.box("nacre")
         async with inhabited(_serving(folder), lambda server: DovecotWorld(server, post, port)) as world:
             yield world

@@ -104,6 +104,7 @@ async def test_a_nick_that_somebody_else_took_is_told_nothing(tmp_path: Path) ->
             assert door.inbound[0].chat_kind == "direct"
             assert door.inbound[0].sender_id == door.inbound[0].chat_id == world.ann
             await running.deliver(private(world.ann, "for Ann"))
+            await until(lambda: world.shown() == ["for Ann"])
             await world.person.leave()
             thief = Person(world.server.port, "ann")
             await thief.arrive(user="thief")
@@ -111,7 +112,7 @@ async def test_a_nick_that_somebody_else_took_is_told_nothing(tmp_path: Path) ->
                 await running.deliver(private(world.ann, "for Ann again"))
             await thief.leave()
             assert thief.seen == []
-        await until(lambda: world.shown() == ["for Ann"])
+        assert world.shown() == ["for Ann"]
 
 
 async def test_a_long_answer_arrives_whole_and_in_order(tmp_path: Path) -> None:
