@@ -205,3 +205,34 @@ async def test_large_changes_are_folded_in_at_once(tmp_path: Path) -> None:
         message_text(message) for message in model.requests[2].messages if "short" in message_text(message)
     ] == []
     assert model.requests[2].system.stable.count("- a line about bees") == 500
+
+
+async def test_status_says_what_was_read_from_the_cache(tmp_path: Path) -> None:
+    """Of the last request, as the provider counted it; nothing before it has counted anything."""
+    usage = Usage(input_tokens=200, output_tokens=9, cache_read_tokens=11_700, cache_write_tokens=100)
+    async with opened(tmp_path, ScriptedModel(says("ok", usage=usage))) as agent:
+        before = await agent.respond(said("/status"))
+        await agent.respond(said("hi"))
+        after = await agent.respond(said("/status"))
+
+    assert before is not None
+    assert after is not None
+    assert "Prompt cache" not in before.text
+    assert "Prompt cache: 11.7k of 12.0k tokens (98%) of the last request were read from it" in after.text
+
+
+async def test_what_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
+    """Details of changes that do not fit are somebody else's: the prompt says all of it again."""
+    model, later = ScriptedModel(says("ok"), says("ok")), ScriptedModel(says("ok"))
+    async with opened(tmp_path, model) as agent:
+        await agent.respond(said("hi"))
+        (agent.workspace / "MEMORY.md").write_text("- The boat is Halcyon.\n", encoding="utf-8")
+        await agent.respond(said("hi"))
+    file = transcript_file(tmp_path)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('"files":{"MEMORY.md":[[', '"files":{"MEMORY.md":[[9'), encoding="utf-8")
+    async with opened(tmp_path, later, ids="later-") as agent:
+        await agent.respond(said("hi"))
+
+    assert prompts(file) == 2
+    assert sent(later.requests[0]).count("The boat is Halcyon.") == 1
