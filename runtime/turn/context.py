@@ -74,6 +74,7 @@ class TurnContext:
         self._limits = result_limits(asked.budget)
         self._prompt = SessionPrompt(session, window_tokens=asked.budget.window_tokens)
         self._made: _Made | None = None
+        self._of_sub_agent: SystemPrompt | None = None
         self._told_in_cycle: int | None = None
 
     @cached_property
@@ -124,7 +125,8 @@ class TurnContext:
         """The system prompt as this session has it; what was cut of it is told once."""
         sub_agent = self._parts.sub_agent
         if sub_agent is not None:
-            return self._of_sub_agent(sub_agent)
+            self._of_sub_agent = self._of_sub_agent or self._made_for(sub_agent)
+            return self._of_sub_agent
         made = await self._now()
         stable, changing = self._prompt.texts(made.stable, made.changing)
         return SystemPrompt(stable=stable, changing=changing, tail=made.tail)
@@ -179,7 +181,7 @@ class TurnContext:
         changing = await parts.prompt_parts.changing(chat, tell=tell)
         return joined(*changing, await parts.memory.recall(chat, self._words, tell))
 
-    def _of_sub_agent(self, sub_agent: SubAgent) -> SystemPrompt:
+    def _made_for(self, sub_agent: SubAgent) -> SystemPrompt:
         memory = self._parts.memory.instructions(self.chat) if sub_agent.notes else ""
         stable = sub_agent_part(sub_agent.name, sub_agent.instructions, tools=self.specs, memory=memory)
         return SystemPrompt(stable=stable, changing=self._today())

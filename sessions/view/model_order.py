@@ -29,13 +29,14 @@ class ModelOrder:
         self._recall_at = 1 if is_compacted else 0
         self._recall_places: list[int] = []
         self._moved_places: set[int] = set()
+        self._ends_with_words = False
         self._messages: list[Message] = []
         self._count = 0
         self._shown: tuple[Message, ...] | None = None
 
     def add(self, item: TranscriptItem) -> None:
         """Takes the transcript's next item."""
-        if item.has_place and self._messages and isinstance(self._messages[-1], UserMessage):
+        if item.has_place and self._ends_with_words:
             self._messages.insert(-1, item.message)
             self._moved_places.add(self._count)
         elif item.has_place or not item.is_recall:
@@ -45,6 +46,8 @@ class ModelOrder:
                 del self._messages[self._recall_at]
             self._messages.insert(self._recall_at, item.message)
             self._recall_places.append(self._count)
+        is_summary = self._count < self._recall_at
+        self._ends_with_words = not (is_summary or item.is_recall) and isinstance(item.message, UserMessage)
         self._count += 1
         self._shown = None
 
