@@ -82,7 +82,7 @@ async def test_a_groups_job_sees_what_a_group_sees(tmp_path: Path) -> None:
 
     assert server.shown("crew") == ["Stand-up!"]
     [request] = model.requests
-    assert "CANARY" not in request.system.stable + request.system.changing
+    assert "CANARY" not in request.system.joined()
     assert "CANARY" not in "".join(message_text(message) for message in request.messages)
 
 
