@@ -21,7 +21,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench", "cli/setup/first_run"),
+    ("cli/bench", "cli/setup/first_run", "cli/talk/display", "cli/talk/keyboard"),
     ("cli/setup/config",),
     ("cli",),
     ("cli/screen",),
@@ -215,7 +215,11 @@ LIBRARIES = {
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
-    "markdown_it": ("bridges/channels/matrix/content.py", "bridges/channels/telegram/formatting.py"),
+    "markdown_it": (
+        "bridges/channels/matrix/content.py",
+        "bridges/channels/telegram/formatting.py",
+        "cli/screen/markdown.py",
+    ),
     "msgspec": ("sessions/disk/json_text.py",),
     "nio": ("bridges/channels/matrix/*.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_math.py"),
@@ -246,6 +250,7 @@ LIBRARIES = {
     "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/json_file.py"),
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
     "referencing": ("runtime/extensions/settings_schema.py",),
+    "rich": ("cli/screen/markdown.py",),
     "sentence_transformers": (
         "memory/embedders/sentence_transformer.py",
         "memory/search/rerankers/cross_encoder.py",

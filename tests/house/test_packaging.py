@@ -26,7 +26,6 @@ EXTRAS = {
     "keyring": "keyring",
     "lancedb": "lancedb",
     "llama_cpp": "gguf",
-    "markdown_it": "telegram",
     "nio": "matrix",
     "opentelemetry": "otel",
     "procrastinate": "postgres",
