@@ -21,10 +21,15 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench", "cli/setup/first_run", "cli/talk/display", "cli/talk/keyboard"),
+    (
+        "cli/bench",
+        "cli/setup/first_run",
+        "cli/setup/backup",
+        "cli/memory/care",
+        "cli/talk/display",
+        "cli/talk/keyboard",
+    ),
     ("cli/setup/config",),
-    ("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/memory/care"),
-    ("cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
     ("cli",),
     ("cli/screen",),
 )
@@ -54,11 +59,10 @@ RUNTIME: Floors = (
     ("runtime/turn", "runtime/recall/facts"),
     ("runtime/recall/qmd",),
     ("runtime/turn/window", "runtime/recall"),
-    ("runtime/turn/window/pruning",),
+    ("runtime/turn/window/pruning", "runtime/turn/prompt_parts"),
     (
         "runtime/turn/window/summaries",
         "runtime/turn/loop",
-        "runtime/turn/prompt_parts",
         "runtime/turn/inbound",
         "runtime/lanes",
     ),
