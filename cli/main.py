@@ -38,6 +38,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.status",
         "Say how `nacre serve` is: its channels, what is left to do, what comes next.",
     ),
+    "doctor": (
+        "nacre.cli.setup.doctor.command",
+        "Look for what is wrong, and say what to do.",
+    ),
     "schedule": (
         "nacre.cli.serving.schedule",
         "List scheduled jobs, make and remove them.",
@@ -63,6 +67,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "storage": (
         "nacre.cli.setup.storage",
         "Move an agent from files to a database, or back.",
+    ),
+    "completion": (
+        "nacre.cli.setup.completion",
+        "Print a script that makes Tab complete nacre's commands and options.",
     ),
     "init": ("nacre.cli.setup.init", "Make the state folder and the workspace."),
 }

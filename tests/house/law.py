@@ -21,7 +21,7 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench", "cli/setup/config"),
+    ("cli/bench", "cli/setup/config", "cli/setup/doctor"),
     ("cli",),
     ("cli/screen",),
 )
@@ -38,6 +38,7 @@ BRIDGES: Floors = (
 )
 RUNTIME: Floors = (
     ("runtime/agent",),
+    ("runtime/agent/insight",),
     ("runtime/agent/opening",),
     ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
@@ -119,7 +120,8 @@ NEVERS = (
     Never(
         ("cli*", "runtime*"),
         ("memory/stores*", "memory/search"),
-        "notes are searched and stored through the engine",
+        "notes are searched and stored through the engine; an index may be looked at from outside",
+        but=("memory/stores",),
     ),
     Never(
         ("runtime/lanes", "runtime/turn*", "runtime/endings", "runtime/commands*"),
