@@ -162,6 +162,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _failed(error, 1)
     except OSError as error:
         log.info("the system refused", exc_info=True)
+        if str(error).endswith("."):  # a sentence of Nacre's own, where a store cannot be reached
+            return _failed(error, 1)
         return _failed(f"Nacre stopped, because the system refused something: {error}.", 1)
     except Exception as error:
         # A bug: the trace belongs into the log, a sentence onto the screen.

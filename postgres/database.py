@@ -17,7 +17,7 @@ from contextvars import copy_context
 from datetime import datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from nacre.postgres.errors import DatabaseUnreachable, StatementRefused
+from nacre.postgres.errors import DatabaseUnreachable, DatabaseUnusable, StatementRefused
 from nacre.postgres.migrations import Migration, migrate, packaged_migrations
 from nacre.postgres.pool import ConnectionLimits, connected, is_lost, opened_pool, reason, shown
 
@@ -142,6 +142,8 @@ class Database:
 
     def _raise_unless_passing(self, error: Exception, left_seconds: float) -> None:
         """Raises what no other try would mend, as a sentence if it is the database's."""
+        if isinstance(error, DatabaseUnusable):  # without psycopg nothing of it can be asked
+            raise error
         import psycopg
         from psycopg_pool import PoolTimeout
 

@@ -113,8 +113,12 @@ def reason(error: Exception) -> str:
 
 
 def shown(url: str) -> str:
-    """Which database a url names, without a password."""
-    named = connection_arguments(url) if _driver() else {}
+    """Which database a url names, without a password; where psycopg cannot read it, whose it is."""
+    try:
+        _driver()
+        named = connection_arguments(url)
+    except DatabaseUnusable:
+        return "The PostgreSQL database of storage.url"
     host = named.get("host") or "this machine"
     return f"The PostgreSQL database {named.get('dbname') or named.get('user') or ''!r} on {host}"
 

@@ -102,7 +102,7 @@ def _with_history(
     invocation.warn(*invocation.config.notices)
     workspace = open_workspace(invocation.config.folders, invocation.config.state_dir)
     if workspace.folder is None:
-        invocation.warn(f"A git history needs files, and the notes are in {workspace.place}.", tone="error")
+        invocation.warn(f"{workspace.place} has the notes; a git history needs files.", tone="error")
         return 1
     repository = Repository(workspace.folder)
     if not repository.is_there:
