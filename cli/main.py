@@ -42,6 +42,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.setup.doctor.command",
         "Look for what is wrong, and say what to do.",
     ),
+    "log": (
+        "nacre.cli.serving.log",
+        "Show the end of the log: decisions, warnings and traces, never what people said.",
+    ),
     "schedule": (
         "nacre.cli.serving.schedule",
         "List scheduled jobs, make and remove them.",
@@ -49,6 +53,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sessions": (
         "nacre.cli.sessions.commands",
         "Look at conversations, export and delete them, go back to one.",
+    ),
+    "context": (
+        "nacre.cli.sessions.context",
+        "Show what the model would get now, by part, with sizes in tokens.",
+    ),
+    "usage": (
+        "nacre.cli.sessions.usage",
+        "Say what models and embeddings took, in tokens and money.",
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
     "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory that the LanceDB engine keeps."),

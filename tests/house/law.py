@@ -46,6 +46,7 @@ RUNTIME: Floors = (
     ("runtime/commands/session",),
     ("runtime/commands/contract",),
     ("runtime/commands/conversation",),
+    ("runtime/commands/insight",),
     ("runtime/endings",),
     ("runtime/turn", "runtime/recall/facts"),
     ("runtime/recall/qmd",),
@@ -72,6 +73,7 @@ RUNTIME: Floors = (
         "runtime/tools/approvals",
     ),
     ("runtime/models/completions",),
+    ("runtime/models/spending",),
     ("runtime/contracts",),
 )
 MEMORY: Floors = (
@@ -174,6 +176,7 @@ MORE_ENTRIES = {
 """The root rooms hold rooms beside their own files, and the tests mirror all of them."""
 MANY_ENTRIES: dict[str, str] = {
     "bridges/channels": "one folder for each channel",
+    "runtime/models": "what calls cost, below every way to a provider and below the embeddings",
     "memory/workspace": "a folder's git history, below which git is begun and above which sources are known",
 }
 """Folders that may hold more, with the reason; one that no longer needs it fails the tests."""

@@ -17,6 +17,7 @@ from nacre.runtime.contracts.errors import ConfigError, ModelError
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.completions.keys import from_environment
+from nacre.runtime.models.offline.model import CONTEXT_WINDOW_TOKENS as OFFLINE_WINDOW_TOKENS
 from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
 from nacre.runtime.models.openai_compatible.providers import resolve_endpoint
 from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
@@ -82,7 +83,7 @@ def model_facts(config: Config, now: Clock) -> ModelFacts:
 def budget_of(config: Config, now: Clock) -> ContextBudget:
     """How the window of the model is cut. Raises `ConfigError` when it is too small to work in."""
     if not config.model_name:
-        return model_budget(config.settings.agent, None)
+        return model_budget(config.settings.agent, OFFLINE_WINDOW_TOKENS)
     model = connected_model(config, config.model_name, now)
     return model_budget(config.settings.agent, model.context_window_tokens)
 

@@ -25,6 +25,7 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
+from nacre.runtime.settings.spending import spending_ledger
 from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
 
 STALL_SECONDS = 60.0
@@ -147,6 +148,7 @@ def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
         request_timeout_seconds=timeout_seconds,
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
+        ledger=spending_ledger(config, now),
     )
 
 

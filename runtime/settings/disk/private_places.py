@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
-_TREES = ("locks", "logs", "memory")
+_TREES = ("locks", "logs", "memory", "usage")
 PRIVATE_FILES = ("nacre.json5", "chat_history")
 """Files of the state folder."""
 _OWNERS_BITS = 0o700

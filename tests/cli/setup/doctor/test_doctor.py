@@ -53,7 +53,7 @@ def test_a_sound_installation_is_told_as_such(tmp_path: Path) -> None:
     assert not [area for area, states in _states(found).items() if "problem" in states]
     assert shown.stdout.rstrip().endswith("All is well.")
     assert "AGENTS.md" in found["prompt"][0]["text"]
-    assert "compaction above 180000" in found["window"][0]["text"]
+    assert "compaction above 16000" in found["window"][0]["text"]
 
 
 def test_what_is_wrong_is_found_and_the_safe_part_mended(tmp_path: Path) -> None:
