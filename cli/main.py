@@ -84,7 +84,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.setup.completion",
         "Print a script that makes Tab complete nacre's commands and options.",
     ),
-    "init": ("nacre.cli.setup.init", "Make the state folder and the workspace."),
+    "init": ("nacre.cli.setup.init", "Make the state folder and the workspace, and choose a model."),
 }
 _DEFAULT_COMMAND = "chat"
 
