@@ -38,6 +38,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.status",
         "Say how `nacre serve` is: its channels, what is left to do, what comes next.",
     ),
+    "doctor": (
+        "nacre.cli.setup.doctor.command",
+        "Look for what is wrong, and say what to do.",
+    ),
+    "log": (
+        "nacre.cli.serving.log",
+        "Show the end of the log: decisions, warnings and traces, never what people said.",
+    ),
     "schedule": (
         "nacre.cli.serving.schedule",
         "List scheduled jobs, make and remove them.",
@@ -45,6 +53,14 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sessions": (
         "nacre.cli.sessions.commands",
         "Look at conversations, export and delete them, go back to one.",
+    ),
+    "context": (
+        "nacre.cli.sessions.context",
+        "Show what the model would get now, by part, with sizes in tokens.",
+    ),
+    "usage": (
+        "nacre.cli.sessions.usage",
+        "Say what models and embeddings took, in tokens and money.",
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
     "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory that the LanceDB engine keeps."),
@@ -69,6 +85,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Write everything that Nacre keeps into one archive, or check one.",
     ),
     "restore": ("nacre.cli.setup.backup.restore_command", "Make a state folder of an archive."),
+    "completion": (
+        "nacre.cli.setup.completion",
+        "Print a script that makes Tab complete nacre's commands and options.",
+    ),
     "init": ("nacre.cli.setup.init", "Make the state folder and the workspace, and choose a model."),
 }
 _DEFAULT_COMMAND = "chat"

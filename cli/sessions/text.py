@@ -6,7 +6,7 @@ The JSON has OpenClaw's names for what stands in `sessions.json`, with what Nacr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from nacre.cli.screen.json_text import camel_json
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
 from nacre.runtime.commands.contract.wording import short_count
 from nacre.runtime.contracts.clock import stored_moment
+from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.sessions.contracts.keys import key_kind
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -127,7 +128,17 @@ def show_json(
             for entry in _last(transcript.branch, last)
             if isinstance(entry.body, Message)
         ],
+        "marks": [mark for entry in transcript.branch for mark in _marks(entry)],
     }
+
+
+def _marks(entry: Entry) -> Iterator[dict[str, Any]]:
+    """A compaction or a flush for scripts, with the entry that it stands in."""
+    place = {"entryId": entry.id, "timestamp": entry.timestamp}
+    if isinstance(entry.body, Compaction):
+        yield {"type": "compaction", **place, "tokensBefore": entry.body.tokens_before}
+    elif (flush := entry.custom_data(FLUSH_ENTRY)) is not None:
+        yield {"type": "flush", **place, "status": flush.get("status"), "path": flush.get("path") or None}
 
 
 def deleted_line(session: StoredSession, aside: str, short: Callable[[Path], str]) -> str:
@@ -205,20 +216,34 @@ def _messages(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _last(branch: Sequence[Entry], count: int) -> list[Entry]:
-    """The last `count` messages, and the summaries between them."""
+    """The last `count` messages, and the summaries and flushes between them."""
     shown: list[Entry] = []
     for entry in reversed(branch):
         if count <= 0:
             break
-        if isinstance(entry.body, Message | Compaction | BranchSummary):
+        is_mark = isinstance(entry.body, Compaction | BranchSummary) or _is_flush(entry)
+        if is_mark or isinstance(entry.body, Message):
             shown.append(entry)
             count -= isinstance(entry.body, Message)
     return shown[::-1]
 
 
+def _is_flush(entry: Entry) -> bool:
+    return entry.custom_data(FLUSH_ENTRY) is not None
+
+
+def _flush_line(flush: Mapping[str, Any]) -> str:
+    status, path, problem = (str(flush.get(name) or "") for name in ("status", "path", "problem"))
+    told = f" to {path}" if path else f": {problem}" if problem else ""
+    return one_line(f"--- flush, {status or 'unknown'}{told} ---")
+
+
 def _entry_lines(entry: Entry, zone: tzinfo) -> list[str]:
     if isinstance(entry.body, Compaction):
-        return ["--- what was said before was summarised ---"]
+        before = f" ({short_count(entry.body.tokens_before)} tokens)" if entry.body.tokens_before else ""
+        return [f"--- compaction: what was said before was summarised{before} ---"]
+    if (flush := entry.custom_data(FLUSH_ENTRY)) is not None:
+        return [_flush_line(flush)]
     if isinstance(entry.body, BranchSummary):
         return ["--- went back to here from another branch ---"]
     return _message_lines(entry.body, zone) if isinstance(entry.body, Message) else []

@@ -17,6 +17,22 @@ class SharedIndex:
     agent_id: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class IndexFacts:
+    """How an index is, looked at from outside.
+
+    `version` is that of what is there, 0 when it cannot be told, `known_version` what this program writes.
+    `damage` says what is broken and can be built again from the notes, `problem` what else keeps it from
+    being used. `paths` are the notes that it holds.
+    """
+
+    known_version: int
+    version: int = 0
+    damage: str = ""
+    problem: str = ""
+    paths: tuple[str, ...] = ()
+
+
 class IndexPlace(Protocol):
     """Where an index is kept. What is damaged there is set aside, since the notes are the truth."""
 

@@ -11,6 +11,7 @@ from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.help import HELP, UNKNOWN, elsewhere, nearest_word
 from nacre.runtime.commands.session.chats import ACTIVATION, QUEUE, SEND
 from nacre.runtime.commands.session.compact import COMPACT
+from nacre.runtime.commands.session.context import CONTEXT
 from nacre.runtime.commands.session.fork import FORK
 from nacre.runtime.commands.session.label import LABEL
 from nacre.runtime.commands.session.new import NEW
@@ -23,7 +24,7 @@ from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
 
 _SESSION = (NEW, RESET, RESUME, COMPACT, REWIND, FORK, LABEL)
-BUILT_IN: tuple[Command, ...] = (*_SESSION, STATUS, QUEUE, SEND, ACTIVATION, APPROVE, DENY, HELP)
+BUILT_IN: tuple[Command, ...] = (*_SESSION, STATUS, CONTEXT, QUEUE, SEND, ACTIVATION, APPROVE, DENY, HELP)
 """Nacre's own commands, in the order of `/help`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")

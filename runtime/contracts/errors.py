@@ -67,6 +67,10 @@ class ModelError(AgentError):
         return said.strip() if isinstance(said, str) else ""
 
 
+class SpendingCapReached(ModelError):
+    """The owner's cap for a day is used up, or what is left of it is kept for replies."""
+
+
 class ContextOverflow(ModelError):
     """The request did not fit the model's context window.
 

@@ -74,7 +74,7 @@ def embedder_of(
         now_seconds=_seconds(now),
         home=config.home,
         models_folder=config.state_dir / "models",
-        budget=_budget(config, now),
+        budget=lambda: _budget(config, now),
         local=local,
         lent=lent or new_for_each,
     )
@@ -169,14 +169,18 @@ def _extra_paths(config: Config) -> tuple[str, ...]:
     return (*named, BANK_FOLDER) if config.settings.memory.bank.enabled else tuple(named)
 
 
-def _budget(config: Config, now: Clock) -> EmbeddingBudget | None:
-    remote = config.settings.agent.memory_search.remote
-    if remote is None or remote.daily_tokens is None:
-        return None
+def _budget(config: Config, now: Clock) -> EmbeddingBudget:
+    # whoever embeds on this machine waits for neither
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
+    from nacre.runtime.settings.spending import spending_ledger
 
-    path = config.state_dir / "memory" / "embedding-tokens.json"
-    return EmbeddingBudget(path, daily_tokens=remote.daily_tokens, now=now)
+    remote = config.settings.agent.memory_search.remote
+    return EmbeddingBudget(
+        config.state_dir / "memory" / "embedding-tokens.json",
+        daily_tokens=remote.daily_tokens if remote is not None else None,
+        now=now,
+        ledger=spending_ledger(config, now),
+    )
 
 
 def open_transcripts(config: Config, now: Clock) -> TranscriptSource:

@@ -6,7 +6,7 @@ that an owner can bring a settings file along. Inside `memorySearch` an unknown 
 """
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, create_model
 from pydantic.alias_generators import to_camel
@@ -27,6 +27,14 @@ from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
 
 
+class UsageSettings(SettingsSection):
+    """`usage`."""
+
+    daily_cap_usd: Annotated[float, Field(gt=0)] | None = None
+    """Most that models and embeddings may cost in a day of the owner, for all agents; `null` is no cap.
+    From four fifths on only replies and their summaries are asked of a model."""
+
+
 class Settings(SettingsSection):
     """Everything in `nacre.json5`."""
 
@@ -40,6 +48,7 @@ class Settings(SettingsSection):
     plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
     bindings: tuple[Binding, ...] = ()
+    usage: UsageSettings = Field(default_factory=UsageSettings.model_construct)
     commands: CommandsSettings = Field(default_factory=CommandsSettings.model_construct)
     messages: MessagesSettings = Field(default_factory=MessagesSettings.model_construct)
 

@@ -176,6 +176,7 @@ class Turn:
             system=await context.system(),
             messages=session.view.messages(),
             tools=context.specs,
+            purpose="background" if self.trigger else "turn",
         )
 
     async def make_room(self, overflow: ContextOverflow) -> bool:

@@ -34,6 +34,8 @@ IDS = {
     "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
 }
 OPENERS = {
+    "cli/serving/log.py": "the log, read on while it grows",
+    "cli/setup/doctor/index_checks.py": "how many folders the system watches",
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",
     "runtime/recall/qmd/exports.py": "past conversations as Markdown, for the program qmd",
     "runtime/recall/qmd/home.py": "what is noted about the program qmd, and may be lost",

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nacre.memory.contracts.errors import IndexDamaged
 from nacre.memory.contracts.settings import VectorStoreSettings
-from nacre.memory.stores.sqlite.connection import IndexLock, open_connection, quick_check
+from nacre.memory.stores.sqlite.connection import IndexLock, SqliteError, open_connection, quick_check
 from nacre.memory.stores.sqlite.nearest import add_vector_functions
 from nacre.memory.stores.sqlite.schema import TOKENIZE, version_of
 from nacre.memory.stores.sqlite.store import SqliteStore
@@ -126,6 +126,25 @@ def keep_private(path: Path, *, folder_too: bool) -> None:
             info = found.lstat()
             if not stat.S_ISLNK(info.st_mode) and info.st_mode & 0o077:
                 found.chmod(info.st_mode & 0o700)
+
+
+def examined(path: Path) -> tuple[int, str, tuple[str, ...]]:
+    """The version of an index, what is damaged in it, and the paths of its notes; changes nothing.
+
+    Raises:
+        IndexUnusable: the file is another program's, or cannot be read; `IndexDamaged`, a damaged one.
+    """
+    connection = open_connection(path, read_only=True)
+    try:
+        version = version_of(connection)
+        if problem := quick_check(connection):
+            return version, problem, ()
+        rows = connection.execute("SELECT path FROM files WHERE source = 'memory' ORDER BY path").fetchall()
+        return version, "", tuple(str(row[0]) for row in rows)
+    except SqliteError as error:
+        return 0, str(error), ()
+    finally:
+        connection.close()
 
 
 def set_aside(path: Path, at: datetime) -> Path:

@@ -25,6 +25,7 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.auth_profiles import AuthProfile
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
+from nacre.runtime.settings.spending import spending_ledger
 from nacre.runtime.turn.inbound.voice_notes import VoiceNotes
 
 STALL_SECONDS = 60.0
@@ -147,6 +148,7 @@ def connected_model(config: Config, name: str, now: Clock) -> ChatModel:
         request_timeout_seconds=timeout_seconds,
         stall_timeout_seconds=min(STALL_SECONDS, timeout_seconds),
         now_ms=lambda: epoch_ms(now()),
+        ledger=spending_ledger(config, now),
     )
 
 
@@ -208,24 +210,37 @@ def _way_to(name: str, provider: ProviderSettings) -> type[OpenAICompatibleModel
     return OpenAICompatibleModel if is_short else LiteLLMModel
 
 
+def model_budget(agent: AgentSettings, own_tokens: int | None) -> ContextBudget:
+    """How the window of a model is cut, of which `own_tokens` are known; the owner's window wins.
+
+    Raises:
+        ConfigError: it is too small to work in.
+    """
+    return _resolved(agent, agent.context_tokens, own_tokens)
+
+
 def _budget(agent: AgentSettings, model: ChatModel, *, is_fallback: bool) -> ContextBudget:
-    """The owner's window wins over the model's own; a fallback's own is kept where it is the smaller."""
-    compaction = agent.compaction
+    """As `model_budget`; a fallback's own window is kept where it is the smaller."""
     configured_tokens, own_tokens = agent.context_tokens, model.context_window_tokens
     if is_fallback and configured_tokens and own_tokens:
         configured_tokens = min(configured_tokens, own_tokens)
     try:
-        return resolve_budget(
-            configured_window_tokens=configured_tokens,
-            model_window_tokens=own_tokens,
-            reserve_tokens=compaction.reserve_tokens,
-            reserve_floor_tokens=compaction.reserve_tokens_floor,
-            soft_threshold_tokens=compaction.memory_flush.soft_threshold_tokens,
-            keep_recent_tokens=compaction.keep_recent_tokens,
-            flush_enabled=compaction.memory_flush.enabled,
-            compaction_enabled=compaction.enabled,
-        )
+        return _resolved(agent, configured_tokens, own_tokens)
     except ConfigError as error:
         if not is_fallback:
             raise
         raise ConfigError(f"The fallback model {model.name!r} cannot be used. {error}") from error
+
+
+def _resolved(agent: AgentSettings, configured_tokens: int | None, own_tokens: int | None) -> ContextBudget:
+    compaction = agent.compaction
+    return resolve_budget(
+        configured_window_tokens=configured_tokens,
+        model_window_tokens=own_tokens,
+        reserve_tokens=compaction.reserve_tokens,
+        reserve_floor_tokens=compaction.reserve_tokens_floor,
+        soft_threshold_tokens=compaction.memory_flush.soft_threshold_tokens,
+        keep_recent_tokens=compaction.keep_recent_tokens,
+        flush_enabled=compaction.memory_flush.enabled,
+        compaction_enabled=compaction.enabled,
+    )

@@ -20,6 +20,7 @@ from nacre.runtime.commands.conversation.history import SessionMessage, history_
 from nacre.runtime.commands.conversation.resuming import earlier_named, earlier_sessions, resume, with_words
 from nacre.runtime.commands.conversation.starting import begin_fresh
 from nacre.runtime.commands.conversation.status import SessionStatus, status_of
+from nacre.runtime.commands.insight.context_parts import ContextView, context_of
 from nacre.runtime.contracts.errors import ConfigError, PrivacyError
 from nacre.runtime.contracts.events import CompactionEnded
 from nacre.runtime.contracts.inbound import Attachment, Reply
@@ -128,6 +129,10 @@ class Session:
     async def status(self) -> SessionStatus:
         """Which model answers, how full its window is, how old the session is, and when it ends."""
         return await self._run(lambda turn: status_of(turn, self._door.lifecycle))
+
+    async def context(self) -> ContextView:
+        """What the model would get now, part by part."""
+        return await self._run(context_of)
 
     async def rewind(self, place: str | SessionTurn, note: str = "") -> Rewound:
         """Goes back to a place: to before one of `turns()`, or to behind a label's or an entry's place.

@@ -17,6 +17,7 @@ from nacre.runtime.contracts.model import ModelAlive, ModelRequest, StreamItem, 
 from nacre.runtime.models.completions.errors import CallFacts, classify
 from nacre.runtime.models.completions.known_model import KnownModel
 from nacre.runtime.models.completions.replies import ReplyAssembly
+from nacre.runtime.models.spending.ledger import SpendingLedger
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class ProviderModel(ABC):
         request_timeout_seconds: float = 600,
         stall_timeout_seconds: float = 60,
         now_ms: Callable[[], int],
+        ledger: SpendingLedger | None = None,
     ) -> None:
         self.name = name
         self._known = KnownModel(name, configured_window_tokens=context_window_tokens)
@@ -77,6 +79,7 @@ class ProviderModel(ABC):
         self._request_timeout_seconds = request_timeout_seconds
         self._stall_timeout_seconds = stall_timeout_seconds
         self._now_ms = now_ms
+        self._ledger = ledger
         self._closed = False
 
     @property
@@ -93,6 +96,8 @@ class ProviderModel(ABC):
         """Answers one request; raises `ModelError` itself after `aclose`."""
         if self._closed:
             raise ModelError(f"The model {self.name!r} was closed; open the agent again to use it.")
+        if self._ledger is not None:
+            await self._ledger.allow(request.purpose)
         assembly = ReplyAssembly(model_name=self.name, api=self.api)
         answer: OpenAnswer | None = None
         try:
@@ -104,10 +109,13 @@ class ProviderModel(ABC):
             while (chunk := await self._next_chunk(answer, assembly)) is not None:
                 text = assembly.add(chunk)
                 yield TextDelta(text=text) if text else ModelAlive()
+            usage, ended_ms = self._known.usage(answer.counted), self._now_ms()
+            if self._ledger is not None and usage is not None:
+                await self._ledger.spend(request.purpose, self.name, usage, at_ms=ended_ms)
             yield assembly.message(
                 ended=answer.is_ended(assembly),
-                usage=self._known.usage(answer.counted),
-                timestamp_ms=self._now_ms(),
+                usage=usage,
+                timestamp_ms=ended_ms,
                 request_size=len(request.messages),
             )
         except Exception as error:

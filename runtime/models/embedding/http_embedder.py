@@ -161,7 +161,7 @@ class HttpEmbedder:
         answer = await self._connection.send_for_json("POST", url, seconds=seconds, json=body)
         vectors = vectors_of(answer, len(texts), self._endpoint)
         if self._budget is not None:
-            await self._budget.spend(tokens_of(answer, texts))
+            await self._budget.spend(tokens_of(answer, texts), self._endpoint.name)
         return vectors
 
     def _failure(self, error: ModelError) -> EmbeddingFailed:

@@ -50,7 +50,7 @@ def embedder_for(
     now_seconds: Callable[[], float],
     home: Path,
     models_folder: Path,
-    budget: EmbeddingBudget | None = None,
+    budget: Callable[[], EmbeddingBudget] | None = None,
     local: Callable[[], Embedder] = MiniLmEmbedder,
     lent: Lend = new_for_each,
 ) -> Embedder | None:
@@ -74,7 +74,7 @@ def embedder_for(
             return lent((name, settings.model), lambda: _sentence_transformer(settings.model))
         key = name, settings.model_dump_json(include=_REMOTE), _providers_json(providers)
         endpoint = _endpoint(name, settings, providers)
-        return lent(key, lambda: _remote(endpoint, now_seconds, budget, _job_rules(settings)))
+        return lent(key, lambda: _remote(endpoint, now_seconds, budget and budget(), _job_rules(settings)))
 
     name = provider_name(settings, providers, home)
     first = made(name, settings)

@@ -14,7 +14,7 @@ from pathlib import Path
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
 
-_TREES = ("locks", "logs", "memory")
+_TREES = ("locks", "logs", "memory", "usage")
 PRIVATE_FILES = ("nacre.json5", ENVIRONMENT_FILE, "chat_history")
 """Files of the state folder."""
 _OWNERS_BITS = 0o700
@@ -36,19 +36,23 @@ def keep_private(state_dir: Path, folders: AgentFolders) -> None:
         made += [*between, folders.workspace]
     for folder in made:
         folder.mkdir(mode=_OWNERS_BITS, parents=True, exist_ok=True)
-    sessions = folders.sessions_file.parent
-    for tree in (*(state_dir / name for name in _TREES), folders.agent_dir, sessions):
-        if tree != state_dir and tree.is_relative_to(state_dir):
-            for path in _open_to_others(tree, spared=folders.workspace):
-                _close(path)
-    if not sessions.is_relative_to(state_dir):
-        for path in _session_files(folders.sessions_file):
-            _close(path)
-    for path in (*(state_dir / name for name in PRIVATE_FILES), state_dir / "agents", state_dir):
+    for path in open_to_others(state_dir, folders):
         _close(path)
 
 
-def _open_to_others(folder: Path, *, spared: Path) -> Iterator[Path]:
+def open_to_others(state_dir: Path, folders: AgentFolders) -> Iterator[Path]:
+    """What Nacre keeps for its owner alone and others can read or enter, a folder after what lies in it."""
+    sessions = folders.sessions_file.parent
+    for tree in (*(state_dir / name for name in _TREES), folders.agent_dir, sessions):
+        if tree != state_dir and tree.is_relative_to(state_dir):
+            yield from filter(_is_open, _in_open_folder(tree, spared=folders.workspace))
+    if not sessions.is_relative_to(state_dir):
+        yield from filter(_is_open, _session_files(folders.sessions_file))
+    own = (*(state_dir / name for name in PRIVATE_FILES), state_dir / "agents", state_dir)
+    yield from filter(_is_open, own)
+
+
+def _in_open_folder(folder: Path, *, spared: Path) -> Iterator[Path]:
     """What lies in a folder that others can enter, and at last the folder itself."""
     with suppress(OSError):
         mode = folder.lstat().st_mode
@@ -56,7 +60,7 @@ def _open_to_others(folder: Path, *, spared: Path) -> Iterator[Path]:
             return
         for entry in os.scandir(folder):
             if entry.is_dir(follow_symlinks=False):
-                yield from _open_to_others(Path(entry.path), spared=spared)
+                yield from _in_open_folder(Path(entry.path), spared=spared)
             elif entry.is_file(follow_symlinks=False):
                 yield Path(entry.path)
         yield folder
@@ -70,8 +74,13 @@ def _session_files(index: Path) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def _close(path: Path) -> None:
+def _is_open(path: Path) -> bool:
     with suppress(OSError):
         mode = path.lstat().st_mode
-        if mode & 0o077 and not stat.S_ISLNK(mode):
-            path.chmod(mode & _OWNERS_BITS)
+        return bool(mode & 0o077) and not stat.S_ISLNK(mode)
+    return False
+
+
+def _close(path: Path) -> None:
+    with suppress(OSError):
+        path.chmod(path.lstat().st_mode & _OWNERS_BITS)

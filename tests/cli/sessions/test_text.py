@@ -145,7 +145,7 @@ def test_where_history_was_summarised_is_marked() -> None:
     ]
     lines = show_lines(session(), transcript(*branch), last=9, now=NOW, main_key="main", short=str)
 
-    assert "--- what was said before was summarised ---" in lines
+    assert any(line.startswith("--- compaction: what was said before was summarised") for line in lines)
     assert lines[-1] == "--- went back to here from another branch ---"
     none = show_lines(session(), transcript(*branch), last=0, now=NOW, main_key="main", short=str)
     assert "" not in none

@@ -35,6 +35,7 @@ def test_the_owner_sees_the_built_in_commands_in_their_order() -> None:
         "/fork [place]",
         "/label name",
         "/status",
+        "/context",
         "/queue [mode]",
         "/send on|off|inherit",
         "/approve [id]",

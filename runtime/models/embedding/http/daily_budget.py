@@ -1,4 +1,4 @@
-"""How many tokens a day may go to an embedding provider, counted in one small file for all processes.
+"""How much a day may go to an embedding provider: tokens, in one small file for all processes, and money.
 
 A settings mistake or a folder of a million lines should cost a day's budget, not a month's. Questions are
 counted and never stopped: they are a few tokens each, and somebody waits.
@@ -12,8 +12,12 @@ import logging
 from pathlib import Path
 
 from nacre.memory.contracts.embedder import BudgetUsedUp
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.errors import SpendingCapReached
+from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.spending.ledger import SpendingLedger
 from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
 from nacre.sessions.disk.locks import locked
 
@@ -21,19 +25,33 @@ log = logging.getLogger(__name__)
 
 
 class EmbeddingBudget:
-    """The day's tokens. `path` is the counter's file, `now` tells the day in the owner's time zone."""
+    """The day's tokens. `path` is the counter's file, `now` tells the day in the owner's time zone.
 
-    def __init__(self, path: Path, *, daily_tokens: int, now: Clock) -> None:
+    Without `daily_tokens` they are not counted there. `ledger` gets what each call took, and has the cap in
+    money.
+    """
+
+    def __init__(
+        self, path: Path, *, daily_tokens: int | None, now: Clock, ledger: SpendingLedger | None = None
+    ) -> None:
         self._path = path
         self._daily_tokens = daily_tokens
         self._now = now
+        self._ledger = ledger
 
     async def allow(self, tokens: int) -> None:
         """Lets documents of about so many `tokens` through.
 
         Raises:
-            BudgetUsedUp: they would go beyond the day's budget.
+            BudgetUsedUp: they would go beyond the day's budget, or the cap in money is near.
         """
+        if self._ledger is not None:
+            try:
+                await self._ledger.allow("embedding")
+            except SpendingCapReached as reached:
+                raise BudgetUsedUp(str(reached)) from reached
+        if self._daily_tokens is None:
+            return
         try:
             used_tokens = await asyncio.to_thread(self._counted)
         except SessionError as error:
@@ -46,8 +64,13 @@ class EmbeddingBudget:
                 "memorySearch.remote.dailyTokens is the limit."
             )
 
-    async def spend(self, tokens: int) -> None:
-        await asyncio.to_thread(self._spend, tokens)
+    async def spend(self, tokens: int, model_name: str) -> None:
+        """Counts what a call of `provider/model` took."""
+        if self._ledger is not None:
+            usage = await asyncio.to_thread(_priced, tokens, model_name)
+            await self._ledger.spend("embedding", model_name, usage, at_ms=epoch_ms(self._now()))
+        if self._daily_tokens is not None:
+            await asyncio.to_thread(self._spend, tokens)
 
     def _spend(self, tokens: int) -> None:
         try:
@@ -75,3 +98,10 @@ class EmbeddingBudget:
 
     def _today(self) -> str:
         return self._now().date().isoformat()
+
+
+def _priced(tokens: int, model_name: str) -> Usage:
+    """What so many tokens cost by litellm's price map; nothing where it does not know the model."""
+    price = price_map_entry(model_name).get("input_cost_per_token")
+    cost_usd = tokens * float(price) if isinstance(price, int | float) else 0.0
+    return Usage(input_tokens=tokens, cost_usd=cost_usd)

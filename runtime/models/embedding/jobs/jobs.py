@@ -79,7 +79,7 @@ class HttpEmbeddingJobs:
                 raise JobsUnavailable(f"{self._endpoint.name} has no batch jobs (HTTP 404).") from error
             raise EmbeddingFailed(f"A batch job could not be handed in. {error}") from error
         if self._budget is not None:
-            await self._budget.spend(tokens)
+            await self._budget.spend(tokens, self._endpoint.name)
         return self._named(job, "name" if self._gemini else "id")
 
     async def state(self, job: str) -> JobState:

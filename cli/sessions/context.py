@@ -1,0 +1,68 @@
+"""The command `nacre context`: exactly what the model would get now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import camel_json, print_json
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.runtime.commands.insight.context_parts import ContextView
+
+
+@click.command("context")
+@click.argument("key", default="main")
+@click.option("--full", is_flag=True, help="Print the text of each part too.")
+@json_option()
+@shared_options
+def command(context: click.Context, key: str, full: bool, as_json: bool) -> int:
+    """Show what the model would get now, by part, with sizes in tokens.
+
+    KEY is the key of a session, the main one unless given. Nothing is asked and nothing changes.
+    """
+    from nacre.cli.signals import run_until_signal
+    from nacre.sessions.contracts.errors import SessionError
+
+    invocation = begin(context)
+    try:
+        return run_until_signal(_context(invocation, key, full=full, as_json=as_json))
+    except SessionError as error:
+        invocation.warn(str(error), tone="error")
+        return 1
+
+
+async def _context(invocation: Invocation, key: str, *, full: bool, as_json: bool) -> int:
+    from nacre.runtime.agent.agent import Agent
+    from nacre.runtime.commands.session.context import context_lines
+
+    agent = await Agent.open(environment=invocation.environment, watch=False)
+    try:
+        session = await agent.sessions.get(key)
+        view = await session.context()
+    finally:
+        await agent.close()
+    if as_json:
+        return print_json(_json(view, full=full))
+    invocation.say(*context_lines(view))
+    for part in view.parts if full else ():
+        invocation.say("", f"━━━ {part.name} ━━━", part.text)
+    return 0
+
+
+def _json(view: ContextView, *, full: bool) -> dict[str, Any]:
+    budget, usage = view.budget, view.last_usage
+    shown = ("name", "tokens", "is_cached", *(("text",) if full else ()))
+    return {
+        "key": view.key,
+        "model": view.model_name,
+        "tokens": view.tokens,
+        "windowTokens": budget.window_tokens,
+        "flushAtTokens": budget.flush_at,
+        "compactAboveTokens": budget.compact_at,
+        "lastCacheReadTokens": usage.cache_read_tokens if usage is not None else None,
+        "parts": [camel_json(part, *shown) for part in view.parts],
+    }

@@ -1,0 +1,106 @@
+"""The command `nacre usage`: tokens and money by day, model, purpose or session."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.runtime.agent.insight.usage import UsageRow
+
+_HEADING = ("CALLS", "INPUT", "CACHED", "OUTPUT", "COST")
+
+
+@click.command("usage")
+@click.option(
+    "--by",
+    type=click.Choice(["day", "model", "purpose", "session"]),
+    default="day",
+    help="What the rows are; the day unless given.",
+)
+@json_option()
+@shared_options
+def command(context: click.Context, by: str, as_json: bool) -> int:
+    """Say what models and embeddings took, in tokens and money.
+
+    Purposes are reply, flush, compaction, name, embedding and background. Money is what litellm's price map
+    says; a model that it does not know costs nothing here.
+    """
+    from nacre.cli.signals import run_until_signal
+    from nacre.sessions.contracts.errors import SessionError
+
+    invocation = begin(context)
+    try:
+        return run_until_signal(_usage(invocation, by, as_json=as_json))
+    except SessionError as error:
+        invocation.warn(str(error), tone="error")
+        return 1
+
+
+async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
+    from nacre.cli.screen.screen import screen_on
+    from nacre.runtime.agent.insight.usage import calls_of, grouped, spent_today_usd, total_of
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+
+    config = invocation.config
+    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    calls = await calls_of(config, now)
+    rows, total = grouped(calls, by), total_of(calls)
+    cap_usd = config.settings.usage.daily_cap_usd
+    today_usd = await spent_today_usd(config, now)
+    if as_json:
+        return print_json(
+            {
+                "by": by,
+                "rows": [{by: row.name, **_json(row)} for row in rows],
+                "total": _json(total),
+                "todayUsd": today_usd,
+                "dailyCapUsd": cap_usd,
+            }
+        )
+    screen = screen_on(sys.stdout, invocation.environment)
+    for line in _table(by, [*rows, total]):
+        screen.row(line)
+    if cap_usd is not None:
+        invocation.say("", f"Today: ${today_usd:.4f} of ${cap_usd:.2f} (usage.dailyCapUsd).")
+    return 0
+
+
+def _table(by: str, rows: list[UsageRow]) -> list[str]:
+    from nacre.cli.screen.plain import cell_width, one_line
+
+    cells = [(by.upper(), *_HEADING)]
+    for row in rows:
+        usage = row.usage
+        cached = usage.cache_read_tokens
+        prompt = usage.input_tokens + usage.cache_write_tokens + cached
+        numbers = (f"{prompt:,}", f"{cached:,}", f"{usage.output_tokens:,}", f"${usage.cost_usd:.4f}")
+        cells.append((one_line(row.name), f"{row.calls:,}", *numbers))
+    widths = [max(map(cell_width, column)) for column in zip(*cells, strict=True)]
+    return [
+        "  ".join(
+            text + " " * room if place == 0 else " " * room + text
+            for place, (text, room) in enumerate(
+                (text, width - cell_width(text)) for text, width in zip(line, widths, strict=True)
+            )
+        )
+        for line in cells
+    ]
+
+
+def _json(row: UsageRow) -> dict[str, Any]:
+    usage = row.usage
+    return {
+        "calls": row.calls,
+        "inputTokens": usage.input_tokens,
+        "cacheReadTokens": usage.cache_read_tokens,
+        "cacheWriteTokens": usage.cache_write_tokens,
+        "outputTokens": usage.output_tokens,
+        "costUsd": usage.cost_usd,
+    }

@@ -1,0 +1,123 @@
+"""Checks of the disk: room, permissions, what a killed process left, the workspace. Edge."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacre.cli.setup.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.runtime.contracts.clock import Clock
+
+_LEAST_BYTES = 100 << 20
+_SCARCE_BYTES = 1 << 30
+_SHOWN = 3
+
+
+async def disk_findings(invocation: Invocation, now: Clock) -> list[Finding]:
+    """What the state folder and the workspace are like."""
+    return [
+        _space(invocation),
+        await _permissions(invocation),
+        await _left(invocation, now),
+        _workspace(invocation),
+    ]
+
+
+def shown_paths(invocation: Invocation, paths: Sequence[Path]) -> str:
+    """The first few of these paths, as people write them."""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(invocation.short(path) for path in paths[:_SHOWN]) + more
+
+
+def _space(invocation: Invocation) -> Finding:
+    state_dir = invocation.config.state_dir
+    free = shutil.disk_usage(state_dir).free
+    text = f"{free / (1 << 30):.1f} GiB are free where {invocation.short(state_dir)} lies"
+    if free >= _SCARCE_BYTES:
+        return Finding(area="disk", state="well", text=text)
+    is_full = free < _LEAST_BYTES
+    return Finding(
+        area="disk",
+        state="problem" if is_full else "note",
+        text=text,
+        advice="Make room: a turn that cannot be written down is refused. "
+        "`nacre sessions cleanup --dry-run` says what may go.",
+    )
+
+
+async def _permissions(invocation: Invocation) -> Finding:
+    from nacre.runtime.settings.disk.private_places import keep_private, open_to_others
+
+    config = invocation.config
+
+    async def close() -> str:
+        await asyncio.to_thread(keep_private, config.state_dir, config.folders)
+        left = await asyncio.to_thread(lambda: list(open_to_others(config.state_dir, config.folders)))
+        if left:
+            raise OSError(f"{shown_paths(invocation, left)} cannot be kept from others here")
+        return "kept from other users of this machine"
+
+    found = await asyncio.to_thread(lambda: list(open_to_others(config.state_dir, config.folders)))
+    if not found:
+        return Finding(area="permissions", state="well", text="nobody else can read what Nacre keeps")
+    return Finding(
+        area="permissions",
+        state="problem",
+        text=f"other users of this machine can read {shown_paths(invocation, found)}",
+        advice="`nacre doctor --fix` takes that from them, and so does each start of the assistant.",
+        repair=close,
+    )
+
+
+async def _left(invocation: Invocation, now: Clock) -> Finding:
+    from nacre.sessions.upkeep.checking import unfinished_files
+
+    config = invocation.config
+    folders = {config.state_dir, config.folders.agent_dir, config.folders.sessions_file.parent}
+    found = await asyncio.to_thread(unfinished_files, sorted(folders))
+    aside = config.state_dir / "set-aside" / f"{now():%Y%m%dT%H%M%S}"
+
+    async def move() -> str:
+        aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number, path in enumerate(found):
+            path.rename(aside / f"{number}-{path.name}")
+        return f"moved to {invocation.short(aside)}; delete that when you like"
+
+    if not found:
+        return Finding(area="left-overs", state="well", text="no half-written files of killed processes")
+    return Finding(
+        area="left-overs",
+        state="problem",
+        text=f"a killed process left {shown_paths(invocation, found)}",
+        advice="They hold nothing that is used. `nacre doctor --fix` moves them aside.",
+        repair=move,
+    )
+
+
+def _workspace(invocation: Invocation) -> Finding:
+    from nacre.runtime.settings.disk.open_workspace import open_workspace
+
+    config = invocation.config
+    workspace = open_workspace(config.folders, config.state_dir)
+    place = invocation.short(Path(workspace.place)) if not config.database_url else workspace.place
+    if not workspace.is_there:
+        return Finding(
+            area="workspace",
+            state="note",
+            text=f"{place} is not there yet",
+            advice="`nacre init` makes it; so does the first chat.",
+        )
+    if not workspace.may_change("."):
+        return Finding(
+            area="workspace",
+            state="problem",
+            text=f"{place} cannot be written, so no notes are saved",
+            advice="Give yourself the right to write there, or name another folder with --workspace.",
+        )
+    return Finding(area="workspace", state="well", text=place)

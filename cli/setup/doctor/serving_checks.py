@@ -1,0 +1,55 @@
+"""Checks of the chats of others: the settings of channels, and how the program that serves them is. Edge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nacre.cli.setup.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.runtime.contracts.clock import Clock
+
+
+async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
+    """Whether the channels can be used, and what hinders those that are served."""
+    from nacre.bridges.connections.states import kept_statuses
+    from nacre.bridges.contracts.errors import LedgerUnusable
+    from nacre.bridges.ledger.counts import not_done
+    from nacre.bridges.ledger.ledger import LEDGER_FILE, is_served
+    from nacre.bridges.schedule.timetable import Timetable
+    from nacre.bridges.server import checked
+    from nacre.runtime.contracts.errors import ConfigError
+
+    try:
+        told = checked(invocation.config, now)
+    except ConfigError as error:
+        advice = "Nothing is served until that is put right; `nacre serve --check` tries again."
+        return [Finding(area="channels", state="problem", text=str(error), advice=advice)]
+    path = invocation.config.state_dir / LEDGER_FILE
+    if not path.exists():
+        text = " ".join(told) or "none is set up"
+        return [Finding(area="channels", state="well", text=text)]
+    try:
+        is_running = is_served(path)
+        timetable = Timetable.open(path, now=now)
+        try:
+            kept = await kept_statuses(timetable.database, now)
+            counts = await not_done(timetable.database)
+        finally:
+            await timetable.close()
+    except LedgerUnusable as error:
+        advice = "What was set aside lies beside it; `nacre status` says more."
+        return [Finding(area="channels", state="problem", text=str(error), advice=advice)]
+    found = [
+        Finding(area="channels", state="problem", text=each.status.line, advice="`nacre status` says more.")
+        for each in kept
+        if is_running and each.status.state != "connected"
+    ]
+    if kept and not is_running:
+        advice = "`nacre serve` answers them, or a service does: docs/serve.md."
+        found.append(Finding(area="channels", state="note", text="nobody serves them now", advice=advice))
+    if counts.get("failed"):
+        text = f"{counts['failed']} messages could not be sent for good"
+        found.append(Finding(area="channels", state="note", text=text, advice="The log says why."))
+    return found or [Finding(area="channels", state="well", text="connected" if is_running else "none")]

@@ -1,0 +1,144 @@
+"""The model that would be asked now: its address, its key, how its window is cut. Edge: may ask it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from nacre.memory.workspace.context_files import ContextFiles
+from nacre.memory.workspace.workspace import ContextFile
+from nacre.runtime.agent.opening.open_models import connected_model, model_budget
+from nacre.runtime.contracts.budget import ContextBudget
+from nacre.runtime.contracts.clock import Clock, epoch_ms
+from nacre.runtime.contracts.errors import ConfigError, ModelError
+from nacre.runtime.contracts.model import ModelRequest, SystemPrompt
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.models.completions.keys import from_environment
+from nacre.runtime.models.offline.model import CONTEXT_WINDOW_TOKENS as OFFLINE_WINDOW_TOKENS
+from nacre.runtime.models.openai_compatible.model import OpenAICompatibleModel
+from nacre.runtime.models.openai_compatible.providers import resolve_endpoint
+from nacre.runtime.models.tokenizer import count_tokens_for, estimate_tokens
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.disk.open_workspace import open_workspace
+from nacre.runtime.settings.sections.models import ProviderSettings
+from nacre.sessions.contracts.messages import Text, UserMessage
+
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+_PROBE_SECONDS = 2.0
+_ANSWER_TOKENS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """The model of an agent.
+
+    `name` is empty when the offline responder answers. `address` is that of an OpenAI-compatible server,
+    empty for a provider that litellm reaches. `has_key` counts keys of settings, auth profiles and
+    environment; `key_variable` is where one is looked for.
+    """
+
+    name: str
+    address: str
+    has_key: bool
+    needs_key: bool
+    key_variable: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the model runs on this machine, so that a look at it costs nothing."""
+        return (urlsplit(self.address).hostname or "") in LOCAL_HOSTS
+
+
+def model_facts(config: Config, now: Clock) -> ModelFacts:
+    """What the settings and the environment say of the model, without asking it.
+
+    Raises:
+        ConfigError: the name is that of a provider alone.
+    """
+    name = config.model_name
+    if not name:
+        return ModelFacts(name="", address="", has_key=False, needs_key=False, key_variable="")
+    provider = name.partition("/")[0]
+    settings = config.settings.models.providers.get(provider, ProviderSettings())
+    profile = config.auth.find(provider, now_ms=epoch_ms(now()))
+    found = resolve_endpoint(
+        name,
+        base_url=settings.base_url or None,
+        api_key=settings.api_key or (profile.api_key if profile else None),
+        from_environment=from_environment,
+    )
+    goes_direct = isinstance(connected_model(config, name, now), OpenAICompatibleModel)
+    return ModelFacts(
+        name=name,
+        address=found.base_url if goes_direct else settings.base_url,
+        has_key=bool(found.api_key),
+        needs_key=found.needs_key if goes_direct else not settings.base_url,
+        key_variable=" or ".join(found.key_variables),
+    )
+
+
+def budget_of(config: Config, now: Clock) -> ContextBudget:
+    """How the window of the model is cut. Raises `ConfigError` when it is too small to work in."""
+    if not config.model_name:
+        return model_budget(config.settings.agent, OFFLINE_WINDOW_TOKENS)
+    model = connected_model(config, config.model_name, now)
+    return model_budget(config.settings.agent, model.context_window_tokens)
+
+
+async def listens(address: str) -> bool:
+    """Whether somebody takes connections at the address of a model, tried for two seconds."""
+    parts = urlsplit(address)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            _, writer = await asyncio.open_connection(parts.hostname, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return True
+
+
+async def answer_problem(config: Config, now: Clock) -> str:
+    """Asks the model for one word; empty when it answered, else what was wrong. Costs some twenty tokens."""
+    try:
+        model = connected_model(config, config.model_name, now)
+    except ConfigError as error:
+        return str(error)
+    request = ModelRequest(
+        system=SystemPrompt(stable="Answer with the word: yes"),
+        messages=(UserMessage(content=(Text(text="Are you there?"),), timestamp_ms=epoch_ms(now())),),
+        max_output_tokens=_ANSWER_TOKENS,
+    )
+    try:
+        async with aclosing(model.stream(request)) as items:  # type: ignore[type-var]
+            async for _ in items:
+                pass
+    except ModelError as error:
+        return str(error)
+    finally:
+        await model.aclose()
+    return ""
+
+
+def token_counter(model_name: str) -> Callable[[str], int]:
+    """Counts tokens as the runtime does for a model; an estimate for the offline responder."""
+    return count_tokens_for(model_name) if model_name else estimate_tokens
+
+
+async def workspace_files(config: Config, now: Clock) -> tuple[ContextFile, ...]:
+    """The files of the workspace as they stand in the owner's private chats, cut as they are cut there."""
+    agent = config.settings.agent
+    policy = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
+    files = ContextFiles(
+        open_workspace(config.folders, config.state_dir), now_ns=lambda: epoch_ms(now()) * 1_000_000
+    )
+    return await files.read(
+        policy.context_files(),
+        per_file_chars=agent.bootstrap_max_chars,
+        total_chars=agent.bootstrap_total_max_chars,
+    )

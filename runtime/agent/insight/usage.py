@@ -1,0 +1,129 @@
+"""What calls of models took: from what transcripts hold, and from the usage files for all others. Edge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from nacre.runtime.contracts.clock import Clock, stored_moment
+from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
+from nacre.runtime.lanes.open_store import open_store
+from nacre.runtime.models.spending.ledger import spending
+from nacre.runtime.settings.config import Config
+from nacre.runtime.settings.spending import spending_folder
+from nacre.sessions.contracts.errors import SessionError
+from nacre.sessions.contracts.messages import AssistantMessage, Message, message_from_json
+from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.entries.entries import Entry
+
+_PURPOSES: Mapping[str, str] = {"turn": "reply", "slug": "name", "page": "background"}
+"""What people call a purpose; the others are called as they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of a model. `session_key` is empty where no transcript has it, `model` is `provider/model`."""
+
+    at: datetime
+    model: str
+    purpose: str
+    session_key: str
+    usage: Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsageRow:
+    """Calls that have a day, a model, a purpose or a session in common."""
+
+    name: str
+    calls: int
+    usage: Usage
+
+
+GROUPS: Mapping[str, Callable[[Call], str]] = {
+    "day": lambda call: call.at.date().isoformat(),
+    "model": lambda call: call.model,
+    "purpose": lambda call: call.purpose,
+    "session": lambda call: call.session_key or "(no session)",
+}
+
+
+async def calls_of(config: Config, now: Clock) -> list[Call]:
+    """All calls of an agent, the oldest first. A transcript that cannot be read is left out.
+
+    What a transcript holds is told with its session, also from before there were usage files. These have the
+    rest: summaries, names, embeddings, replies of sessions that are gone; and they know what each was for.
+
+    Raises:
+        SessionError: the sessions or the usage files cannot be listed.
+    """
+    zone = now().tzinfo
+    found: dict[tuple[int, str], Call] = {}
+
+    def keep(at_ms: int, model: str, purpose: str, key: str, usage: Usage) -> None:
+        at = stored_moment(at_ms, zone)
+        if at is not None:
+            call = Call(at=at, model=model, purpose=purpose, session_key=key, usage=usage)
+            found.setdefault((at_ms, model), call)  # a forked session has copies of what was said before
+
+    store = open_store(config, now=now, new_id=random_id)
+    try:
+        for session in await store.sessions(with_earlier=True):
+            try:
+                transcript = await store.stored(session)
+            except SessionError:
+                continue
+            for purpose, answer, usage in _answers(transcript.entries):
+                model = f"{answer.provider}/{answer.model}"
+                keep(answer.timestamp_ms, model, purpose, session.key, usage)
+    finally:
+        await store.close()
+    for spent in await asyncio.to_thread(lambda: list(spending(spending_folder(config)))):
+        if spent.agent_id == config.agent_id:
+            said = found.pop((spent.at_ms, spent.model), None)
+            purpose = _PURPOSES.get(spent.purpose, spent.purpose)
+            keep(spent.at_ms, spent.model, purpose, said.session_key if said else "", spent.usage)
+    return sorted(found.values(), key=lambda call: call.at)
+
+
+async def spent_today_usd(config: Config, now: Clock) -> float:
+    """Dollars that all agents of the state folder spent today: what the cap counts. Raises `SessionError`."""
+    today = now().date().isoformat()
+    spent = await asyncio.to_thread(lambda: list(spending(spending_folder(config), day=today)))
+    return sum(each.usage.cost_usd for each in spent)
+
+
+def grouped(calls: Iterable[Call], by: str) -> list[UsageRow]:
+    """The calls by day, model, purpose or session: days in their order, others the dearest first. Pure."""
+    rows: dict[str, UsageRow] = {}
+    for call in calls:
+        name = GROUPS[by](call)
+        row = rows.get(name, UsageRow(name=name, calls=0, usage=Usage()))
+        rows[name] = UsageRow(name=name, calls=row.calls + 1, usage=row.usage + call.usage)
+    if by == "day":
+        return sorted(rows.values(), key=lambda row: row.name)
+    return sorted(rows.values(), key=lambda row: (-row.usage.cost_usd, -row.usage.context_tokens, row.name))
+
+
+def total_of(calls: Iterable[Call]) -> UsageRow:
+    """All of them together. Pure."""
+    found = list(calls)
+    return UsageRow(name="total", calls=len(found), usage=sum((call.usage for call in found), Usage()))
+
+
+def _answers(entries: Iterable[Entry]) -> Iterator[tuple[str, AssistantMessage, Usage]]:
+    for entry in entries:
+        message: object = entry.body if isinstance(entry.body, Message) else _flushed(entry)
+        if isinstance(message, AssistantMessage) and message.usage is not None:
+            yield "reply" if message is entry.body else "flush", message, message.usage
+
+
+def _flushed(entry: Entry) -> Message | None:
+    data = entry.custom_data(FLUSH_MESSAGE_ENTRY)
+    try:
+        return message_from_json(data) if data else None
+    except ValueError:
+        return None

@@ -1,0 +1,163 @@
+"""What the model would get now, part by part, with sizes, and what of it the provider had in its cache.
+
+Nothing is flushed, compacted or written for it: these are the words of the next request before the next
+message comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from nacre.runtime.contracts.budget import ContextBudget
+from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
+from nacre.runtime.lanes.open_session import OpenSession
+from nacre.runtime.turn.turn import Turn
+from nacre.sessions.contracts.messages import (
+    AssistantMessage,
+    Message,
+    ToolResultMessage,
+    message_text,
+)
+from nacre.sessions.contracts.usage import Usage
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
+from nacre.sessions.view.tokens import estimate_message_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextPart:
+    """One part of a request. `tokens` are an estimate, `text` is what the model reads.
+
+    `is_cached`: the provider read all of it from its cache at the last reply, as far as its count tells.
+    """
+
+    name: str
+    tokens: int
+    text: str
+    is_cached: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextView:
+    """A request, in the order in which providers cache it: tools, system prompt, history.
+
+    `last_usage` is that of the last reply, `None` where no provider reported one.
+    """
+
+    key: str
+    model_name: str
+    budget: ContextBudget
+    parts: tuple[ContextPart, ...]
+    last_usage: Usage | None
+
+    @property
+    def tokens(self) -> int:
+        """All parts together."""
+        return sum(part.tokens for part in self.parts)
+
+
+async def context_of(turn: Turn) -> ContextView:
+    """The context of a turn's session as it is now. Raises `SessionError` when the disk refuses."""
+    session, context = turn.session, await turn.context()
+    system, tools = await context.system(), context.specs
+    usage = _last_usage(session.branch)
+    count = turn.parts.count_tokens
+    names = session.policy.context_files()
+
+    def made() -> list[ContextPart]:
+        return [
+            *_tool_parts(tools, count),
+            *_system_parts(system, names, count),
+            *_history_parts(session, count),
+        ]
+
+    parts = await asyncio.to_thread(made)
+    return ContextView(
+        key=session.key,
+        model_name=(await turn.parts.models.current()).model.name,
+        budget=(await turn.window()).budget,
+        parts=tuple(_marked(parts, usage.cache_read_tokens if usage else 0)),
+        last_usage=usage,
+    )
+
+
+def _tool_parts(tools: Sequence[ToolSpec], count: Callable[[str], int]) -> Iterator[ContextPart]:
+    texts = [json.dumps([tool.name, tool.description, dict(tool.parameters)], indent=1) for tool in tools]
+    if texts:
+        text = "\n".join(texts)
+        yield ContextPart(name=f"tools ({len(texts)})", tokens=sum(map(count, texts)), text=text)
+
+
+def _system_parts(
+    system: SystemPrompt, names: Sequence[str], count: Callable[[str], int]
+) -> Iterator[ContextPart]:
+    """The instructions, each file of the workspace, what moves with the day."""
+    heading = re.compile(rf"^## ({'|'.join(map(re.escape, names))})\n\n", re.MULTILINE) if names else None
+    found = list(heading.finditer(system.stable)) if heading else []
+    starts = [match.start() for match in found]
+    head = system.stable[: starts[0]] if starts else system.stable
+    yield ContextPart(name="instructions", tokens=count(head), text=head)
+    for match, end in zip(found, [*starts[1:], len(system.stable)], strict=True):
+        text = system.stable[match.start() : end]
+        yield ContextPart(name=match[1], tokens=count(text), text=text)
+    if system.changing:
+        yield ContextPart(name="day and chat", tokens=count(system.changing), text=system.changing)
+
+
+def _history_parts(session: OpenSession, count: Callable[[str], int]) -> Iterator[ContextPart]:
+    """What was said, in runs of one kind, so that the order stays that of the request."""
+    kinds = _Kinds(session.branch)
+    for name, run in groupby(session.view.messages(), key=kinds.of):
+        messages = list(run)
+        tokens = sum(estimate_message_tokens(message, count) for message in messages)
+        told = name if len(messages) == 1 or name == "summary" else f"{name} ({len(messages)})"
+        yield ContextPart(name=told, tokens=tokens, text="\n\n".join(map(_shown, messages)))
+
+
+class _Kinds:
+    """Which messages of a session are no words of the conversation."""
+
+    def __init__(self, branch: Sequence[Entry]) -> None:
+        self._summaries = [entry.body.summary for entry in branch if isinstance(entry.body, Compaction)]
+        self._notes = [entry.body.content for entry in branch if isinstance(entry.body, CustomMessage)]
+
+    def of(self, message: Message) -> str:
+        """The kind of a message, in words."""
+        if isinstance(message, ToolResultMessage):
+            return "tool results"
+        text = message_text(message)
+        if not isinstance(message, AssistantMessage):
+            if any(summary and summary in text for summary in self._summaries[-1:]):
+                return "summary"
+            if any(note and note in text for note in self._notes):
+                return "notes put in"
+        return "conversation"
+
+
+def _shown(message: Message) -> str:
+    text = message_text(message)
+    if isinstance(message, ToolResultMessage):
+        return f"[Result of {message.tool_name}] {text}"
+    if not isinstance(message, AssistantMessage):
+        return f"[User] {text}"
+    calls = [f"→ {call.name} {json.dumps(dict(call.arguments))}" for call in message.tool_calls]
+    return "\n".join([f"[Assistant] {text}", *calls])
+
+
+def _marked(parts: Sequence[ContextPart], cached_tokens: int) -> Iterator[ContextPart]:
+    """Providers cache a request from its beginning, so a part is cached when all up to its end is."""
+    end = 0
+    for part in parts:
+        end += part.tokens
+        yield ContextPart(
+            name=part.name, tokens=part.tokens, text=part.text, is_cached=0 < end <= cached_tokens
+        )
+
+
+def _last_usage(branch: Sequence[Entry]) -> Usage | None:
+    answers = (entry.body for entry in reversed(branch) if isinstance(entry.body, AssistantMessage))
+    return next((answer.usage for answer in answers if answer.usage is not None), None)

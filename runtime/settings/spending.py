@@ -1,0 +1,24 @@
+"""From settings to what writes down the cost of calls. Apart, because most commands ask nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.models.spending.ledger import SpendingLedger
+from nacre.runtime.settings.config import Config
+
+
+def spending_folder(config: Config) -> Path:
+    """Where the usage of all agents stands, a file a day."""
+    return config.state_dir / "usage"
+
+
+def spending_ledger(config: Config, now: Clock) -> SpendingLedger:
+    """What writes down the cost of an agent's calls, and keeps them within the owner's cap."""
+    return SpendingLedger(
+        spending_folder(config),
+        agent_id=config.agent_id,
+        now=now,
+        daily_cap_usd=config.settings.usage.daily_cap_usd,
+    )

@@ -1,0 +1,92 @@
+"""`nacre usage` and the cap of a day, with the real program against a loopback provider."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.program import run_nacre
+from tests.servers import provider_wire as wire
+from tests.servers.provider_server import ProviderServer
+
+MODEL = "openai/gpt-4o-mini"
+REPLY_USD = 1000 * 0.15e-6 + 500 * 0.6e-6
+"""A thousand tokens in, five hundred out, by litellm's price map."""
+
+
+def _settings(home: Path, server: ProviderServer, **usage: Any) -> None:
+    state = home / ".nacre"
+    state.mkdir(mode=0o700, exist_ok=True)
+    settings = {
+        "usage": usage,
+        "models": {"providers": {"openai": {"baseUrl": server.url, "apiKey": "k"}}},
+        "agents": {
+            "defaults": {
+                "model": {"primary": MODEL},
+                "memorySearch": {"provider": "none"},
+                "userTimezone": "UTC",
+            }
+        },
+    }
+    (state / "nacre.json5").write_text(json.dumps(settings), encoding="utf-8")
+
+
+def _usage(home: Path, by: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(run_nacre(home, "usage", "--by", by, "--json").stdout)
+    return told
+
+
+def test_tokens_and_money_by_purpose_model_session_and_day(tmp_path: Path) -> None:
+    """Every grouping tells the same calls; without the usage files the transcripts still
+    know the replies, and a total stands below the table."""
+    with ProviderServer() as server:
+        _settings(tmp_path, server)
+        server.reply("Good evening.", usage=wire.usage(1000, 500))
+        server.reply("Still here.", usage=wire.usage(1000, 500))
+        run_nacre(tmp_path, "send", "Hello")
+        run_nacre(tmp_path, "send", "Are you there?", "--session", "work")
+        purposes, models = _usage(tmp_path, "purpose"), _usage(tmp_path, "model")
+        sessions, days = _usage(tmp_path, "session"), _usage(tmp_path, "day")
+        shown = run_nacre(tmp_path, "usage").stdout
+        written = (tmp_path / ".nacre" / "usage").iterdir()
+        lines = [json.loads(line) for path in written for line in path.read_text("utf-8").splitlines()]
+        shutil.rmtree(tmp_path / ".nacre" / "usage")
+        without_files = _usage(tmp_path, "purpose")
+
+    assert purposes["rows"][0]["purpose"] == "reply"
+    assert purposes["total"]["inputTokens"] == 2000
+    assert purposes["total"]["costUsd"] == pytest.approx(2 * REPLY_USD)
+    assert purposes["todayUsd"] == pytest.approx(2 * REPLY_USD)
+    assert [row["model"] for row in models["rows"]] == [MODEL]
+    assert {row["session"] for row in sessions["rows"]} == {"agent:main:main", "agent:main:work"}
+    assert len(days["rows"]) == 1
+    assert shown.splitlines()[0].split() == ["DAY", "CALLS", "INPUT", "CACHED", "OUTPUT", "COST"]
+    assert shown.splitlines()[-1].split() == ["total", "2", "2,000", "0", "1,000", "$0.0009"]
+    assert [(line["v"], line["purpose"], line["agent"]) for line in lines] == [(1, "turn", "main")] * 2
+    assert without_files["rows"] == purposes["rows"]
+
+
+def test_the_cap_keeps_what_is_left_for_replies_and_then_stops_them(tmp_path: Path) -> None:
+    """From four fifths on, the name of an ended session is not asked of the model, and a reply still is; at
+    the cap a reply fails with a sentence that names the setting, and no request is sent."""
+    with ProviderServer() as server:
+        _settings(tmp_path, server, dailyCapUsd=REPLY_USD * 1.1)
+        server.reply("Good evening.", usage=wire.usage(1000, 500))
+        run_nacre(tmp_path, "send", "Remember that my boat is called Halcyon.")
+        ended = run_nacre(tmp_path, "send", "/new")
+        server.reply("Once more.", usage=wire.usage(1000, 500))
+        last = run_nacre(tmp_path, "send", "Are you there?")
+        refused = run_nacre(tmp_path, "send", "And now?")
+        asked = len(server.requests)
+        told = run_nacre(tmp_path, "usage").stdout
+
+    assert ended.returncode == 0
+    assert last.stdout == "Once more.\n"
+    assert refused.returncode == 1
+    assert "usage.dailyCapUsd" in refused.stderr
+    assert asked == 2
+    assert "Today: $0.0009 of $0.00" in told

@@ -1,0 +1,158 @@
+"""`nacre doctor`: what it finds in a real state folder, what it says to do, and what it mends."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.program import run_here, run_nacre
+
+NO_PROCESS = 2**22 + 1
+"""More than the largest process id of Linux."""
+
+
+def _findings(home: Path, *options: str, **variables: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+    """The exit code, and what was found by area."""
+    ended = run_nacre(home, "doctor", "--json", *options, **variables)
+    by_area: dict[str, list[dict[str, Any]]] = {}
+    for each in json.loads(ended.stdout)["findings"]:
+        by_area.setdefault(each["area"], []).append(each)
+    return ended.returncode, by_area
+
+
+def _states(findings: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:
+    return {area: [each["state"] for each in found] for area, found in findings.items()}
+
+
+def _noted(home: Path) -> Path:
+    """A state folder after a conversation with one note; searches go by words."""
+    state = home / ".nacre"
+    state.mkdir(mode=0o700)
+    settings = {"agents": {"defaults": {"memorySearch": {"provider": "none"}}}}
+    (state / "nacre.json5").write_text(json.dumps(settings), encoding="utf-8")
+    (state / "nacre.json5").chmod(0o600)
+    run_nacre(home, "send", "Remember that my boat is called Halcyon.")
+    run_nacre(home, "memory", "index")
+    return state
+
+
+def test_a_sound_installation_is_told_as_such(tmp_path: Path) -> None:
+    """After a conversation with a note nothing is wrong; what people read names each part and ends so."""
+    _noted(tmp_path)
+
+    code, found = _findings(tmp_path)
+    shown = run_nacre(tmp_path, "doctor")
+
+    assert (code, shown.returncode) == (0, 0)
+    assert not [area for area, states in _states(found).items() if "problem" in states]
+    assert shown.stdout.rstrip().endswith("All is well.")
+    assert "AGENTS.md" in found["prompt"][0]["text"]
+    assert "compaction above 16000" in found["window"][0]["text"]
+
+
+def test_what_is_wrong_is_found_and_the_safe_part_mended(tmp_path: Path) -> None:
+    """Open permissions, a half-written file, a broken index and a torn transcript: with --fix the first three
+    are mended, nothing is deleted, and the transcript is left to the next turn, which sets a copy aside."""
+    state = _noted(tmp_path)
+    sessions = state / "agents" / "main" / "sessions"
+    transcript = next(sessions.glob("*.jsonl"))
+    with transcript.open("ab") as file:
+        file.write(b'not json\n{"type":"mess')
+    (state / "nacre.json5").chmod(0o644)
+    left = sessions / f"sessions.json.{NO_PROCESS}-1.tmp"
+    left.write_text("half", encoding="utf-8")
+    (sessions / f"sessions.json.{os.getpid()}-1.tmp").write_text("being written", encoding="utf-8")
+    index = next((state / "memory").glob("*.sqlite"))
+    index.write_bytes(b"SQLite format 3\0" + b"\xff" * 9000)
+
+    before_code, before = _findings(tmp_path)
+    unchanged = index.read_bytes()[:200]
+    after_code, after = _findings(tmp_path, "--fix")
+
+    assert (before_code, after_code) == (1, 1)
+    wrong = {area for area, states in _states(before).items() if "problem" in states}
+    assert wrong == {"permissions", "left-overs", "sessions", "index"}
+    assert unchanged.startswith(b"SQLite format 3\0\xff")
+    assert all(each["advice"] for area in wrong for each in before[area] if each["state"] == "problem")
+    assert left.name in before["left-overs"][0]["text"]
+    assert "and" not in before["left-overs"][0]["text"]
+    assert [each["canFix"] for each in before["sessions"]] == [False]
+    states = _states(after)
+    assert (states["permissions"], states["left-overs"], states["index"]) == (["fixed"], ["fixed"], ["fixed"])
+    assert states["sessions"] == ["problem"]
+    assert stat.S_IMODE((state / "nacre.json5").stat().st_mode) == 0o600
+    assert [path.read_text(encoding="utf-8") for path in (state / "set-aside").rglob("*.tmp")] == ["half"]
+    assert next((state / "memory").glob("*.corrupt-*")).read_bytes().startswith(unchanged)
+    assert "Halcyon" in run_nacre(tmp_path, "memory", "search", "boat").stdout
+
+    run_nacre(tmp_path, "send", "Good evening")
+
+    assert _findings(tmp_path)[0] == 0
+    assert list(sessions.glob("*.corrupt-*"))
+
+
+def test_an_index_that_holds_what_is_gone_is_brought_in_line(tmp_path: Path) -> None:
+    """A note that was deleted by hand is named, and after --fix the index holds it no more."""
+    note = next((_noted(tmp_path) / "workspace" / "memory").glob("2*.md"))
+    note.unlink()
+
+    _, before = _findings(tmp_path, "--fix")
+    code, after = _findings(tmp_path)
+
+    assert note.name in before["index"][0]["text"]
+    assert before["index"][0]["state"] == "fixed"
+    assert (code, after["index"][0]["state"]) == (0, "well")
+
+
+def test_a_model_that_cannot_be_used_is_told_with_what_to_do(tmp_path: Path) -> None:
+    """Nobody listens at a local address; a provider has no key; a name lacks its model."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        settings = {"models": {"providers": {"ollama": {"baseUrl": address}}}}
+        (tmp_path / ".nacre").mkdir(mode=0o700)
+        (tmp_path / ".nacre" / "nacre.json5").write_text(json.dumps(settings), encoding="utf-8")
+        (tmp_path / ".nacre" / "nacre.json5").chmod(0o600)
+        code, local = _findings(tmp_path, "--model", "ollama/qwen3")
+    _, keyless = _findings(tmp_path, "--model", "openai/gpt-4o-mini")
+    _, nameless = _findings(tmp_path, "--model", "openai")
+
+    assert code == 1
+    assert f"nobody listens at {address}" in local["model"][0]["text"]
+    assert "baseUrl" in local["model"][0]["advice"]
+    assert "OPENAI_API_KEY" in keyless["key"][0]["advice"]
+    assert nameless["model"][0]["state"] == "problem"
+
+
+def test_settings_that_cannot_be_used_have_their_own_exit_code(tmp_path: Path) -> None:
+    """As every command, the doctor ends with 2 and the sentence about the settings."""
+    (tmp_path / ".nacre").mkdir()
+    (tmp_path / ".nacre" / "nacre.json5").write_text("{agents: 7}", encoding="utf-8")
+
+    ended = run_nacre(tmp_path, "doctor")
+
+    assert ended.returncode == 2
+    assert "nacre.json5" in ended.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_a_script_and_then_the_commands(tmp_path: Path, shell: str) -> None:
+    """The script calls the program, which then names commands and options that begin so."""
+    script = run_here(tmp_path, "completion", shell).stdout
+    asked = {
+        "bash": {"COMP_WORDS": "nacre doc", "COMP_CWORD": "1"},
+        "zsh": {"COMP_WORDS": "nacre doc", "COMP_CWORD": "1"},
+        "fish": {"COMP_WORDS": "nacre doc", "COMP_CWORD": "doc"},
+    }[shell]
+
+    named = run_nacre(tmp_path, _NACRE_COMPLETE=f"{shell}_complete", **asked).stdout
+
+    assert "_NACRE_COMPLETE" in script
+    assert "doctor" in named
+    assert "schedule" not in named
