@@ -11,7 +11,7 @@ from tests.house.rules.rooms import Floors, Law, Never
 
 ROOTS: Floors = (
     ("cli",),
-    ("bridges",),
+    ("bridges", "doors"),
     ("runtime",),
     ("sessions", "memory", "prompts"),
     ("postgres",),
@@ -35,6 +35,10 @@ BRIDGES: Floors = (
     ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
     ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
+)
+DOORS: Floors = (
+    ("doors",),
+    ("doors/mcp",),
 )
 RUNTIME: Floors = (
     ("runtime/agent",),
@@ -158,7 +162,7 @@ NEVERS = (
 )
 LAW = Law(
     roots=ROOTS,
-    floors={"cli": CLI, "bridges": BRIDGES, "runtime": RUNTIME, "memory": MEMORY, "sessions": SESSIONS},
+    floors={"cli": CLI, "bridges": BRIDGES, "doors": DOORS, "runtime": RUNTIME, "memory": MEMORY, "sessions": SESSIONS},
     nevers=NEVERS,
 )
 
@@ -213,6 +217,8 @@ LIBRARIES = {
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
     "markdown_it": ("bridges/channels/matrix/content.py", "bridges/channels/telegram/formatting.py"),
+    "mcp": ("cli/serving/mcp.py", "doors/mcp/server.py"),
+    "mcp_types": ("doors/mcp/server.py",),
     "msgspec": ("sessions/disk/json_text.py",),
     "nio": ("bridges/channels/matrix/*.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_math.py"),
@@ -227,6 +233,7 @@ LIBRARIES = {
         "bridges/channels/*/channel.py",
         "bridges/contracts/channel.py",
         "bridges/schedule/schedule_tool.py",
+        "doors/mcp/append_tool.py",
         "memory/contracts/settings.py",
         "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",
