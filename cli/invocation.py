@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import click
 
 from nacre.cli.screen.screen import Tone, screen_on
-from nacre.runtime.settings.config import Config, load_config, process_environment
+from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config, process_environment
 
 _OPTIONS = (
     ("--state-dir", "DIR", "Folder for everything that Nacre keeps, ~/.nacre unless given."),
@@ -94,10 +94,12 @@ def begin(context: click.Context) -> Invocation:
         ConfigError: a setting or the settings file cannot be used.
     """
     from nacre.cli.logs import log_to_file, secret_values
+    from nacre.runtime.settings.disk.secrets import with_environment_file
 
     environment = environment_of(context)
     config = load_config(environment)
     written = [provider.api_key for provider in config.settings.models.providers.values()]
     keys = [key for key in (*written, *(profile.api_key for profile in config.auth.profiles)) if key]
-    log_file = log_to_file(config.state_dir, secrets=(*keys, *secret_values(environment)))
+    known = with_environment_file(environment, config.state_dir / SETTINGS_FILE)
+    log_file = log_to_file(config.state_dir, secrets=(*keys, *secret_values(known)))
     return Invocation(environment=environment, config=config, log_file=log_file)

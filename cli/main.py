@@ -65,7 +65,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.setup.storage",
         "Move an agent from files to a database, or back.",
     ),
-    "init": ("nacre.cli.setup.init", "Make the state folder and the workspace."),
+    "init": ("nacre.cli.setup.init", "Make the state folder and the workspace, and choose a model."),
 }
 _DEFAULT_COMMAND = "chat"
 

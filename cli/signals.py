@@ -69,15 +69,10 @@ def run_until_asked(work: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) 
 
 @contextlib.contextmanager
 def on_interrupt(act: Callable[[], object]) -> Iterator[None]:
-    """While this is open, Ctrl-C calls `act` in the event loop instead of ending the program.
-
-    The second Ctrl-C cancels the task that opened it: whatever hangs, one can get out.
-    """
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    acts = iter((act, task.cancel))
+    """While this is open, each Ctrl-C calls `act` in the event loop instead of ending the program."""
+    loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, lambda: next(acts, task.cancel)())
+    loop.add_signal_handler(signal.SIGINT, act)
     try:
         yield
     finally:

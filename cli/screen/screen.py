@@ -1,4 +1,4 @@
-"""A terminal, or a file in its place: whole lines, streamed text, and one line that can be taken back.
+"""A terminal, or a file in its place: whole lines, streamed text, and lines that can be taken back.
 
 The only writer of escape sequences. Everything that is shown goes through `plain`.
 """
@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TextIO, TypeAlias
 
+from nacre.cli.screen.live_area import repainted, taken_back
 from nacre.cli.screen.plain import cut_to_cells, one_line, plain
 from nacre.cli.screen.wrapping import WordWrap
 
-Tone: TypeAlias = Literal["plain", "dim", "warning", "error"]
+Tone: TypeAlias = Literal["plain", "dim", "warning", "error", "added", "removed"]
 
-_CODES: Mapping[Tone, str] = {"dim": "\x1b[2m", "warning": "\x1b[2;33m", "error": "\x1b[31m"}
+_CODES: Mapping[Tone, str] = {
+    "dim": "\x1b[2m",
+    "warning": "\x1b[2;33m",
+    "error": "\x1b[31m",
+    "added": "\x1b[2;32m",
+    "removed": "\x1b[2;31m",
+}
 _RESET = "\x1b[0m"
-_CLEAR_LINE = "\r\x1b[K"
-_DEFAULT_COLUMNS = 80
+_BRACKETED_PASTE_ON, _BRACKETED_PASTE_OFF = "\x1b[?2004h", "\x1b[?2004l"
+_DEFAULT_SIZE = os.terminal_size((80, 24))
+_ROWS_LEFT = 2  # above what is open: so much of what was said last stays in sight
 _UNBOUNDED_COLUMNS = sys.maxsize
 
 
@@ -30,8 +38,8 @@ class Screen:
     def __init__(self, stream: TextIO, *, is_live: bool, is_coloured: bool) -> None:
         self._stream = stream
         self.is_live = is_live
-        self._is_coloured = is_coloured
-        self._has_status = False
+        self.is_coloured = is_coloured
+        self._area: list[str] = []
         self._wrap = WordWrap()
 
     def text(self, text: str) -> None:
@@ -64,25 +72,47 @@ class Screen:
         self.end_line()
         # One column less than there are: a full line would wrap, and only half of it be cleared.
         shown = cut_to_cells(one_line(text), self._columns() - 1)
-        self._write(self._toned(shown, "dim"))
-        self._has_status = True
+        self._area = [self._toned(shown, "dim")]
+        self._write(self._area[0])
 
     def clear_status(self) -> None:
-        if self._has_status:
-            self._has_status = False
-            self._write(_CLEAR_LINE)
+        """Takes back the status line, and lines that may still change."""
+        self._write(taken_back(self._area, self._columns()))
+        self._area = []
+
+    def blocks(self, finished: Sequence[str], still_open: Sequence[str]) -> None:
+        """Shows lines for ever, and below them lines that the next output replaces: the last of them, if they
+        are many. Both are written as they are: fitted to `columns`, with no escape sequences but for style.
+        """
+        kept = list(still_open)[-max(1, self._size().lines - _ROWS_LEFT) :]
+        self._write(repainted(self._area, [*finished, *kept], self._columns()))
+        self._area = kept
+        if finished and not kept:
+            self._write("\n")
+
+    def bracket_pastes(self, *, is_on: bool) -> None:
+        """Has the terminal mark what is pasted, so that its lines stay together when they are read later."""
+        if self.is_live:
+            self._write(_BRACKETED_PASTE_ON if is_on else _BRACKETED_PASTE_OFF)
+
+    @property
+    def columns(self) -> int:
+        """How many columns a line has; very many where lines do not end by themselves."""
+        return self._columns()
 
     def _toned(self, text: str, tone: Tone) -> str:
-        code = _CODES.get(tone, "") if self._is_coloured else ""
+        code = _CODES.get(tone, "") if self.is_coloured else ""
         return f"{code}{text}{_RESET}" if code else text
 
     def _columns(self) -> int:
-        if not self.is_live:
-            return _UNBOUNDED_COLUMNS
+        return self._size().columns if self.is_live else _UNBOUNDED_COLUMNS
+
+    def _size(self) -> os.terminal_size:
         try:
-            return os.get_terminal_size(self._stream.fileno()).columns or _DEFAULT_COLUMNS
+            size = os.get_terminal_size(self._stream.fileno())
         except (OSError, ValueError):
-            return _DEFAULT_COLUMNS
+            return _DEFAULT_SIZE
+        return size if size.columns and size.lines else _DEFAULT_SIZE
 
     def _write(self, text: str) -> None:
         if text:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,27 @@ from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
+    from nacre.cli.setup.first_run.setting_up import Chosen
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.workspace.workspace import WorkspaceReport
 
 
 @click.command("init")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: take the first model found that answers.")
 @json_option("Print one JSON object instead of sentences.")
 @shared_options
-def command(context: click.Context, as_json: bool) -> int:
-    """Make the state folder and the workspace.
+def command(context: click.Context, yes: bool, as_json: bool) -> int:
+    """Make the state folder and the workspace, and choose a model.
 
-    Safe to repeat: what exists is never overwritten. nacre chat does the same by itself.
+    On a terminal it asks for your name, your time zone, a model and where its key is, as far as they are
+    not known, and tries the model with one call. Safe to repeat: what exists is never overwritten. nacre
+    chat makes the folders by itself.
+
+    \b
+    Examples:
+      nacre init
+      nacre init --yes
+      nacre init --yes --model ollama/qwen3
     """
     from nacre.memory.workspace.workspace import ensure_workspace
     from nacre.runtime.contracts.errors import TurnBroken
@@ -47,28 +58,50 @@ def command(context: click.Context, as_json: bool) -> int:
             f"The folders could not be made: {error}. Choose others with --state-dir or --workspace."
         ) from error
     notices = (*config.notices, *(text for text in (report.notice, left) if text))
+    chosen = _set_up(invocation, workspace, asks_nothing=yes, is_for_people=not as_json)
+    model_name = chosen.model_name if chosen else config.model_name
+    trial = chosen.trial if chosen else None
+    code = 1 if trial and trial.problem and yes and config.model_name else 0
     if as_json:
-        return print_json(
+        print_json(
             {
                 "agentId": config.agent_id,
                 "stateDir": str(config.state_dir),
                 "workspace": workspace.place,
                 **camel_json(report, "created", "is_new", "git"),
-                "model": config.model_name or None,
+                "model": model_name or None,
+                "trial": camel_json(trial, "model_name", "seconds", "usage", "problem") if trial else None,
                 "notices": list(notices),
             }
         )
-    invocation.say(*_lines(invocation, report, workspace))
+        return code
+    invocation.say(*_lines(invocation, report, workspace, model_name))
     invocation.warn(*notices)
-    return 0
+    return code
 
 
-def _lines(invocation: Invocation, report: WorkspaceReport, workspace: Workspace) -> list[str]:
+def _set_up(
+    invocation: Invocation, workspace: Workspace, *, asks_nothing: bool, is_for_people: bool
+) -> Chosen | None:
+    """What the first run chose; `None` where nobody can be asked, or it is about another agent."""
+    asks = is_for_people and sys.stdin.isatty() and sys.stdout.isatty()
+    if not invocation.is_default_agent or not (asks_nothing or asks):
+        return None
+    from nacre.cli.setup.first_run.setting_up import set_up_by_itself, set_up_with_questions
+
+    if asks_nothing:
+        return set_up_by_itself(invocation)
+    return set_up_with_questions(invocation, workspace)
+
+
+def _lines(
+    invocation: Invocation, report: WorkspaceReport, workspace: Workspace, model_name: str
+) -> list[str]:
     config = invocation.config
     created = f"created {', '.join(report.created)}" if report.created else "nothing was missing"
     git = {"initialised": "git history started", "present": "git history kept"}.get(report.git, "")
     named = "" if invocation.is_default_agent else f"--agent {config.agent_id} "
-    model = config.model_name or "none yet: Nacre answers offline until NACRE_MODEL=provider/model is set"
+    model = model_name or "none yet: Nacre answers offline. `nacre init` on a terminal finds and tries one."
     return [
         f"State      {invocation.short(config.state_dir)}",
         f"Workspace  {invocation.short(Path(workspace.place))}",

@@ -6,7 +6,7 @@ import asyncio
 
 from nacre.cli.screen.plain import one_line
 from nacre.cli.screen.screen import Screen
-from nacre.cli.talk.prompt import Prompt
+from nacre.cli.talk.keyboard.prompt import Prompt
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.errors import AgentError, ApprovalNotFound
 from nacre.runtime.contracts.events import ApprovalAsked, Event, ReplyReady, Silence, ToolEnded, TurnFailed

@@ -13,15 +13,19 @@ from nacre.cli.invocation import begin, shared_options
 @click.option(
     "--session", "session_key", metavar="KEY", default="", help="Session to talk in; main unless given."
 )
+@click.option("--no-color", "is_plain", is_flag=True, help="No colours, as with the variable NO_COLOR.")
 @shared_options
-def command(context: click.Context, session_key: str) -> int:
+def command(context: click.Context, session_key: str, is_plain: bool) -> int:
     """Talk to the assistant in this terminal (the default).
 
-    Enter sends, Alt-Enter starts a new line, Ctrl-C stops an answer, Ctrl-D leaves. Without a
-    terminal, each line of standard input is a message and replies go to standard output.
+    Enter sends, Alt-Enter starts a new line, Tab completes, @path sends a file along, Ctrl-O opens
+    the tool calls of the last turn, Ctrl-C stops an answer, Ctrl-D leaves. Without a terminal, each
+    line of standard input is a message and replies go to standard output.
     """
     from nacre.cli.signals import run_until_signal
 
+    if is_plain:
+        context.ensure_object(dict)["NO_COLOR"] = "1"
     invocation = begin(context)
     if sys.stdin.isatty() and sys.stdout.isatty():
         from nacre.cli.talk.conversation import converse

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-from contextlib import aclosing
+from contextlib import suppress
+from dataclasses import replace
 
 from nacre.cli.invocation import Invocation
+from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.screen.screen import Screen, screen_on
 from nacre.cli.signals import on_interrupt
-from nacre.cli.talk.approval_question import ApprovalQuestion
-from nacre.cli.talk.prompt import Prompt, keyboard_held_back
+from nacre.cli.talk.display.calls import Calls
+from nacre.cli.talk.display.status_line import status_line
+from nacre.cli.talk.keyboard.attached_files import FileNotSent, mentioned_files
+from nacre.cli.talk.keyboard.completion import Known
+from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back
+from nacre.cli.talk.live_turn import run_live_turn
 from nacre.cli.talk.quiet_turn import owner_says
-from nacre.cli.talk.turn_view import TurnView
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.commands.conversation.status import SessionStatus
+from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
 
 HISTORY_FILE = "chat_history"
+_HERE = {"/details": "opens the tool calls and notes of the last turn", "/quit": "leaves the chat"}
+"""Commands that this chat answers itself, and what they do."""
 _LEAVE_COMMANDS = ("/quit", "/exit")
+_DETAILS = "/details"
 _SHOWN_NOTICES = 2
+_SHORT_ID_CHARS = 8
+_WORDS_CELLS = 40
 
 
 async def converse(invocation: Invocation, session_key: str, *, first: str = "") -> int:
@@ -33,47 +47,117 @@ async def converse(invocation: Invocation, session_key: str, *, first: str = "")
     with keyboard_held_back():
         async with await Agent.open(environment=invocation.environment) as agent:
             _greet(agent, invocation, screen)
-            commands = agent.commands(owner_says("", session_key))
-            meanings = {word: command.help for command in commands for word in command.called_by}
-            prompt = Prompt(invocation.config.private_dir / HISTORY_FILE, meanings)
-            text = first or await _next_message(prompt, screen)
-            while text is not None:
-                await _turn(agent, owner_says(text, session_key), screen, prompt)
-                text = await _next_message(prompt, screen)
+            chat = _Chat(agent, invocation, screen, session_key)
+            with on_interrupt(chat.stop):
+                await chat.run(first)
         return 0
 
 
-async def _next_message(prompt: Prompt, screen: Screen) -> str | None:
-    """What the owner typed, or `None` when they leave."""
-    while True:
+class _Chat:
+    """One chat, with what is known of it between two turns."""
+
+    def __init__(self, agent: Agent, invocation: Invocation, screen: Screen, session_key: str) -> None:
+        self._agent = agent
+        self._screen = screen
+        self._empty = owner_says("", session_key)
+        offered = agent.commands(self._empty)
+        meanings = {word: command.help for command in offered for word in command.called_by}
+        self._known = Known(commands={**meanings, **_HERE})
+        self._prompt = Prompt(
+            invocation.config.private_dir / HISTORY_FILE,
+            self._known,
+            is_coloured=screen.is_coloured,
+            quiet_line=self._quiet_line,
+            show_details=self._show_details,
+        )
+        self._status: SessionStatus | None = None
+        self._looked_at = ""
+        self._turn_usd = self._chat_usd = 0.0
+        self._calls = Calls()
+        self._running: Inbound | None = None
+
+    def stop(self) -> None:
+        """What Ctrl-C does: the turn stops that runs, if one does."""
+        if self._running is not None:
+            self._agent.stop(self._running)
+
+    async def run(self, first: str) -> None:
+        """Turn after turn, until the owner leaves."""
+        said = replace(self._empty, text=first) if first else await self._next_message()
+        while said is not None:
+            self._running = said
+            try:
+                ran = await run_live_turn(self._agent, said, self._screen, self._prompt)
+            finally:
+                self._running = None
+            self._calls, self._turn_usd = ran.calls, ran.cost_usd
+            self._chat_usd += self._turn_usd
+            said = await self._next_message()
+
+    async def _next_message(self) -> Inbound | None:
+        """What the owner typed, with the files that it names; `None` when they leave."""
+        looking = asyncio.create_task(self._look())
         try:
-            text = await prompt.read()
-        except EOFError:
+            while (text := await self._typed()) is not None:
+                try:
+                    files = await asyncio.to_thread(mentioned_files, text)
+                except FileNotSent as error:
+                    self._screen.line(f"{error} The message was not sent; Up brings it back.", "warning")
+                    continue
+                for file in files:
+                    self._screen.line(
+                        f"· with {file.name} · {file.mime_type} · {len(file.data)} bytes", "dim"
+                    )
+                return replace(self._empty, text=text, attachments=files)
             return None
-        except KeyboardInterrupt:
-            if prompt.was_empty:
-                screen.line("Ctrl-D or /quit leaves.", "dim")
-            continue
-        if text.strip().lower() in _LEAVE_COMMANDS:
-            return None
-        if text.strip():
-            return text
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
 
+    async def _typed(self) -> str | None:
+        """The next words that are for the assistant, or `None` when the owner leaves."""
+        while True:
+            try:
+                text = await self._prompt.read()
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                if self._prompt.was_empty:
+                    self._screen.line("Ctrl-D or /quit leaves.", "dim")
+                continue
+            word = text.strip().lower()
+            if word in _LEAVE_COMMANDS:
+                return None
+            if word == _DETAILS:
+                self._show_details()
+            elif word:
+                return text
 
-async def _turn(agent: Agent, inbound: Inbound, screen: Screen, prompt: Prompt) -> None:
-    view = TurnView(screen)
-    question = ApprovalQuestion(agent, inbound, screen, prompt)
-    try:
-        with on_interrupt(lambda: agent.stop(inbound)):
-            async with aclosing(agent.stream(inbound)) as events:
-                async for event in events:
-                    await question.withdraw()
-                    view.show(event)
-                    question.follow(event)
-    finally:
-        await question.withdraw()
-        view.close()
-    screen.line("")
+    async def _look(self) -> None:
+        """Learns where the session stands and which are earlier, while the owner types."""
+        with suppress(AgentError, SessionError):
+            session = await self._agent.sessions.get(self._agent.session_key(self._empty))
+            self._status = await session.status()
+            self._prompt.redraw()
+            if session.session_id != self._looked_at:
+                self._known.sessions = {
+                    item.session_id[:_SHORT_ID_CHARS]: cut_to_cells(one_line(item.last_said), _WORDS_CELLS)
+                    for item in await session.earlier()
+                }
+                self._looked_at = session.session_id
+
+    def _quiet_line(self, columns: int) -> str:
+        if not self._screen.is_live:
+            return ""
+        return status_line(
+            self._status, self._agent.model_name, columns, turn_usd=self._turn_usd, chat_usd=self._chat_usd
+        )
+
+    def _show_details(self) -> None:
+        lines = self._calls.details() or [("The last turn called no tool and saved no notes.", "dim")]
+        for text, tone in lines:
+            self._screen.line(text, tone)
+        self._screen.line("")
 
 
 def _greet(agent: Agent, invocation: Invocation, screen: Screen) -> None:

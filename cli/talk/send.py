@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from nacre.runtime.contracts.events import Event
     from nacre.runtime.contracts.inbound import Attachment, Inbound
 
-MAX_FILE_BYTES = 30_000_000
 INDEX_SECONDS = 5.0
 """How long the command stays after the reply, so that its notes can be found by meaning."""
 
@@ -96,18 +94,12 @@ def _standard_input() -> str:
 
 
 def _attachment(file: BinaryIO) -> Attachment:
-    from mimetypes import guess_type
+    from nacre.cli.talk.keyboard.attached_files import FileNotSent, attachment
 
-    from nacre.runtime.contracts.inbound import Attachment
-
-    path = PurePath(file.name)
-    data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise click.UsageError(
-            f"{path} has more than {MAX_FILE_BYTES} bytes, which is the most that is sent."
-        )
-    kind = guess_type(path.name)[0] or "application/octet-stream"
-    return Attachment(name=path.name, mime_type=kind, data=data)
+    try:
+        return attachment(file)
+    except FileNotSent as error:
+        raise click.UsageError(str(error)) from error
 
 
 async def _send(invocation: Invocation, inbound: Inbound, told: list[Outcome], *, as_json: bool) -> int:

@@ -157,8 +157,9 @@ class Workspace(Protocol):
         With `below`, the heading is for a file alone that ends under a heading which begins so, or "Retain".
         """
 
-    async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Replaces a file by `change(old bytes)`, whole or not at all; `None` stands for a missing file.
+    async def change(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
+        """Replaces a file by `change(old bytes)`, whole or not at all; `None` stands for a missing file, and
+        removes one.
 
         Nobody else changes the file in between, and an exception from `change` leaves it alone.
         """

@@ -192,8 +192,9 @@ def _append(descriptor: int, data: bytes) -> None:
         raise
 
 
-def change_locked(path: Path, change: Callable[[bytes | None], bytes], lock_dir: Path) -> None:
-    """Replaces a file by `change(old bytes)`, atomically; its mode is kept. Raises as `append_locked`."""
+def change_locked(path: Path, change: Callable[[bytes | None], bytes | None], lock_dir: Path) -> None:
+    """Replaces a file by `change(old bytes)`, atomically; its mode is kept. `None` removes it. Raises as
+    `append_locked`."""
     with locked(path, lock_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode: int | None = None
@@ -202,7 +203,10 @@ def change_locked(path: Path, change: Callable[[bytes | None], bytes], lock_dir:
             mode = os.fstat(file.fileno()).st_mode & 0o777
             old = file.read()
         new = change(old)
-        if new != old:
+        if new is None:
+            path.unlink(missing_ok=True)
+            _sync_folder(path.parent)
+        elif new != old:
             _replace(path, new, mode)
 
 

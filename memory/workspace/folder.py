@@ -97,7 +97,7 @@ class FolderWorkspace:
         append = partial(append_locked, path, text, self._lock_dir, skip_repeats=skip_repeats)
         return await asyncio.to_thread(append, heading=heading, below=below)
 
-    async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+    async def change(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
         await asyncio.to_thread(change_locked, self._allowed(name), change, self._lock_dir)
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:

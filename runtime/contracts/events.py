@@ -7,7 +7,7 @@ A turn yields any number of the kinds before `ReplyReady` and ends with exactly 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from nacre.runtime.contracts.errors import AgentError
@@ -46,12 +46,13 @@ class ToolProgressed:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolEnded:
-    """A tool call ended; `summary` is one short line for a person."""
+    """A tool call ended; `summary` is one short line for a person, `result` the whole text for the model."""
 
     call_id: str
     tool_name: str
     is_error: bool
     summary: str
+    result: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +83,13 @@ class FlushEnded:
     `written`: the model appended notes to `path`. `nothing`: nothing worth keeping was found.
     `fallback`: the model could not be asked and an extract was written instead. `failed`: there is
     no note, because nobody could be asked or the file could not be written. `problem` says what
-    went wrong, also where something else helped.
+    went wrong, also where something else helped. `notes` is the Markdown that went into the file.
     """
 
     status: FlushStatus
     path: str
     problem: str = ""
+    notes: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The tools `read`, `write`, `edit`, `append` and `list`: files of the workspace, and only those.
 
 Each call asks the chat's policy about the real path first. Nothing outside the workspace can be
-reached, and nothing that could not be read is overwritten.
+reached, and nothing that could not be read is overwritten. Nothing is removed but BOOTSTRAP.md, by an empty
+`write`, once the first conversation is over.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.workspace.workspace import FIRST_RUN_FILE
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
 from nacre.runtime.tools.file_arguments import (
     AppendArguments,
@@ -133,8 +135,11 @@ class _Files:
     async def write(self, arguments: WriteArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
         data = encoded(arguments.content, str(relative))
+        is_over = str(relative) == FIRST_RUN_FILE and not data.strip()
 
-        def change(old: bytes | None) -> bytes:
+        def change(old: bytes | None) -> bytes | None:
+            if is_over:
+                return None
             if old is not None:
                 text_to_change(old, str(relative))
                 if old and _DAILY_LOG.fullmatch(str(relative).casefold()):
@@ -146,6 +151,8 @@ class _Files:
 
         await self._workspace.change(str(relative), change)
         self._on_changed(str(relative))
+        if is_over:
+            return ToolOutput(text=f"Removed {relative}: the first run is over.")
         return ToolOutput(text=f"Wrote {characters(len(arguments.content))} to {relative}.")
 
     async def edit(self, arguments: EditArguments) -> ToolOutput:

@@ -21,7 +21,9 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench", "cli/setup/config"),
+    ("cli/bench", "cli/setup/first_run"),
+    ("cli/setup/config",),
+    ("cli/bench", "cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
     ("cli",),
     ("cli/screen",),
 )
@@ -41,7 +43,7 @@ DOORS: Floors = (
     ("doors/mcp",),
 )
 RUNTIME: Floors = (
-    ("runtime/agent",),
+    ("runtime/agent", "runtime/agent/first_model"),
     ("runtime/agent/opening",),
     ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
@@ -196,6 +198,7 @@ LIBRARIES = {
     "click": ("cli/**/*.py",),
     "cronsim": ("bridges/schedule/cron.py",),
     "discord": ("bridges/channels/discord/api.py",),
+    "dotenv": ("runtime/settings/disk/secrets.py",),
     "filelock": (
         "memory/stores/sqlite/connection.py",
         "memory/workspace/files.py",
@@ -212,6 +215,7 @@ LIBRARIES = {
     "ircstates": ("bridges/channels/irc/*.py",),
     "irctokens": ("bridges/channels/irc/*.py",),
     "jsonschema": ("runtime/extensions/settings_schema.py",),
+    "keyring": ("runtime/settings/disk/secrets.py",),
     "lancedb": ("runtime/extensions/lancedb/table.py",),
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
@@ -219,6 +223,11 @@ LIBRARIES = {
     "markdown_it": ("bridges/channels/matrix/content.py", "bridges/channels/telegram/formatting.py"),
     "mcp": ("cli/serving/mcp.py", "doors/mcp/server.py"),
     "mcp_types": ("doors/mcp/server.py",),
+    "markdown_it": (
+        "bridges/channels/matrix/content.py",
+        "bridges/channels/telegram/formatting.py",
+        "cli/screen/markdown.py",
+    ),
     "msgspec": ("sessions/disk/json_text.py",),
     "nio": ("bridges/channels/matrix/*.py",),
     "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_math.py"),
@@ -250,6 +259,7 @@ LIBRARIES = {
     "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/json_file.py"),
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
     "referencing": ("runtime/extensions/settings_schema.py",),
+    "rich": ("cli/screen/markdown.py",),
     "sentence_transformers": (
         "memory/embedders/sentence_transformer.py",
         "memory/search/rerankers/cross_encoder.py",

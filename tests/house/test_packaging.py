@@ -23,9 +23,9 @@ EXTRAS = {
     "imap_tools": "email",
     "ircstates": "irc",
     "irctokens": "irc",
+    "keyring": "keyring",
     "lancedb": "lancedb",
     "llama_cpp": "gguf",
-    "markdown_it": "telegram",
     "mcp": "mcp",
     "mcp_types": "mcp",
     "nio": "matrix",
@@ -45,6 +45,7 @@ BROUGHT_ANYWAY = {"aiohttp": "litellm needs it"}
 """Libraries of extras that a dependency brings along, so that they have an exact version too."""
 PACKAGES = {
     "discord": "discord.py",
+    "dotenv": "python_dotenv",
     "llama_cpp": "llama_cpp_python",
     "imap_tools": "imap_tools",
     "markdown_it": "markdown_it_py",

@@ -29,6 +29,7 @@ ALLOWED = {
     "runtime/lanes/open_store.py": "chooses the store",
     "runtime/models/waits/cooldown_file.py": "a file of its own, written as safely",
     "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",
+    "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
     "runtime/tools/approvals/folder.py": "files of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
     "cli/sessions/shelf.py": "writes the file that is exported to",

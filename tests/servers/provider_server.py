@@ -17,11 +17,12 @@ import contextlib
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from tests.servers import provider_wire as wire
+from tests.servers.listening import hear_nobody
 from tests.servers.provider_wire import Step
 
 Responder = Callable[[Mapping[str, Any]], Step]
@@ -31,9 +32,15 @@ _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"
 
 
 class ProviderServer:
-    """See the module's docstring. `expected_key`: other keys get a 401."""
+    """See the module's docstring. `expected_key`: other keys get a 401; `models`: what it lists, if asked."""
 
-    def __init__(self, *, responder: Responder | None = None, expected_key: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        responder: Responder | None = None,
+        expected_key: str | None = None,
+        models: Sequence[str] = (),
+    ) -> None:
         self.requests: list[dict[str, Any]] = []
         self.embedding_requests: list[dict[str, Any]] = []
         self.raw: list[bytes] = []
@@ -41,6 +48,7 @@ class ProviderServer:
         self.port = 0
         self._responder = responder
         self._expected_key = expected_key
+        self._models = models
         self._steps: deque[Step] = deque()
         self._embedding_failures: deque[Step] = deque()
         self._ready = threading.Event()
@@ -156,11 +164,8 @@ class ProviderServer:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
+        await hear_nobody(server.sockets)
         server.close()
-        # Who was let in at the last moment has no task before some steps of the loop, and one that was never
-        # begun would leave its connection open.
-        for _step in range(10):
-            await asyncio.sleep(0)
         for task in list(connections):
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
@@ -179,6 +184,10 @@ class ProviderServer:
             await _send(writer, wire.error(401, code="invalid_api_key"))
             return True
         request = json.loads(body) if body else {}
+        if path.endswith("/models") and self._models:
+            listed = {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]}
+            await _send(writer, Step(body=json.dumps(listed)))
+            return True
         if path.endswith("/embeddings"):
             await self._answer_embeddings(writer, request)
             return True

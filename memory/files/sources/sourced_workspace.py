@@ -74,12 +74,13 @@ class SourcedWorkspace:
             name, text, skip_repeats=skip_repeats, heading=heading, below=below
         )
 
-    async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+    async def change(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
         try:
             old = (await self._workspace.read(name, max_bytes=MAX_NOTE_BYTES)).data
         except FileNotFoundError:
             old = None
-        await self._sources.keep(name, change(old).decode("utf-8", "replace"), await self._begin())
+        if (new := change(old)) is not None:
+            await self._sources.keep(name, new.decode("utf-8", "replace"), await self._begin())
         await self._workspace.change(name, change)
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:

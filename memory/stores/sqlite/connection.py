@@ -141,6 +141,7 @@ class ConnectionThread:
         self._connect = connect
         self._connection: Connection | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def run(self, work: Callable[[Connection], T]) -> T:
@@ -154,24 +155,35 @@ class ConnectionThread:
         if self._closed:
             raise IndexClosed(f"The memory index is closed ({self._name}).")
 
-        def call() -> T:
-            try:
-                if self._connection is None:
-                    self._connection = self._connect()
-                return work(self._connection)
-            except apsw.Error as error:
-                path = Path(self._connection.filename) if self._connection else None
-                raise _translated(error, path, self._connection) from error
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._call, work)
 
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+    def later(self, seconds: float, work: Callable[[Connection], object]) -> None:
+        """Runs `work(connection)` there when so many seconds have passed, if the thread is not closed before.
+
+        Nobody is told when it fails: whoever calls next meets the same.
+        """
+        if not self._closed:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(seconds, self._executor.submit, self._call, work)
 
     async def close(self) -> None:
         """Waits for the calls that were made, then closes the connection and ends the thread."""
         if self._closed:
             return
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         await asyncio.get_running_loop().run_in_executor(self._executor, self._drop)
         self._executor.shutdown(wait=False)
+
+    def _call(self, work: Callable[[Connection], T]) -> T:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            return work(self._connection)
+        except apsw.Error as error:
+            path = Path(self._connection.filename) if self._connection else None
+            raise _translated(error, path, self._connection) from error
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -1,8 +1,8 @@
 """Nearest chunks by vector: a coarse pass over sign codes, then exact cosines. Nothing else knows sqlite_vec.
 
 `VectorReader` lives on one reader thread. Its first question is answered where the codes are stored, by
-sqlite-vec, because most commands ask just one. From the second on, and without that extension, it holds the
-codes in memory, and the vectors while there are few; it follows what others write by the rows' rising ids.
+sqlite-vec, because most commands ask just one. From then on, and without that extension, it holds the codes
+in memory, and the vectors while there are few; it follows what others write by the rows' rising ids.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class VectorReader:
         self._seen = self._gone = self._last_row = 0
         self._data_version = -1
         self._masks: OrderedDict[Narrowed, Mask] = OrderedDict()
-        self._questions = 0
+        self.questions = 0
 
     def engine(self, connection: Connection) -> VectorEngine:
         """What compares vectors on this connection."""
@@ -83,7 +83,7 @@ class VectorReader:
 
     def nearest(self, connection: Connection, vector: Vector, limit: int, scope: Scope) -> dict[int, float]:
         """The chunks whose best piece has the highest cosine, best first."""
-        self._questions += 1
+        self.questions += 1
         in_place = self.answers_in_place(connection)
         asked = plain_question(vector) if in_place else question(vector)
         if is_zero(asked):
@@ -132,11 +132,16 @@ class VectorReader:
                 self._masks.popitem(last=False)
         return self._masks[inside]
 
+    def load(self, connection: Connection, dimensions: int) -> None:
+        """Reads what the next question would read first, and counts as one."""
+        self.questions += 1
+        self._follow(connection, dimensions)
+
     def answers_in_place(self, connection: Connection) -> bool:
         """Whether reading everything into memory would take longer than it can save."""
         self.engine(connection)
         # numpy, when it stands in for sqlite-vec, compares no codes
-        return self._questions <= 1 and bool(
+        return self.questions <= 1 and bool(
             connection.execute(
                 "SELECT count(*) FROM pragma_function_list WHERE name = 'vec_distance_hamming'"
             ).get

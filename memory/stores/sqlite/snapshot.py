@@ -59,13 +59,24 @@ FROM ({_SENTENCES}) JOIN json_each(:starts) ON value < length(sentences) GROUP B
 class SnapshotThread:
     """A thread that reads; each call sees one moment of the index.
 
-    `prepare_vectors` gives a connection what compares vectors, before it is needed for the first time.
+    `prepare_vectors` gives a connection what compares vectors, before it is needed for the first time. When
+    `load_after_seconds` have passed since the first question with a vector, a command that asks just one is
+    over: then what the others are compared with is read into memory, so that none of them waits for that.
     """
 
-    def __init__(self, name: str, path: Path, prepare_vectors: Callable[[Connection], VectorEngine]) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        prepare_vectors: Callable[[Connection], VectorEngine],
+        *,
+        load_after_seconds: float = 1.0,
+    ) -> None:
         self._thread = ConnectionThread(name, lambda: open_connection(path, read_only=True))
         self._words = WordReader()
         self._vectors = VectorReader(prepare_vectors)
+        self._load_after_seconds = load_after_seconds
+        self._loads = False
 
     async def run(self, work: Callable[[Snapshot], T]) -> T:
         """Hands `work` one moment of the index; returns what it returns. Raises as `ConnectionThread.run`."""
@@ -74,11 +85,20 @@ class SnapshotThread:
             with one_moment(connection):
                 return work(SqliteSnapshot(connection, self._words, self._vectors))
 
-        return await self._thread.run(call)
+        found = await self._thread.run(call)
+        if self._vectors.questions == 1 and not self._loads:
+            self._loads = True
+            self._thread.later(self._load_after_seconds, self._load)
+        return found
 
     async def close(self) -> None:
         """Waits for the calls that were made and lets go of the file."""
         await self._thread.close()
+
+    def _load(self, connection: Connection) -> None:
+        with one_moment(connection):
+            if self._vectors.questions == 1 and (numbers := _dimensions(connection)):
+                self._vectors.load(connection, numbers)
 
 
 class SqliteSnapshot:
@@ -170,11 +190,7 @@ class SqliteSnapshot:
         return self._words.count(self._connection)
 
     def dimensions(self) -> int | None:
-        length: int | None = self._connection.execute(
-            f"SELECT length(embedding) / {NUMBER_BYTES} FROM chunk_vectors"
-            " JOIN vectors ON vectors.id = vector_id WHERE embedding IS NOT NULL LIMIT 1"
-        ).get
-        return length
+        return _dimensions(self._connection)
 
     def lexical(self, query: MatchQuery, *, limit: int, scope: Scope) -> Scores:
         return self._words.lexical(self._connection, query, limit, scope)
@@ -247,6 +263,14 @@ class SqliteSnapshot:
 def stored_meta(connection: Connection) -> dict[str, str]:
     """All rows of `meta`."""
     return {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM meta")}
+
+
+def _dimensions(connection: Connection) -> int | None:
+    length: int | None = connection.execute(
+        f"SELECT length(embedding) / {NUMBER_BYTES} FROM chunk_vectors"
+        " JOIN vectors ON vectors.id = vector_id WHERE embedding IS NOT NULL LIMIT 1"
+    ).get
+    return length
 
 
 def _state_from_row(source: Source, row: Sequence[Any]) -> FileState:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
+from typing import NamedTuple
 
 from nacre.memory.contracts.store import Scope
 from nacre.memory.contracts.words import FIELD_WEIGHTS, FIELDS, Atom, MatchQuery
@@ -19,6 +20,9 @@ from nacre.memory.stores.sqlite.scope import narrowed
 
 MOST_ROWS = 1_000
 """How many rows a query's words may choose; each is scored in about half a microsecond."""
+
+MOST_OF_ALL = 100
+"""In a large index they may choose one of so many, up to `TOO_MANY_ROWS`: the same share of what there is."""
 
 ENOUGH_ROWS = 100
 """Below this many rows common words choose as well, whatever they cost: there would be too little to rank."""
@@ -31,6 +35,19 @@ MOST_WEIGHED = 50_000
 
 _REMEMBERED_ATOMS = 20_000
 _BM25 = f"bm25(chunks_fts, {', '.join(str(FIELD_WEIGHTS[field]) for field in FIELDS)})"
+
+
+class _Split(NamedTuple):
+    """The expressions of the words that choose, of those that are weighed, and of those that choose together.
+
+    `nearly` is for when the latter are in too few chunks: the rarest of them with any other word, and not all
+    words in all chunks, which takes ten times as long. Each may be empty.
+    """
+
+    choosing: str
+    weighed: str = ""
+    together: str = ""
+    nearly: str = ""
 
 
 class WordReader:
@@ -66,7 +83,7 @@ class WordReader:
         inside = narrowed(connection, scope)
         condition = f" AND {inside.admits('chunks_fts.rowid')}" if inside else ""
         arguments = inside.arguments if inside else ()
-        choosing, weighed, together = self._split(connection, query)
+        choosing, weighed, together, nearly = self._split(connection, query)
         best = _best(connection, choosing, condition, arguments, limit) if choosing else {}
         if weighed and choosing:
             # What both lists have is scored by all words. What has fallen out of this one is worse than all
@@ -74,7 +91,10 @@ class WordReader:
             best.update(_best(connection, f"({choosing}) AND ({weighed})", condition, arguments, limit))
             best = _highest(best, limit)
         if together:
-            for chunk_id, score in _best(connection, together, condition, arguments, limit).items():
+            found = _best(connection, together, condition, arguments, limit)
+            if not inside and len(best.keys() | found) < limit:
+                found = _best(connection, nearly, condition, arguments, limit)
+            for chunk_id, score in found.items():
                 best[chunk_id] = max(score, best.get(chunk_id, score))
             best = _highest(best, limit)
         if together and not inside and len(best) < limit:
@@ -93,27 +113,27 @@ class WordReader:
         ).fetchone()
         return row is not None
 
-    def _split(self, connection: Connection, query: MatchQuery) -> tuple[str, str, str]:
-        """The expressions of the words that choose, of those that are only weighed, and of those that choose
-        together; any may be empty."""
+    def _split(self, connection: Connection, query: MatchQuery) -> _Split:
         count, atoms = self.count(connection), [*map(expression, query.atoms)]
         if count <= self._most_rows or len(atoms) < 2:
-            return any_of(atoms), "", ""
+            return _Split(any_of(atoms))
         rows = {atom: self._rows_of(connection, atom) for atom in atoms}
-        choosing, weighed = split_by_rarity(rows, chunk_count=count, most_rows=self._most_rows)
+        most_rows = rows_to_choose(count, least=self._most_rows, most=self._too_many_rows)
+        choosing, weighed = split_by_rarity(rows, chunk_count=count, most_rows=most_rows)
         common = max(choosing, key=rows.__getitem__)
         if rows[common] <= self._too_many_rows or not weighed:
-            return any_of(choosing), any_of(weighed), ""
+            return _Split(any_of(choosing), any_of(weighed))
         rare = [atom for atom in choosing if atom != common]
         telling = [atom for atom in rows if rows[atom] <= count / 2 and atom not in rare]
         frequent = sorted({common, *telling}, key=rows.__getitem__)
         needed = needed_together([rows[atom] for atom in frequent], chunk_count=count)
         others = [*frequent[needed:], *rare]
         together = " AND ".join(f"({atom})" for atom in frequent[:needed])
-        return (
+        return _Split(
             any_of(rare),
             any_of([common, *weighed]),
             f"{together} AND ({any_of(others)})" if others else together,
+            f"({frequent[0]}) AND ({any_of([*frequent[1:], *rare])})",
         )
 
     def _rows_of(self, connection: Connection, atom: str) -> int:
@@ -159,6 +179,11 @@ def _best(
 
 def _highest(scores: Mapping[int, float], limit: int) -> dict[int, float]:
     return dict(sorted(scores.items(), key=itemgetter(1), reverse=True)[:limit])
+
+
+def rows_to_choose(chunk_count: int, *, least: int = MOST_ROWS, most: int = TOO_MANY_ROWS) -> int:
+    """How many rows a query's words may choose in an index of this size."""
+    return max(least, min(chunk_count // MOST_OF_ALL, most))
 
 
 def needed_together(rows: Sequence[int], *, chunk_count: int) -> int:

@@ -137,7 +137,7 @@ class PostgresWorkspace:
         await self._rows.change(plain, add)
         return appended
 
-    async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+    async def change(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
         await self._rows.change(_file_name(name), change)
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:

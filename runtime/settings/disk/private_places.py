@@ -12,9 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
+from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
 
 _TREES = ("locks", "logs", "memory")
-PRIVATE_FILES = ("nacre.json5", "chat_history")
+PRIVATE_FILES = ("nacre.json5", ENVIRONMENT_FILE, "chat_history")
 """Files of the state folder."""
 _OWNERS_BITS = 0o700
 

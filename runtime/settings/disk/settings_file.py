@@ -14,8 +14,9 @@ from typing import Any
 
 from nacre.memory.contracts.settings import merged_settings
 from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.disk.secrets import KEYRING_SERVICE, from_keyring, with_environment_file
 
-_VARIABLE = re.compile(r"\$(?P<literal>\$)?\{(?P<name>[A-Z_][A-Z0-9_]*)\}")
+_VARIABLE = re.compile(r"\$(?P<literal>\$)?\{(?P<keyring>keyring:)?(?P<name>[A-Z_][A-Z0-9_]*)\}")
 _WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "allowPaths"})
 """What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
@@ -53,7 +54,7 @@ def settings_in(text: str, file: Path, environment: Mapping[str, str]) -> dict[s
     Raises:
         ConfigError: it is no JSON5, no object, or names a variable that is not set.
     """
-    raw = with_variables(_decoded(text, file), environment)
+    raw = with_variables(_decoded(text, file), with_environment_file(environment, file))
     if not isinstance(raw, dict):
         held = _KINDS.get(type(raw), "a number")
         raise ConfigError(f"The settings file {file} holds {held}, where an object {{…}} belongs.")
@@ -110,9 +111,10 @@ def with_variables(value: Any, environment: Mapping[str, str], *, place: str = "
     """The settings with each `${NAME}` filled in; `place` is where `value` stands, for sentences.
 
     As in OpenClaw: names in capitals, anywhere in a text, and `$${NAME}` for the letters themselves.
+    `${keyring:NAME}` is what the system's keyring has under that name.
 
     Raises:
-        ConfigError: a variable is not set, or empty.
+        ConfigError: a variable is not set, or empty, or the keyring has no such name.
     """
     if isinstance(value, Mapping):
         return {
@@ -127,6 +129,13 @@ def with_variables(value: Any, environment: Mapping[str, str], *, place: str = "
     def filled(match: re.Match[str]) -> str:
         if match["literal"]:
             return match[0][1:]
+        if match["keyring"]:
+            if secret := from_keyring(match["name"]):
+                return secret
+            raise ConfigError(
+                f"The setting {place} names {match['name']} of the system's keyring, which has no such key. "
+                f"Put it there with: keyring set {KEYRING_SERVICE} {match['name']}"
+            )
         if text := environment.get(match["name"], "").strip():
             return text
         raise ConfigError(
@@ -150,8 +159,11 @@ def variables_unseen(file: Path, environment: Mapping[str, str]) -> Iterator[Non
         text, told = "", str(error)
         with suppress(OSError, UnicodeDecodeError):
             text = file.read_text(encoding="utf-8-sig") if file.is_file() else ""
-        names = {match["name"] for match in _VARIABLE.finditer(text)}
-        values = {environment.get(name, "").strip(): name for name in names}
+        found = with_environment_file(environment, file)
+        values: dict[str, str] = {}
+        for match in _VARIABLE.finditer(text):
+            held = from_keyring(match["name"]) if match["keyring"] else found.get(match["name"], "").strip()
+            values[held] = f"{match['keyring'] or ''}{match['name']}"
         for value in sorted(values, key=len, reverse=True):
             if len(value) > _HARMLESS_CHARS:
                 for spelled in (value, repr(value)[1:-1]):

@@ -26,6 +26,7 @@ from nacre.sessions.contracts.messages import (
     Text,
     ToolCall,
     ToolResultMessage,
+    message_text,
 )
 
 
@@ -211,6 +212,7 @@ async def run_tool(toolbox: Toolbox, call: ToolCall, emit: Emit) -> ToolOutcome:
             tool_name=call.name,
             is_error=outcome.message.is_error,
             summary=outcome.summary,
+            result=message_text(outcome.message),
         )
     )
     return outcome

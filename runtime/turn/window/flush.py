@@ -181,7 +181,7 @@ async def _recorded(
         status = "failed" if has_failed or notes.problem else "nothing"
     problem = "; ".join(text for text in (problem, notes.problem) if text)
     await session.flushes.record(status, path=notes.path, problem=problem, is_forced=is_forced)
-    return FlushEnded(status=status, path=notes.path, problem=problem)
+    return FlushEnded(status=status, path=notes.path, problem=problem, notes=notes.added)
 
 
 def _left_out(session: OpenSession, given: Sequence[Message]) -> list[Message]:

@@ -19,7 +19,7 @@ class AppendArguments(ToolArguments):
 class NotesFile:
     """Today's log as a flush may touch it: append only, and never the same block twice.
 
-    `problem` says why the last attempt to write failed; empty when it did not.
+    `problem` says why the last attempt to write failed; empty when it did not. `added` is what was written.
 
     Each block stands under `heading`, a Markdown line. `is_for_bank` is a log of which pages are made.
     """
@@ -29,6 +29,7 @@ class NotesFile:
         self.is_for_bank = is_for_bank
         self.wrote = False
         self.problem = ""
+        self.added = ""
         self._heading = heading
         self._workspace = workspace
 
@@ -56,4 +57,5 @@ class NotesFile:
         if not outcome.written:
             return ToolOutput(text=f"Nothing new: all of it already stands in {self.path}.")
         self.wrote, self.problem = True, ""
+        self.added += outcome.written
         return ToolOutput(text=f"Appended to {self.path}.")

@@ -73,7 +73,7 @@ async def resume_flush(
     await session.flushes.record(
         "written", path=notes.path, problem=problem, is_forced=False, is_resumed=True
     )
-    return FlushEnded(status="written", path=notes.path, problem=problem)
+    return FlushEnded(status="written", path=notes.path, problem=problem, notes=notes.added)
 
 
 def _has_answered(last: Message) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from nacre.memory.stores.sqlite.connection import open_connection
+from nacre.memory.contracts.records import VectorEngine
+from nacre.memory.stores.sqlite.connection import Connection, open_connection
 from nacre.memory.stores.sqlite.nearest import RESIDENT_BYTES, VectorReader, add_vector_functions
+from nacre.memory.stores.sqlite.snapshot import SnapshotThread
 from tests.memory.doubles import WordEmbedder, open_engine, workspace
 from tests.memory.stores.sample_index import MEMORY
 
@@ -42,6 +45,38 @@ async def test_what_is_told_is_what_is_asked(tmp_path: Path, resident_bytes: int
     assert (name, bool(version), told.problem) == ("sqlite-vec", True, "")
     assert told.later == later
     assert asked == [True, False, False]
+
+
+async def test_what_later_questions_need_is_read_between_them(tmp_path: Path) -> None:
+    """Nobody waits for the codes to be read into memory: that is done when the first question is answered."""
+    workspace(tmp_path, NOTES)
+    engine = await open_engine(tmp_path, embedder=WordEmbedder())
+    await engine.sync(reason="cli")
+    await engine.close()
+    loop, is_read = asyncio.get_running_loop(), asyncio.Event()
+
+    def told(_: object, sql: str, __: object) -> bool:
+        if "ORDER BY chunk_vectors.id" in sql:
+            loop.call_soon_threadsafe(is_read.set)
+        return True
+
+    def traced(connection: Connection) -> VectorEngine:
+        connection.exec_trace = told
+        return add_vector_functions(connection)
+
+    path = tmp_path / "state" / "main.sqlite"
+    thread = SnapshotThread("memory-search", path, traced, load_after_seconds=0.01)
+    first = await thread.run(lambda moment: moment.nearest([1.0] * 64, limit=10, scope=MEMORY))
+    async with asyncio.timeout(60):
+        await is_read.wait()
+    await thread.run(lambda moment: moment.meta())  # behind what is being read
+    is_read.clear()
+    second = await thread.run(lambda moment: moment.nearest([1.0] * 64, limit=10, scope=MEMORY))
+    await thread.close()
+
+    assert second == pytest.approx(first, abs=1e-5)
+    assert second
+    assert not is_read.is_set()
 
 
 async def test_numpy_is_told_for_all_searches(tmp_path: Path) -> None:

@@ -46,6 +46,36 @@ async def open_agent(
     )
 
 
+async def test_the_first_conversation_fills_in_and_removes_its_file(tmp_path: Path) -> None:
+    """The model writes who is who, empties BOOTSTRAP.md, which is gone then and stays gone; in a group it
+    cannot."""
+    notes = tmp_path / "workspace"
+    over = tool_calls(("write", {"path": "BOOTSTRAP.md", "content": ""}))
+    name = "- **Name:**"
+    async with ProviderServer() as server:
+        async with await open_agent(tmp_path, server) as agent:
+            server.add(over, reply("I cannot."))
+            await agent.respond(said("hello", chat_kind="group", chat_id="7", sender_id="stranger"))
+            assert (notes / "BOOTSTRAP.md").is_file()
+            server.add(
+                tool_calls(("read", {"path": "BOOTSTRAP.md"})),
+                tool_calls(
+                    ("edit", {"path": "IDENTITY.md", "old_text": name, "new_text": f"{name} Pim"}),
+                    ("edit", {"path": "USER.md", "old_text": name, "new_text": f"{name} Ada"}),
+                ),
+                over,
+                reply("Nice to meet you, Ada."),
+            )
+            await agent.ask("I am Ada, and you are Pim.")
+        async with await open_agent(tmp_path, server):
+            pass
+
+    assert "Removed BOOTSTRAP.md" in json.dumps(server.requests[-1]["messages"][-1])
+    assert not (notes / "BOOTSTRAP.md").exists()
+    assert f"{name} Pim" in (notes / "IDENTITY.md").read_text()
+    assert f"{name} Ada" in (notes / "USER.md").read_text()
+
+
 class Provider:
     """Answers like a model with a small window: it notes things in a flush and summarises when asked."""
 

@@ -19,6 +19,7 @@ from nacre.memory.stores.sqlite.words import (
     any_of,
     expression,
     needed_together,
+    rows_to_choose,
     split_by_rarity,
 )
 from nacre.memory.stores.sqlite.writes import SqliteWriter
@@ -129,6 +130,31 @@ def test_of_common_words_alone_those_that_stand_together_are_first(connection: C
     bounded = WordReader(most_rows=50, too_many_rows=60).lexical(connection, query, 10, MEMORY)
 
     assert bounded == pytest.approx(everything)
+
+
+def test_where_too_few_have_them_together_one_and_another_are_enough(connection: Connection) -> None:
+    """The rarest word with any other one choose then, as long as enough chunks have them."""
+    everything = _lexical(connection, "common middling seldom", limit=600, most_rows=10_000)
+    texts = dict(connection.execute("SELECT id, text FROM chunks"))
+    both = [at for at, text in texts.items() if "middling" in text and "seldom" in text]
+    query = match_query("common middling seldom")
+    assert query is not None
+    reader = WordReader(most_rows=50, too_many_rows=60)
+    bounded = reader.lexical(connection, query, len(both) + 10, MEMORY)
+
+    assert len(bounded) == len(both) + 10
+    assert {at: everything[at] for at in bounded} == pytest.approx(bounded)
+    assert all("seldom" in texts[at] for at in bounded)
+    assert any("middling" not in texts[at] for at in bounded)
+    assert reader.lexical(connection, query, 600, MEMORY) == pytest.approx(everything)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "rows"), [(5_000, 1_000), (100_000, 1_000), (300_000, 3_000), (1_000_000, 4_000)]
+)
+def test_in_a_large_index_more_rows_may_be_chosen(chunks: int, rows: int) -> None:
+    """One of a hundred, from a thousand on, and never so many that a word may not choose by itself."""
+    assert rows_to_choose(chunks) == rows
 
 
 def test_a_scope_does_not_cost_a_query_for_each_chunk(connection: Connection) -> None:

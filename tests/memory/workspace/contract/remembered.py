@@ -168,11 +168,14 @@ class RememberedWorkspace:
             self._everything.write(path, old + added.encode())
         return appended
 
-    async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+    async def change(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
         path = str(plain_name(name))
         row = self._everything.files.get(path)
         old = row.data if row else None
-        if (new := change(old)) != old:
+        if (new := change(old)) is None:
+            if row is not None:
+                self._everything.remove(path)
+        elif new != old:
             self._everything.write(path, new)
 
     async def make(self, files: Mapping[str, bytes], *, folders: Sequence[str] = ()) -> tuple[str, ...]:

@@ -182,6 +182,18 @@ class WorkspaceContract:
         assert await text_of(workspace, "a.md") == "xx"
         assert (await workspace.fingerprints(("b.md",)))["b.md"] is None
 
+    async def test_a_change_to_nothing_removes(self, open_workspace: OpenWorkspace) -> None:
+        """The file is gone for everybody; one that is not there stays so, and can be made again."""
+        await open_workspace().make({"a.md": b"once", "b.md": b"kept"})
+
+        for name in ("a.md", "never.md"):
+            await open_workspace().change(name, lambda _: None)
+
+        found = await open_workspace().fingerprints(("a.md", "b.md", "never.md"))
+        assert [bool(mark) for mark in found.values()] == [False, True, False]
+        await open_workspace().change("a.md", lambda old: b"again" if old is None else b"")
+        assert (await open_workspace().read("a.md")).data == b"again"
+
     async def test_changes_at_once_come_one_after_the_other(self, open_workspace: OpenWorkspace) -> None:
         """None of them is made on bytes that another has replaced."""
 

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from nacre.cli.screen.screen import Screen, screen_on
-from nacre.cli.talk.turn_view import TurnView
+from nacre.cli.talk.display.turn_view import TurnView
 from nacre.runtime.contracts.errors import ModelAuthError, TurnCancelled
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
@@ -48,7 +48,7 @@ def ended(call_id: str, summary: str, *, is_error: bool = False) -> ToolEnded:
 def raw(*events: Event, is_live: bool = False, is_coloured: bool = False) -> str:
     """The bytes that a turn of these events sends."""
     stream = io.StringIO()
-    view = TurnView(Screen(stream, is_live=is_live, is_coloured=is_coloured))
+    view = TurnView(Screen(stream, is_live=is_live, is_coloured=is_coloured), lambda: 0.0)
     for event in events:
         view.show(event)
     view.close()
@@ -91,7 +91,7 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
         SILENCE,
         is_live=True,
     )
-    assert '· memory_search "boat␛[31m", memory_search "船" …\r\x1b[K· memory_search: none\n' in shown
+    assert '· memory_search "boat␛[31m", memory_search "船" …\r\x1b[K· memory_search "船": none\n' in shown
     assert shown.endswith("\r\x1b[K· (nothing to say)\n")
     assert shown.count("\n") == 2
 
@@ -99,7 +99,7 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (FlushEnded(status="written", path="memory/2026-11-20.md"), "· notes saved to memory/2026-11-20.md"),
+        (FlushEnded(status="written", path="memory/2026-11-20.md"), "· saved notes to memory/2026-11-20.md"),
         (FlushEnded(status="nothing", path=""), "· nothing new to note down"),
         (
             SessionReset(reason="daily", session_id="b", previous_session_id="a"),

@@ -1,49 +1,68 @@
-"""Where the owner types: the only importer of prompt_toolkit, and of termios.
+"""Where the owner types: a quiet line, below it a line to edit, and a menu.
 
-Enter sends, Alt-Enter starts a new line, a paste keeps its lines. What was typed stays in a history
-file that only the owner can read.
+Enter sends, Alt-Enter or a backslash before Enter starts a new line, a paste keeps its lines. What was typed
+stays in a history file that only the owner can read.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import sys
 import termios
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion
-from prompt_toolkit.document import Document
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.history import DummyHistory, FileHistory
+from prompt_toolkit.history import DummyHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import ColorDepth
 
-log = logging.getLogger(__name__)
+from nacre.cli.talk.keyboard.attached_files import dropped_files
+from nacre.cli.talk.keyboard.completion import Known, MessageCompleter
+from nacre.cli.talk.keyboard.owner_history import OwnerHistory
+from nacre.cli.talk.keyboard.pastes import Pastes
 
 _MARK: StyleAndTextTuples = [("bold", "› ")]  # not ">", which begins a Markdown quote in answers
 _CONTINUATION = "  "
+_MENU_ROWS = 8
 
 
 class Prompt:
-    """Reads messages from a terminal. `commands` maps each `/name` to what it does."""
+    """Reads messages from a terminal.
 
-    def __init__(self, history_file: Path, commands: dict[str, str]) -> None:
+    `quiet_line` gives a line of at most so many columns, which stands above what is typed until it is sent.
+    `show_details` is what Ctrl-O does.
+    """
+
+    def __init__(
+        self,
+        history_file: Path,
+        known: Known,
+        *,
+        is_coloured: bool,
+        quiet_line: Callable[[int], str],
+        show_details: Callable[[], None],
+    ) -> None:
+        self._pastes = Pastes()
+        self._quiet_line = quiet_line
+        completer = MessageCompleter(known, Path.cwd())
         self._session: PromptSession[str] = PromptSession(
-            message=_MARK,
+            message=self._message,
             multiline=True,
             prompt_continuation=_CONTINUATION,
-            key_bindings=_bindings(completer := CommandCompleter(commands)),
-            history=OwnerHistory(history_file),
+            key_bindings=_bindings(completer, self._pastes, show_details),
+            history=OwnerHistory(history_file, self._pastes),
             completer=completer,
             complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
-            reserve_space_for_menu=len(commands),
+            reserve_space_for_menu=min(_MENU_ROWS, len(known.commands)),
             enable_suspend=True,
+            color_depth=None if is_coloured else ColorDepth.MONOCHROME,
         )
         # A signal tells when the terminal's size changes; looking at it would wake the processor.
         self._session.app.terminal_size_polling_interval = None
@@ -56,7 +75,9 @@ class Prompt:
             EOFError: Ctrl-D on an empty line.
             KeyboardInterrupt: Ctrl-C; `was_empty` says whether anything had been typed.
         """
-        return await self._session.prompt_async(set_exception_handler=False)
+        # The handler of Ctrl-C that the chat has stays where it is; here Ctrl-C is a key.
+        typed = await self._session.prompt_async(set_exception_handler=False, handle_sigint=False)
+        return self._pastes.whole(typed)
 
     async def ask(self, question: str) -> str:
         """The answer to a question, of one line. It can be cancelled.
@@ -71,56 +92,21 @@ class Prompt:
             self._question = PromptSession(history=DummyHistory())
         clear_typeahead(self._question.input)
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-        # The handler of Ctrl-C that a turn has stays where it is; here Ctrl-C is a key.
         return await self._question.prompt_async(question, set_exception_handler=False, handle_sigint=False)
+
+    def redraw(self) -> None:
+        """Draws the quiet line anew, if somebody is asked just now."""
+        self._session.app.invalidate()
+
+    def _message(self) -> StyleAndTextTuples:
+        app = self._session.app
+        line = "" if app.is_done else self._quiet_line(app.output.get_size().columns - 1)
+        return [("ansibrightblack", f"{line}\n"), *_MARK] if line else _MARK
 
     @property
     def was_empty(self) -> bool:
         """Whether the line that was left last had nothing on it."""
         return not self._session.default_buffer.text
-
-
-class CommandCompleter(Completer):
-    """Completes a `/name` that is the whole message so far."""
-
-    def __init__(self, commands: dict[str, str]) -> None:
-        self._commands = commands
-
-    def get_completions(
-        self, document: Document, _complete_event: CompleteEvent | None = None
-    ) -> list[Completion]:
-        """The commands that begin with what stands before the cursor."""
-        typed = document.text_before_cursor
-        return [
-            Completion(name, start_position=-len(typed), display_meta=meaning)
-            for name, meaning in self._commands.items()
-            if typed.startswith("/") and name.startswith(typed) and name != typed
-        ]
-
-
-class OwnerHistory(FileHistory):
-    """A history file with mode 0600; one that cannot be written is done without."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(file)
-        try:
-            os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-            file.chmod(0o600)
-        except OSError as error:
-            log.warning("the history of the prompt cannot be kept in %s: %s", file, error)
-
-    def load_history_strings(self) -> Iterable[str]:
-        try:
-            return super().load_history_strings()
-        except OSError as error:
-            log.warning("the history of the prompt cannot be read: %s", error)
-            return []
-
-    def store_string(self, string: str) -> None:
-        try:
-            super().store_string(string)
-        except OSError as error:
-            log.warning("the history of the prompt cannot be written: %s", error)
 
 
 @contextlib.contextmanager
@@ -144,18 +130,33 @@ def keyboard_held_back() -> Iterator[None]:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-def _bindings(completer: CommandCompleter) -> KeyBindings:
+def _bindings(completer: MessageCompleter, pastes: Pastes, show_details: Callable[[], None]) -> KeyBindings:
     bindings = KeyBindings()
+    is_typing = has_focus(DEFAULT_BUFFER)
 
-    @bindings.add("enter", filter=has_focus(DEFAULT_BUFFER))
+    @bindings.add("enter", filter=is_typing)
     def _send(event: KeyPressEvent) -> None:
-        event.current_buffer.validate_and_handle()
+        buffer = event.current_buffer
+        if buffer.document.char_before_cursor == "\\":
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
 
-    @bindings.add("escape", "enter", filter=has_focus(DEFAULT_BUFFER))
+    @bindings.add("escape", "enter", filter=is_typing)
     def _new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @bindings.add("tab", filter=has_focus(DEFAULT_BUFFER))
+    @bindings.add(Keys.BracketedPaste, filter=is_typing)
+    def _paste(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        event.current_buffer.insert_text(dropped_files(text) or pastes.shown(text))
+
+    @bindings.add("c-o", filter=is_typing)
+    def _details(_event: KeyPressEvent) -> None:
+        run_in_terminal(show_details)
+
+    @bindings.add("tab", filter=is_typing)
     def _complete(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         fitting = completer.get_completions(buffer.document)

@@ -6,7 +6,7 @@ import json
 
 from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.screen.screen import Tone
-from nacre.runtime.commands.contract.wording import short_count
+from nacre.runtime.commands.contract.wording import counted, short_count
 from nacre.runtime.contracts.errors import AgentError, ModelError, TurnCancelled
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,
@@ -20,14 +20,12 @@ from nacre.runtime.contracts.events import (
     SessionReset,
     Silence,
     ToolEnded,
-    ToolStarted,
     TurnFailed,
     Warned,
 )
 
 Line = tuple[str, Tone]
 
-_ARGUMENT_CELLS = 40
 _SAID_CELLS = 300
 
 
@@ -43,7 +41,9 @@ def event_line(event: Event) -> Line | None:
             how = f'  To let it run: nacre send -m "/approve {call_id}", or else "/deny {call_id}".'
             return f"{asked_text(event)}\n{how}", "warning"
         case FlushEnded(status="written"):
-            return f"· notes saved to {one_line(event.path)}", "dim"
+            count = _note_count(event.notes)
+            notes = counted(count, "note") if count else "notes"
+            return f"· saved {notes} to {one_line(event.path)}", "dim"
         case FlushEnded(status="nothing"):
             return "· nothing new to note down", "dim"
         case FlushEnded(status="fallback"):
@@ -108,9 +108,6 @@ def shown_arguments(event: ApprovalAsked) -> str:
     return json.dumps(dict(event.arguments), ensure_ascii=False)
 
 
-def running_text(event: ToolStarted) -> str:
-    """What a running tool call is about: its name and its first text argument."""
-    for value in event.arguments.values():
-        if isinstance(value, str) and value.strip():
-            return f'{event.tool_name} "{cut_to_cells(one_line(value), _ARGUMENT_CELLS)}"'
-    return event.tool_name
+def _note_count(notes: str) -> int:
+    """How many items of lists stand in notes, those inside other items not counted."""
+    return sum(line.startswith(("- ", "* ")) for line in notes.splitlines())

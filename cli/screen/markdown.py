@@ -1,0 +1,170 @@
+"""Markdown as lines for a terminal: the only importer of rich and of markdown-it.
+
+Both are slow to import, so nothing but a chat on a live terminal imports this module.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from typing import ClassVar
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich import box
+from rich.color import ColorSystem
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.theme import Theme
+
+from nacre.cli.screen.plain import plain
+
+_CODE_INDENT = 2
+_COLOURS = ColorSystem.STANDARD  # the sixteen of the terminal's own palette: right on light and dark
+_THEME = Theme(
+    {
+        "markdown.code": "cyan",
+        "markdown.h1": "bold underline",
+        "markdown.h2": "bold",
+        "markdown.h3": "bold",
+        "markdown.h4": "italic",
+        "markdown.h5": "italic",
+        "markdown.h6": "italic",
+        "markdown.block_quote": "dim",
+        "markdown.table.border": "dim",
+        "markdown.table.header": "bold",
+        "markdown.item.bullet": "dim",
+        "markdown.item.number": "dim",
+        "markdown.hr": "dim",
+        "markdown.link": "underline",
+        "markdown.link_url": "dim",
+    }
+)
+# HTML stays text, because a terminal would show nothing of it.
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+_PARSER.disable("reference")  # its line would be gone from the screen, and blocks are drawn apart
+
+
+def markdown_lines(text: str, columns: int, *, is_coloured: bool) -> list[str]:
+    """Markdown as lines that are at most `columns` wide, with escape sequences for their style alone.
+
+    Without colours, bold and italic words still are.
+    """
+    console = Console(
+        file=io.StringIO(),
+        width=max(columns, 2 * _CODE_INDENT),
+        height=100,
+        force_terminal=True,
+        color_system="standard",
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        theme=_THEME,
+        _environ={},
+    )
+    rows = console.render_lines(_Answer(text), pad=False)
+    lines = [_line(row if is_coloured else Segment.remove_color(row)) for row in rows]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines[next((number for number, line in enumerate(lines) if line), 0) :]
+
+
+def _line(row: Iterable[Segment]) -> str:
+    """Segments as text without spaces at its end, which would be copied along."""
+    segments = list(row)
+    while segments and not segments[-1].text.strip():
+        segments.pop()
+    if segments:
+        text, style, _ = segments.pop()
+        segments.append(Segment(text.rstrip(), style))
+    return "".join(
+        style.render(text, color_system=_COLOURS) if style else text for text, style, _ in segments
+    )
+
+
+def markdown_blocks(text: str) -> list[str]:
+    """Markdown cut into its paragraphs, lists, tables and so on, in which every character stays.
+
+    The last block may still grow, and so may half a line behind it, which could yet become anything: what
+    comes later changes none of the blocks before it.
+
+    >>> markdown_blocks("One.\\n\\nTwo and")
+    ['One.\\n\\nTwo and']
+    >>> markdown_blocks("One.\\n\\nTwo and\\nmore")
+    ['One.\\n\\n', 'Two and\\nmore']
+    """
+    lines = text.splitlines(keepends=True)
+    whole = text[: text.rfind("\n") + 1]
+    starts = [token.map[0] for token in _PARSER.parse(whole) if token.level == 0 and token.map]
+    ends = [*starts[1:], len(lines)]
+    return ["".join(lines[start:end]) for start, end in zip([0, *starts[1:]], ends, strict=True)]
+
+
+class _Heading(Heading):
+    """Headings begin at the left, without a frame."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
+
+
+class _CodeBlock(CodeBlock):
+    """Code set in a little, without a background, which would be copied along as spaces."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = Syntax(
+            str(self.text).rstrip("\n"),
+            self.lexer_name,
+            theme="ansi_dark",
+            word_wrap=True,
+            background_color="default",
+        )
+        yield Padding(code, (0, 0, 0, _CODE_INDENT))
+
+
+class _Table(TableElement):
+    """A table with a line between its rows only where words wrap would mix them up."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                table.box = box.SIMPLE_HEAD
+                table.pad_edge = False
+                table.show_edge = False
+                table.collapse_padding = False
+                table.padding = (0, 1)
+            yield table
+
+
+class _Answer(Markdown):
+    """An answer of a model: nothing in it can drive the terminal, also no character named by a reference."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _CodeBlock,
+        "code_block": _CodeBlock,
+        "table_open": _Table,
+    }
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", hyperlinks=False)
+        self.parsed = _PARSER.parse(text)
+        _prepare(self.parsed)
+
+
+def _prepare(tokens: Iterable[Token]) -> None:
+    """Takes out what could drive a terminal, and keeps the lines of paragraphs."""
+    for token in tokens:
+        token.content = plain(token.content)
+        if token.type == "softbreak":
+            token.type = "hardbreak"  # models break lines on purpose
+        token.attrs = {
+            name: plain(value) if isinstance(value, str) else value for name, value in token.attrs.items()
+        }
+        _prepare(token.children or ())

@@ -1,0 +1,125 @@
+"""Keys outside of the settings file: in the file `.env` beside it, or in the keyring of the system. Edge.
+
+`.env` is read as OpenClaw reads its own: `NAME=value` lines for variables that the environment has not. The
+keyring is asked for a name that the settings write as `${keyring:NAME}`, and for no other.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.sessions.contracts.errors import SessionError
+
+ENVIRONMENT_FILE = ".env"
+KEYRING_SERVICE = "nacre"
+"""The name under which the keyring keeps what is Nacre's."""
+
+
+def with_environment_file(environment: Mapping[str, str], settings_file: Path) -> Mapping[str, str]:
+    """The environment, and behind it the variables of the `.env` beside the settings.
+
+    Raises:
+        ConfigError: the file is there and cannot be read.
+    """
+    file = settings_file.with_name(ENVIRONMENT_FILE)
+    text = _text(file)
+    if not text.strip():
+        return environment
+    from dotenv import dotenv_values
+
+    kept = dotenv_values(stream=io.StringIO(text), interpolate=False)
+    return {**{name: value for name, value in kept.items() if value}, **environment}
+
+
+def keep_in_file(file: Path, name: str, secret: str) -> None:
+    """Writes a variable at the end of an environment file, which becomes its owner's alone.
+
+    Raises:
+        ConfigError: the name has a value there already, or the file cannot be read or written.
+    """
+    from dotenv import dotenv_values
+
+    from nacre.sessions.disk.durable import replace_file
+    from nacre.sessions.disk.locks import locked
+    from nacre.sessions.disk.reported import make_folder
+
+    file = file.resolve()
+    try:
+        make_folder(file.parent)
+        with locked(file):
+            text = _text(file)
+            if dotenv_values(stream=io.StringIO(text), interpolate=False).get(name):
+                raise ConfigError(f"{name} stands in {file} already, and was not changed. Change it there.")
+            before = f"{text}\n" if text and not text.endswith("\n") else text
+            quoted = secret.replace("\\", "\\\\").replace("'", "\\'")
+            replace_file(file, f"{before}{name}='{quoted}'\n".encode())
+    except (OSError, SessionError) as error:
+        raise ConfigError(f"{file} was not changed: {error}") from error
+
+
+def has_keyring() -> bool:
+    """Whether the system has a keyring that can be used; `nacre[keyring]` brings what asks it."""
+    keyring = _keyring()
+    return keyring is not None and bool(keyring.get_keyring().priority > 0)
+
+
+def keep_in_keyring(name: str, secret: str) -> None:
+    """Puts a secret into the system's keyring.
+
+    Raises:
+        ConfigError: there is none, it is locked, or it has another secret of that name.
+    """
+    kept = _asked("get_password", name)
+    if kept not in (None, "", secret):
+        raise ConfigError(f"The keyring has another {name} of {KEYRING_SERVICE!r} already. Change it there.")
+    _asked("set_password", name, secret)
+
+
+def from_keyring(name: str) -> str:
+    """A secret of the system's keyring, `""` when it has none of that name.
+
+    Raises:
+        ConfigError: there is no keyring, or it is locked.
+    """
+    return _asked("get_password", name) or ""
+
+
+def _asked(question: str, name: str, *more: str) -> str | None:
+    keyring = _keyring()
+    if keyring is None:
+        raise ConfigError(
+            f"{name} is to be found in the system's keyring, and the package that asks it is not installed. "
+            "Install it with: pip install 'nacre[keyring]'"
+        )
+    try:
+        answer: str | None = getattr(keyring, question)(KEYRING_SERVICE, name, *more)
+    except (keyring.errors.KeyringError, OSError) as error:
+        raise ConfigError(
+            f"The system's keyring cannot be asked for {name}: {error}. Unlock it, or keep the key elsewhere."
+        ) from error
+    return answer
+
+
+def _keyring() -> Any:
+    """The library that asks the keyring, `None` where it is not installed."""
+    try:
+        import keyring
+    except ImportError:
+        return None
+    return keyring
+
+
+def _text(file: Path) -> str:
+    if not file.exists():
+        return ""
+    from nacre.sessions.disk.durable import read_plain
+
+    try:
+        found = read_plain(file.resolve())
+        return found[0].decode("utf-8-sig") if found else ""
+    except (SessionError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The file {file} cannot be read: {error}. Mend or move it.") from error

@@ -1,0 +1,84 @@
+"""Keys outside of the settings file: in `.env` beside it, and in the system's keyring."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.settings.config import load_config
+from nacre.runtime.settings.disk.secrets import from_keyring, keep_in_file, keep_in_keyring
+
+SETTINGS = '{models: {providers: {openai: {apiKey: "${%s}"}}}}'
+
+
+def _key(state: Path, **environment: str) -> str:
+    config = load_config({"HOME": str(state), **environment}, state_dir=state)
+    return config.settings.models.providers["openai"].api_key
+
+
+@pytest.mark.parametrize("secret", ["sk-bees", "with 'quotes' and \\n", 'a"b#c $HOME ${X}'])
+def test_a_key_of_the_environment_file_fills_in_a_variable(tmp_path: Path, secret: str) -> None:
+    """The environment goes before it; the file is the owner's alone, and what stood there stays."""
+    (tmp_path / "nacre.json5").write_text(SETTINGS % "BEES_KEY")
+    (tmp_path / ".env").write_text("# mine\nexport OTHER=1")
+    keep_in_file(tmp_path / ".env", "BEES_KEY", secret)
+
+    assert _key(tmp_path) == secret
+    assert _key(tmp_path, BEES_KEY="sk-now") == "sk-now"
+    assert (tmp_path / ".env").read_text().startswith("# mine\nexport OTHER=1\n")
+    assert stat.S_IMODE((tmp_path / ".env").stat().st_mode) == 0o600
+
+
+def test_a_key_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    """Neither is a file that cannot be read."""
+    keep_in_file(tmp_path / ".env", "BEES_KEY", "first")
+    with pytest.raises(ConfigError, match=r"BEES_KEY stands in .* already"):
+        keep_in_file(tmp_path / ".env", "BEES_KEY", "second")
+    before = (tmp_path / ".env").read_bytes()
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / ".env").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        keep_in_file(tmp_path / "bad" / ".env", "BEES_KEY", "x")
+
+    assert (tmp_path / ".env").read_bytes() == before
+    assert (tmp_path / "bad" / ".env").read_bytes() == b"\xff\xfe\x00"
+
+
+def test_the_file_of_another_program_in_its_place_is_told(tmp_path: Path) -> None:
+    """A folder of that name, which virtual environments are often called, stops nothing with a trace."""
+    (tmp_path / "nacre.json5").write_text(SETTINGS % "BEES_KEY")
+    (tmp_path / ".env").mkdir()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config({"HOME": str(tmp_path)}, state_dir=tmp_path)
+
+
+def test_the_keyring_is_asked_for_what_the_settings_say_it_has(keyring_file: Path, tmp_path: Path) -> None:
+    """And a key that is not there is named with the way to put it there; one that is there stays."""
+    (tmp_path / "nacre.json5").write_text(SETTINGS % "keyring:BEES_KEY")
+    with pytest.raises(ConfigError, match="keyring set nacre BEES_KEY"):
+        _key(tmp_path, BEES_KEY="sk-of-the-environment")
+    keep_in_keyring("BEES_KEY", "sk-bees")
+    keep_in_keyring("BEES_KEY", "sk-bees")
+    with pytest.raises(ConfigError, match="has another BEES_KEY"):
+        keep_in_keyring("BEES_KEY", "sk-wasps")
+
+    assert _key(tmp_path) == from_keyring("BEES_KEY") == "sk-bees"
+    assert keyring_file.is_file()
+
+
+@pytest.fixture
+def keyring_file(tmp_path: Path) -> Iterator[Path]:
+    """The file of a keyring of plain text, which the system's stands back for meanwhile."""
+    keyring = pytest.importorskip("keyring", reason="the extra `keyring` is not installed")
+    plain = pytest.importorskip(
+        "keyrings.alt.file", reason="keyrings.alt is not installed"
+    ).PlaintextKeyring()
+    plain.file_path = str(tmp_path / "keyring.cfg")
+    own = keyring.get_keyring()
+    keyring.set_keyring(plain)
+    yield Path(plain.file_path)
+    keyring.set_keyring(own)
