@@ -24,7 +24,7 @@ SPREAD := --numprocesses auto --maxprocesses 8 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels lancedb qmd postgres check editor fix docs clean
+.PHONY: help chat test slow extras channels doors lancedb qmd postgres check editor fix docs clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -51,6 +51,10 @@ channels: $(VENV)/installed-dev ## add the libraries of the channels and run the
 lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and run the tests of that engine
 	@$(call install,--editable ".[lancedb]" "moto[server]>=5$(,)<6")
 	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
+
+doors: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
+	@$(PIP) --editable ".[mcp]"
+	@$(BIN)/python -m pytest -rs tests/doors
 
 qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it runs on, and run its tests
 	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22; \

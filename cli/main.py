@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.serving.worker",
         "Run turns from the database that the settings name, until a signal ends it.",
     ),
+    "mcp": ("nacre.cli.serving.mcp", "Share the notes with another program, which speaks MCP."),
     "status": (
         "nacre.cli.serving.status",
         "Say how `nacre serve` is: its channels, what is left to do, what comes next.",

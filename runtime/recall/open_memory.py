@@ -26,6 +26,7 @@ longer than that themselves."""
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.contracts.transcripts import TranscriptSource
+    from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.models.embedding.http.daily_budget import EmbeddingBudget
     from nacre.runtime.recall.memory_plugin import MemoryHome
@@ -152,8 +153,12 @@ async def open_engine(
 
 def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:
     """The same notes without their index, which `problem` keeps away."""
-    workspace = open_workspace(config.folders, config.state_dir)
-    return UnindexedNotes(NoteFiles(workspace, _extra_paths(config)), problem)
+    return UnindexedNotes(note_files(config, open_workspace(config.folders, config.state_dir)), problem)
+
+
+def note_files(config: Config, workspace: Workspace) -> NoteFiles:
+    """The notes of this agent in its workspace, and where the settings name more of them."""
+    return NoteFiles(workspace, _extra_paths(config))
 
 
 def _providers(config: Config, now: Clock) -> Mapping[str, ProviderSettings]:

@@ -11,7 +11,7 @@ from tests.house.rules.rooms import Floors, Law, Never
 
 ROOTS: Floors = (
     ("cli",),
-    ("bridges",),
+    ("bridges", "doors"),
     ("runtime",),
     ("sessions", "memory", "prompts"),
     ("postgres",),
@@ -47,6 +47,10 @@ BRIDGES: Floors = (
     ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
     ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
+)
+DOORS: Floors = (
+    ("doors",),
+    ("doors/mcp",),
 )
 RUNTIME: Floors = (
     ("runtime/agent", "runtime/agent/first_model"),
@@ -173,7 +177,7 @@ NEVERS = (
 )
 LAW = Law(
     roots=ROOTS,
-    floors={"cli": CLI, "bridges": BRIDGES, "runtime": RUNTIME, "memory": MEMORY, "sessions": SESSIONS},
+    floors={"cli": CLI, "bridges": BRIDGES, "doors": DOORS, "runtime": RUNTIME, "memory": MEMORY, "sessions": SESSIONS},
     nevers=NEVERS,
 )
 
@@ -232,6 +236,9 @@ LIBRARIES = {
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
+    "markdown_it": ("bridges/channels/matrix/content.py", "bridges/channels/telegram/formatting.py"),
+    "mcp": ("cli/serving/mcp.py", "doors/mcp/server.py"),
+    "mcp_types": ("doors/mcp/server.py",),
     "markdown_it": (
         "bridges/channels/matrix/content.py",
         "bridges/channels/telegram/formatting.py",
@@ -251,6 +258,7 @@ LIBRARIES = {
         "bridges/channels/*/channel.py",
         "bridges/contracts/channel.py",
         "bridges/schedule/schedule_tool.py",
+        "doors/mcp/append_tool.py",
         "memory/contracts/settings.py",
         "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",

@@ -1,0 +1,1 @@
+"""The memory of an agent for programs that speak the Model Context Protocol."""
