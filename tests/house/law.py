@@ -51,11 +51,10 @@ RUNTIME: Floors = (
     ("runtime/turn", "runtime/recall/facts"),
     ("runtime/recall/qmd",),
     ("runtime/turn/window", "runtime/recall"),
-    ("runtime/turn/window/pruning",),
+    ("runtime/turn/window/pruning", "runtime/turn/prompt_parts"),
     (
         "runtime/turn/window/summaries",
         "runtime/turn/loop",
-        "runtime/turn/prompt_parts",
         "runtime/turn/inbound",
         "runtime/lanes",
     ),
