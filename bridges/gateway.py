@@ -23,8 +23,9 @@ from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge, place_of
 from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.database import Database
-from nacre.bridges.ledger.ledger import LEDGER_FILE, Along, Ledger
+from nacre.bridges.ledger.contracts.ledger import Ledger, LedgerTables
+from nacre.bridges.ledger.contracts.records import Along
+from nacre.bridges.ledger.opening import open_ledger
 from nacre.bridges.queueing.choices import Choices
 from nacre.bridges.queueing.session_rules import SessionRules
 from nacre.bridges.schedule.coming import coming_lines
@@ -63,7 +64,7 @@ class Gateway:
         self._ledger = ledger
         self._rules = SessionRules(choices, lambda: agents.settings)
         self._gate = Gate(
-            People(ledger.database, now=now),
+            People(ledger, now=now),
             lambda: agents.settings,
             activation=self._activation,
             new_id=new_id,
@@ -105,9 +106,9 @@ class Gateway:
             ValueError: two bridges have one channel and account.
         """
         agents = agent if isinstance(agent, BoundAgents) else BoundAgents([agent], agent.settings)
-        ledger = await Ledger.open(state_dir / LEDGER_FILE, now=now, new_id=new_id)
+        ledger = await open_ledger(state_dir, now=now, new_id=new_id)
         try:
-            choices = await Choices.load(ledger.database)
+            choices = await Choices.load(ledger)
             gateway = cls(
                 agents, ledger, choices, now=now, new_id=new_id, runner=runner or RunHere(), sleep=sleep
             )
@@ -154,9 +155,9 @@ class Gateway:
         await self._connections.remove(name)
 
     @property
-    def database(self) -> Database:
-        """The ledger's file, for what else is kept in it: jobs, and how the bridges are."""
-        return self._ledger.database
+    def tables(self) -> LedgerTables:
+        """What else is kept in the ledger: jobs, and how the bridges are."""
+        return self._ledger
 
     def is_busy_in(self, inbound: Inbound, agent_id: str) -> bool:
         """Whether a turn runs, or messages wait, in the session of a message to an agent."""
@@ -178,11 +179,11 @@ class Gateway:
         """Has a message answered that no bridge brought, such as a reminder, in its chat and by the rights
         that its sender has then. One that was submitted before is dropped.
 
-        Its words are on disk when this returns, and what `along` writes with them.
+        Its words are kept when this returns, and `along` with them.
 
         Raises:
             AgentError, SessionError: there is no session for it.
-            Exception: what `along` raises; then nothing is written.
+            JobChanged: what is said `along` does not hold any more; then nothing is written.
         """
         key = self._agent(inbound, agent_id).session_key(inbound)
         received = await self._ledger.receive(inbound, key, agent_id=agent_id, along=along)
@@ -272,7 +273,7 @@ class Gateway:
         return self._agents.named(agent_id) or self._agents.of(inbound)
 
     async def _coming(self, agent: Agent) -> tuple[str, str]:
-        timetable = Timetable(self._ledger.database, now=self._now)
+        timetable = Timetable(self._ledger, now=self._now)
         return await coming_lines(timetable, agent.id, agent.settings.agent.heartbeat, self._now())
 
     def _activation(self, inbound: Inbound) -> str:

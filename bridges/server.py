@@ -109,7 +109,7 @@ class Server:
             gateway = await Gateway.open(
                 agents, bridges, state_dir=config.state_dir, now=now, new_id=new_id, runner=runner
             )
-            timetable = Timetable(gateway.database, now=now)
+            timetable = Timetable(gateway.tables, now=now)
             desk.opened(timetable, gateway.speaking)
             timekeeper = Timekeeper(gateway, timetable, opened, now=now, sleep=asyncio.sleep)
             timekeeper.start()
@@ -142,7 +142,7 @@ class Server:
 
     async def keep_statuses(self) -> None:
         """Puts how the bridges are on disk, for `nacre status`. Raises `LedgerUnusable`."""
-        await keep_statuses(self._gateway.database, self.statuses, self._now)
+        await keep_statuses(self._gateway.tables, self.statuses, self._now)
 
     async def reload(self) -> tuple[str, ...]:
         """Reads the settings anew and does what can be done at once; sentences about what was and was not.

@@ -45,15 +45,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_RESULTS = 1_000
 """Most hits of one search, whatever is asked for."""
-FRESHNESS_WAIT_SECONDS = 2.0
-"""What a search grants a pending word-only update, so that a note written a moment ago is found."""
-
 FIRST_WAIT_SECONDS = 3.0
 """What a search grants the very first update, because an empty index has nothing to answer with."""
 
 
 class MemoryEngine:
     """Search over one agent's memory. Make it with `MemoryEngine.open`; close it when done."""
+
+    freshness_wait_seconds = 0.5
+    """What a search grants a pending word-only update, so that a note written a moment ago is found."""
 
     def __init__(
         self,
@@ -290,7 +290,7 @@ class MemoryEngine:
         """Gives a pending update a moment, unless one has been running for longer already."""
         if not self._syncing.stale or not self._settings.sync.on_search:
             return
-        patience = FRESHNESS_WAIT_SECONDS if await self._syncing.was_indexed() else FIRST_WAIT_SECONDS
+        patience = self.freshness_wait_seconds if await self._syncing.was_indexed() else FIRST_WAIT_SECONDS
         if self._syncing.running_seconds > patience:
             return
         await asyncio.wait({self._syncing.start("search")}, timeout=patience)

@@ -13,8 +13,9 @@ from nacre.bridges.answering.runner import TurnRunner
 from nacre.bridges.answering.turns import Turns
 from nacre.bridges.connections.connections import Connections
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.counts import not_done, told
-from nacre.bridges.ledger.ledger import Ledger, Received
+from nacre.bridges.ledger.contracts.ledger import Ledger
+from nacre.bridges.ledger.contracts.records import Received
+from nacre.bridges.ledger.counts import told
 from nacre.bridges.queueing.chat_commands import CHOICES
 from nacre.bridges.queueing.commands import AT_ONCE, is_stop, may_stop
 from nacre.bridges.queueing.joining import Joining, may_join
@@ -166,7 +167,7 @@ class Dispatch:
         return (
             line,
             f"🌉 Bridges: {' · '.join(status.line for status in self._connections.statuses)}",
-            f"📮 Messages: {told(await not_done(self._ledger.database))}",
+            f"📮 Messages: {told(await self._ledger.not_done())}",
             *await self._coming(self._agent_of(received)),
         )
 

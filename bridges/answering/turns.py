@@ -14,7 +14,8 @@ from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.delivery.live_reply import LiveReply
 from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.ledger import Ledger, Received
+from nacre.bridges.ledger.contracts.ledger import Ledger
+from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.commands import AT_ONCE
 from nacre.bridges.queueing.joining import Joining
 from nacre.bridges.queueing.waiting import MOST_ATTEMPTS, composed

@@ -12,7 +12,7 @@ from nacre.bridges.connections.supervisor import BridgeStatus, Supervisor
 from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.delivery.outgoing import MaySend, Outgoing
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.ledger import Ledger
+from nacre.bridges.ledger.contracts.ledger import Ledger
 from nacre.runtime.contracts.inbound import Inbound
 
 AccountId: TypeAlias = tuple[str, str]

@@ -1,14 +1,14 @@
-"""How the bridges are, in the ledger's file: for a terminal beside the program that runs them."""
+"""How the bridges are, in the ledger: for a terminal beside the program that runs them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from nacre.bridges.connections.supervisor import BridgeState, BridgeStatus
-from nacre.bridges.ledger.database import Connection, Database
+from nacre.bridges.ledger.contracts.ledger import LedgerTables
+from nacre.bridges.ledger.contracts.records import StoredStatus
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 
 
@@ -21,37 +21,41 @@ class KeptStatus:
     next_try: datetime | None
 
 
-async def keep_statuses(database: Database, statuses: Sequence[BridgeStatus], now: Clock) -> None:
-    """Puts how all bridges are on disk, in place of what stood there."""
+async def keep_statuses(tables: LedgerTables, statuses: Sequence[BridgeStatus], now: Clock) -> None:
+    """Keeps how all bridges are, in place of what stood there."""
     now_ms = epoch_ms(now())
-
-    def work(db: Connection) -> None:
-        db.execute("DELETE FROM bridge_states")
-        for each in statuses:
-            next_ms = now_ms + round(each.wait_seconds * 1000) if each.state == "waiting" else 0
-            what = (each.channel, each.account, each.state, each.problem, each.restarts, now_ms, next_ms)
-            db.execute("INSERT INTO bridge_states VALUES (?, ?, ?, ?, ?, ?, ?)", what)
-
-    await database.write(work)
-
-
-async def kept_statuses(database: Database, now: Clock) -> tuple[KeptStatus, ...]:
-    """What `keep_statuses` last put there."""
-    query = (
-        "SELECT channel, account, state, problem, restarts, since_ms, next_try_ms FROM bridge_states "
-        "ORDER BY channel, account"
+    await tables.put_statuses(
+        [
+            StoredStatus(
+                channel=each.channel,
+                account=each.account,
+                state=each.state,
+                problem=each.problem,
+                restarts=each.restarts,
+                since_ms=now_ms,
+                next_try_ms=now_ms + round(each.wait_seconds * 1000) if each.state == "waiting" else 0,
+            )
+            for each in statuses
+        ]
     )
-    rows: list[Any] = await database.write(lambda db: db.execute(query).fetchall())
+
+
+async def kept_statuses(tables: LedgerTables, now: Clock) -> tuple[KeptStatus, ...]:
+    """What `keep_statuses` last kept."""
     zone = now().tzinfo
     return tuple(
         KeptStatus(
             status=BridgeStatus(
-                channel=channel, account=account, state=_state(state), problem=problem, restarts=restarts
+                channel=row.channel,
+                account=row.account,
+                state=_state(row.state),
+                problem=row.problem,
+                restarts=row.restarts,
             ),
-            since=stored_moment(since_ms, zone),
-            next_try=stored_moment(next_ms, zone),
+            since=stored_moment(row.since_ms, zone),
+            next_try=stored_moment(row.next_try_ms, zone),
         )
-        for channel, account, state, problem, restarts, since_ms, next_ms in rows
+        for row in await tables.statuses()
     )
 
 

@@ -10,7 +10,8 @@ from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.delivery.throttle import Sleep, Throttle, repeated
-from nacre.bridges.ledger.outbox import OutboundPart, Outbox
+from nacre.bridges.ledger.contracts.ledger import Outbox
+from nacre.bridges.ledger.contracts.records import OutboundPart
 from nacre.runtime.contracts.events import AnswerDiscarded, Event, TextStreamed, ToolStarted
 
 LEAST_DRAFT_CHARS = 24

@@ -12,7 +12,8 @@ from nacre.bridges.contracts.bridge import Bridge, Capabilities, Part
 from nacre.bridges.contracts.errors import DeliveryRefused, NotDelivered
 from nacre.bridges.delivery.splitting import split_reply
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.outbox import OutboundPart, Outbox
+from nacre.bridges.ledger.contracts.ledger import Outbox
+from nacre.bridges.ledger.contracts.records import OutboundPart
 from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from nacre.bridges.ledger.ledger import Ledger, Received
+from nacre.bridges.ledger.contracts.ledger import Ledger
+from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.waiting import same_sender
 from nacre.runtime.contracts.inbound import Inbound
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.ledger import Received
+from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.waiting import COLLECTING, next_batch
 from nacre.runtime.settings.sections.channels import QueueMode
 

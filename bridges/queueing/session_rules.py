@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nacre.bridges.ledger.ledger import Received
+from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.chat_commands import (
     ACTIVATION_USAGE,
     ChoiceUnreadable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from nacre.bridges.ledger.ledger import Received
+from nacre.bridges.ledger.contracts.records import Received
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.sections.channels import QueueMode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nacre.bridges.ledger.owner_chats import owner_chats
+from nacre.bridges.ledger.contracts.owner_chats import owner_chats
 from nacre.bridges.schedule.beats import next_beat
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.bridges.schedule.when import shown
@@ -18,7 +18,7 @@ async def coming_lines(
     beat = next_beat(settings, await timetable.last_beat(agent_id))
     if beat is None:
         heartbeat = "off"
-    elif not await owner_chats(timetable.database, agent_id, target=settings.target):
+    elif not await owner_chats(timetable.tables, agent_id, target=settings.target):
         heartbeat = "when the owner has written in private"
     else:
         heartbeat = shown(max(beat, now))

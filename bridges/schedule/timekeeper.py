@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol, TypeAlias
 
 from nacre.bridges.delivery.throttle import Sleep
-from nacre.bridges.ledger.ledger import Along
-from nacre.bridges.ledger.owner_chats import owner_chats
+from nacre.bridges.ledger.contracts.owner_chats import owner_chats
+from nacre.bridges.ledger.contracts.records import Along, JobChanged
 from nacre.bridges.schedule.beats import is_active, next_beat
 from nacre.bridges.schedule.cron import CronUnreadable, next_run, runs_until
-from nacre.bridges.schedule.timetable import Job, JobChanged, Timetable, moved
+from nacre.bridges.schedule.timetable import Job, Timetable, moved
 from nacre.bridges.schedule.when import shown
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock, epoch_ms
@@ -147,7 +147,7 @@ class Timekeeper:
             return
         if not is_active(settings.active_hours, now):
             return
-        for chat in await owner_chats(self._timetable.database, agent.id, target=settings.target):
+        for chat in await owner_chats(self._timetable.tables, agent.id, target=settings.target):
             if await self._chats.reach(chat, agent.id) != "open":
                 continue
             if not self._chats.is_busy_in(chat, agent.id):

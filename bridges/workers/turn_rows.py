@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from nacre.bridges.ledger.stored_inbound import inbound_from_json, inbound_to_json
+from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json, inbound_to_json
 from nacre.bridges.workers import statements
 from nacre.postgres.database import Database
 from nacre.postgres.jobs import JobQueue

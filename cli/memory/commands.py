@@ -19,8 +19,6 @@ from nacre.cli.screen.json_text import print_json
 from nacre.runtime.settings.config import settings_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.engine import MemoryEngine
 
@@ -205,25 +203,12 @@ def _local_model(context: click.Context, question: str) -> Callable[[], Embedder
     if not question:
         return MiniLmEmbedder
     from nacre.memory.embedders.minilm_ahead import AskedAhead
+    from nacre.runtime.settings.disk.named_embedder import may_name_an_embedder
 
     # Unless the settings may name another embedder, the question is embedded while they and the index are
     # opened. Without the process of its own a search took 49 % longer, with one begun later 25 %.
     begun = None if may_name_an_embedder(settings_file(environment_of(context))) else AskedAhead(question)
     return lambda: begun or AskedAhead(question)
-
-
-def may_name_an_embedder(file: Path) -> bool:
-    """Whether the settings in `file` may ask for another embedder than the one that ships, or for none.
-
-    A guess before they are read. A wrong one costs time: a process for nothing, or one that is begun late.
-    """
-    try:
-        written = file.read_bytes()
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return b"memorySearch" in written and (b"provider" in written or b"enabled" in written)
 
 
 async def _opened(

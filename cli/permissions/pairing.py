@@ -112,17 +112,17 @@ def _list(context: click.Context, *, as_json: bool) -> int:
 def _with_people(invocation: Invocation, work: Callable[[People], Awaitable[T]]) -> T:
     from nacre.bridges.access.people import People
     from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.ledger import LEDGER_FILE
+    from nacre.bridges.ledger.opening import open_tables
     from nacre.runtime.contracts.clock import owner_zone, system_clock
 
     now = system_clock(owner_zone(invocation.config.settings.agent.user_timezone or None))
 
     async def run() -> T:
-        people = People.open(invocation.config.state_dir / LEDGER_FILE, now=now)
+        tables = open_tables(invocation.config.state_dir, now=now)
         try:
-            return await work(people)
+            return await work(People(tables, now=now))
         finally:
-            await people.close()
+            await tables.close()
 
     try:
         return asyncio.run(run())

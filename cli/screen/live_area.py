@@ -14,6 +14,8 @@ from nacre.cli.screen.plain import cell_width
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _CLEAR_LINE = "\r\x1b[K"
 _CLEAR_DOWN = "\r\x1b[J"
+_HOLD, _SHOW = "\x1b[?2026h", "\x1b[?2026l"
+"""Between these a terminal shows nothing half drawn (synchronized output), if it knows them."""
 
 
 def repainted(area: Sequence[str], lines: Sequence[str], columns: int) -> str:
@@ -27,7 +29,8 @@ def repainted(area: Sequence[str], lines: Sequence[str], columns: int) -> str:
         return f"\n{added}" if area and len(lines) > same else added
     if same == len(lines) and lines:
         same -= 1  # the cursor has to stand behind the last line that stays
-    return taken_back(area[same:], columns) + "\n".join(lines[same:])
+    drawn = taken_back(area[same:], columns) + "\n".join(lines[same:])
+    return f"{_HOLD}{drawn}{_SHOW}" if len(area) - same > 1 else drawn
 
 
 def taken_back(area: Sequence[str], columns: int) -> str:

@@ -45,24 +45,24 @@ class Screen:
     def text(self, text: str) -> None:
         """Streams text on, from where the last text ended; the last word may wait for its end."""
         self.clear_status()
-        self._write(self._wrap.feed(plain(text), self._columns()))
+        self._write(self._wrap.feed(plain(text), self.columns))
 
     def line(self, text: str, tone: Tone = "plain") -> None:
         """Shows whole lines, on lines of their own; a long one goes on under its text."""
         self.end_line()
-        columns, wrap = self._columns(), WordWrap(hangs=True)
+        columns, wrap = self.columns, WordWrap(hangs=True)
         shown = wrap.feed(plain(text), columns) + wrap.finish(columns)
         self._write(self._toned(shown, tone) + "\n")
 
     def row(self, text: str) -> None:
         """Shows a row of a table on one line, its columns as they are, cut where the screen ends."""
-        self.line(cut_to_cells(plain(text), self._columns()))
+        self.line(cut_to_cells(plain(text), self.columns))
 
     def end_line(self) -> None:
         """Ends a line that streamed text left open."""
         self.clear_status()
         if self._wrap.is_in_line:
-            self._write(self._wrap.finish(self._columns()) + "\n")
+            self._write(self._wrap.finish(self.columns) + "\n")
             self._wrap = WordWrap()
 
     def status(self, text: str) -> None:
@@ -71,13 +71,13 @@ class Screen:
             return
         self.end_line()
         # One column less than there are: a full line would wrap, and only half of it be cleared.
-        shown = cut_to_cells(one_line(text), self._columns() - 1)
+        shown = cut_to_cells(one_line(text), self.columns - 1)
         self._area = [self._toned(shown, "dim")]
         self._write(self._area[0])
 
     def clear_status(self) -> None:
         """Takes back the status line, and lines that may still change."""
-        self._write(taken_back(self._area, self._columns()))
+        self._write(taken_back(self._area, self.columns))
         self._area = []
 
     def blocks(self, finished: Sequence[str], still_open: Sequence[str]) -> None:
@@ -85,7 +85,7 @@ class Screen:
         are many. Both are written as they are: fitted to `columns`, with no escape sequences but for style.
         """
         kept = list(still_open)[-max(1, self._size().lines - _ROWS_LEFT) :]
-        self._write(repainted(self._area, [*finished, *kept], self._columns()))
+        self._write(repainted(self._area, [*finished, *kept], self.columns))
         self._area = kept
         if finished and not kept:
             self._write("\n")
@@ -98,14 +98,11 @@ class Screen:
     @property
     def columns(self) -> int:
         """How many columns a line has; very many where lines do not end by themselves."""
-        return self._columns()
+        return self._size().columns if self.is_live else _UNBOUNDED_COLUMNS
 
     def _toned(self, text: str, tone: Tone) -> str:
         code = _CODES.get(tone, "") if self.is_coloured else ""
         return f"{code}{text}{_RESET}" if code else text
-
-    def _columns(self) -> int:
-        return self._size().columns if self.is_live else _UNBOUNDED_COLUMNS
 
     def _size(self) -> os.terminal_size:
         try:

@@ -45,7 +45,7 @@ def list_(context: click.Context, as_json: bool) -> int:
 @shared_options
 def add(context: click.Context, text: str, cron: str, at: str, channel: str) -> int:
     """Have the assistant do TEXT when its time has come, and tell you in your private chat."""
-    from nacre.bridges.ledger.owner_chats import owner_chats
+    from nacre.bridges.ledger.contracts.owner_chats import owner_chats
     from nacre.bridges.schedule.schedule_tool import job_line
     from nacre.bridges.schedule.timetable import TooManyJobs
     from nacre.bridges.schedule.when import WhenUnreadable, read_when
@@ -61,7 +61,7 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str) -> 
     agent_id = invocation.config.agent_id
 
     async def added(timetable: Timetable) -> Job | None:
-        chats = await owner_chats(timetable.database, agent_id, target=channel)
+        chats = await owner_chats(timetable.tables, agent_id, target=channel)
         return await timetable.add(agent_id, chats[0], text.strip(), when, random_id) if chats else None
 
     try:
@@ -106,18 +106,18 @@ def _list(context: click.Context, *, as_json: bool) -> int:
 
 def _with_timetable(invocation: Invocation, work: Callable[[Timetable], Awaitable[T]]) -> T:
     from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.ledger import LEDGER_FILE
+    from nacre.bridges.ledger.opening import open_tables
     from nacre.bridges.schedule.timetable import Timetable
     from nacre.runtime.contracts.clock import owner_zone, system_clock
 
     now = system_clock(owner_zone(invocation.config.settings.agent.user_timezone or None))
 
     async def run() -> T:
-        timetable = Timetable.open(invocation.config.state_dir / LEDGER_FILE, now=now)
+        tables = open_tables(invocation.config.state_dir, now=now)
         try:
-            return await work(timetable)
+            return await work(Timetable(tables, now=now))
         finally:
-            await timetable.close()
+            await tables.close()
 
     try:
         return asyncio.run(run())

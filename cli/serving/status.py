@@ -11,8 +11,6 @@ from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nacre.bridges.connections.states import KeptStatus
     from nacre.cli.invocation import Invocation
     from nacre.runtime.contracts.clock import Clock
@@ -30,36 +28,37 @@ def command(context: click.Context, as_json: bool) -> int:
     Exit code 0 when it runs and all channels are connected, else 1.
     """
     from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.ledger import LEDGER_FILE
+    from nacre.bridges.ledger.opening import is_there
     from nacre.runtime.contracts.clock import owner_zone, system_clock
 
     invocation = begin(context)
-    path = invocation.config.state_dir / LEDGER_FILE
-    if not path.exists():
+    if not is_there(invocation.config.state_dir):
         invocation.warn(NEVER_SERVED)
         return 1
     now = system_clock(owner_zone(invocation.config.settings.agent.user_timezone or None))
     try:
-        return asyncio.run(_status(invocation, path, now, as_json=as_json))
+        return asyncio.run(_status(invocation, now, as_json=as_json))
     except LedgerUnusable as error:
         raise click.ClickException(str(error)) from error
 
 
-async def _status(invocation: Invocation, path: Path, now: Clock, *, as_json: bool) -> int:
+async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     from nacre.bridges.connections.states import kept_statuses
-    from nacre.bridges.ledger.counts import not_done, told
-    from nacre.bridges.ledger.ledger import is_served
+    from nacre.bridges.ledger.counts import told
+    from nacre.bridges.ledger.opening import is_served, open_tables
     from nacre.bridges.schedule.coming import coming_lines
     from nacre.bridges.schedule.timetable import Timetable
 
-    is_running, config = is_served(path), invocation.config
-    timetable = Timetable.open(path, now=now)
+    config = invocation.config
+    is_running = is_served(config.state_dir)
+    tables = open_tables(config.state_dir, now=now)
     try:
-        kept = await kept_statuses(timetable.database, now)
-        counts = await not_done(timetable.database)
+        kept = await kept_statuses(tables, now)
+        counts = await tables.not_done()
+        timetable = Timetable(tables, now=now)
         coming = await coming_lines(timetable, config.agent_id, config.settings.agent.heartbeat, now())
     finally:
-        await timetable.close()
+        await tables.close()
     turns = await _turns(config) if config.settings.storage.workers else {}
     is_well = (
         is_running and turns.get("workers") != 0 and all(each.status.state == "connected" for each in kept)

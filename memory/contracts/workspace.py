@@ -16,6 +16,9 @@ from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, Want
 MAX_READ_BYTES = 2 * 1024 * 1024
 """Most of a file that is read at once, unless a reader asks for another bound."""
 
+FIRST_RUN_FILE = "BOOTSTRAP.md"
+"""What a new workspace has for the first conversation, which removes it."""
+
 RACY_NS = 2_000_000_000
 """A change that is younger than this, in nanoseconds, may be followed by one that leaves the same
 fingerprint: the steps of the coarsest clock that a member's stamps come from."""

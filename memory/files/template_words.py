@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from nacre.memory.contracts.workspace import FIRST_RUN_FILE
 from nacre.memory.text.markdown_blocks import HEADING
-from nacre.memory.workspace.workspace import FIRST_RUN_FILE, OLDER_NAMES, TEMPLATES, template_text
+from nacre.memory.workspace.workspace import OLDER_NAMES, TEMPLATES, template_text
 
 
 def told_lines(path: str, lines: Sequence[str]) -> Sequence[str]:

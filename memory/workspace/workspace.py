@@ -11,11 +11,10 @@ from datetime import date
 from importlib.resources import files
 from pathlib import PurePath
 
-from nacre.memory.contracts.workspace import FileBytes, HistoryState, ReadFailed, Workspace
+from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBytes, HistoryState, ReadFailed, Workspace
 
 log = logging.getLogger(__name__)
 
-FIRST_RUN_FILE = "BOOTSTRAP.md"
 TEMPLATES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "TOOLS.md", "USER.md", "HEARTBEAT.md", "MEMORY.md")
 OLDER_NAMES = {"MEMORY.md": "memory.md"}
 """Names that a file may have in a workspace that was brought along; the first name goes before it."""

@@ -20,6 +20,7 @@ async def _status(run: CommandRun) -> Outcome:
         f"🐚 Nacre {__version__} · {now.strftime('%Y-%m-%d %H:%M')} {now.tzname()}",
         f"🧠 Model: {_model(session)}",
         f"📚 Context: {_context(session)}",
+        *_cache(session),
         f"🧹 Compactions: {session.compaction_count} · last flush: {_last_flush(session.last_flush, now)}",
         f"📝 Memory: {await _memory(turn)}",
         f"🧵 Session: {session.key} · {session.session_id}",
@@ -46,6 +47,19 @@ def _context(session: SessionStatus) -> str:
         f" · flush at {short_count(budget.flush_at)} · compact above {short_count(budget.compact_at)}"
         f"{assumed}"
     )
+
+
+def _cache(session: SessionStatus) -> list[str]:
+    """What the provider read of the last request from its cache; nothing where it counted nothing."""
+    usage = session.last_usage
+    if usage is None:
+        return []
+    sent_tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    read_tokens, percent = usage.cache_read_tokens, round(100 * usage.cache_read_tokens / max(sent_tokens, 1))
+    return [
+        f"♻️ Prompt cache: {short_count(read_tokens)} of {short_count(sent_tokens)} tokens ({percent}%) "
+        "of the last request were read from it"
+    ]
 
 
 async def _memory(turn: Turn) -> str:

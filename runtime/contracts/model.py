@@ -40,18 +40,25 @@ class ToolSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SystemPrompt:
-    """The system prompt in two parts, so that a provider can cache the first.
+    """The system prompt, in parts so that a provider's prompt cache holds.
 
-    `stable` stays byte for byte the same while the workspace files and tools do; `changing` holds
-    what moves with the day or the chat.
+    `stable` and `changing` stand in front of the conversation. They stay byte for byte the same in a session
+    until a compaction; chats of one kind share `stable`, and `changing` names day, chat and model. `tail` is
+    what holds for this request alone. It is sent behind the conversation, so that it takes the place of
+    nothing that was cached.
     """
 
     stable: str
     changing: str = ""
+    tail: str = ""
+
+    def front(self) -> str:
+        """What stands in front of the conversation as one text, stable part first."""
+        return "\n\n".join(part for part in (self.stable, self.changing) if part)
 
     def joined(self) -> str:
-        """Both parts as one text, stable part first."""
-        return "\n\n".join(part for part in (self.stable, self.changing) if part)
+        """All parts as one text."""
+        return "\n\n".join(part for part in (self.stable, self.changing, self.tail) if part)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nacre.runtime.recall.memory_tools import MEMORY_TOOL_NAMES
 from nacre.sessions.contracts.messages import AssistantMessage, ToolResultMessage, message_text
 from nacre.sessions.entries.entries import CustomMessage, Entry
-from nacre.sessions.view.transcript import RECALL_TYPE
+from nacre.sessions.view.transcript import CHANGES_TYPE, RECALL_TYPE
 
 LEFT_OUT = "[…]"
 MIN_CHARS = 12
@@ -68,7 +68,7 @@ class Recalled:
 def _shown(entries: Iterable[Entry]) -> Iterator[str]:
     for entry in entries:
         body = entry.body
-        if isinstance(body, CustomMessage) and body.custom_type == RECALL_TYPE:
+        if isinstance(body, CustomMessage) and body.custom_type in (RECALL_TYPE, CHANGES_TYPE):
             yield body.content if isinstance(body.content, str) else ""
         elif isinstance(body, ToolResultMessage) and body.tool_name in MEMORY_TOOL_NAMES:
             yield from _passages(message_text(body))

@@ -10,7 +10,7 @@ from nacre.prompts import quoted, render
 from nacre.runtime.contracts.errors import MessageRefused, ModelError
 from nacre.runtime.contracts.events import Emit, Event, TextStreamed
 from nacre.runtime.contracts.inbound import Inbound, Reply
-from nacre.runtime.contracts.model import Answering, Ask, ModelRequest, SystemPrompt
+from nacre.runtime.contracts.model import Answering, Ask, ModelRequest
 from nacre.runtime.hooks import events as told
 from nacre.runtime.hooks.hooks import Answer, Hooks
 from nacre.runtime.tools.function import ToolChat
@@ -147,7 +147,7 @@ def asking(ask: Ask, hooks: Hooks, chat: ToolChat, *, model_name: str) -> Ask:
 async def _with_added_text(
     hooks: Hooks, chat: ToolChat, request: ModelRequest, model_name: str
 ) -> ModelRequest:
-    """Added texts go behind the changing part: the stable one stays, and with it a provider's cache."""
+    """Added texts go behind the conversation: what stands before them stays in a provider's cache."""
     event = told.BeforeModel(chat=chat, model_name=model_name, request=request)
     texts: list[str] = []
     for call in hooks.calls(event):
@@ -158,13 +158,13 @@ async def _with_added_text(
                 log.warning("%d of %d characters of %s went in", MAX_ADDED_CHARS, len(text), answer.handler)
                 text = f"{text[:MAX_ADDED_CHARS]} […]"
             if text:
-                texts.append(render("system/hook_text", name=answer.handler, text=quoted(text)))
+                texts.append(render("tail/hook_text", name=answer.handler, text=quoted(text)))
         else:
             _told_when_odd(answer, event.type)
     if not texts:
         return request
-    changing = "\n\n".join([*([request.system.changing] if request.system.changing else []), *texts])
-    return replace(request, system=SystemPrompt(stable=request.system.stable, changing=changing))
+    tail = "\n\n".join([*([request.system.tail] if request.system.tail else []), *texts])
+    return replace(request, system=replace(request.system, tail=tail))
 
 
 def _told_when_odd(answer: Answer, name: str) -> None:

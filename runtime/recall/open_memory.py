@@ -19,6 +19,10 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
 
+FRESHNESS_WAIT_SECONDS = 2.0
+"""What a search grants a note that was written a moment ago: whoever asks is a model or a person, who need
+longer than that themselves."""
+
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.contracts.transcripts import TranscriptSource
@@ -140,6 +144,7 @@ async def open_engine(
         if embedder is not None and owns_embedder:
             await embedder.close()
         raise
+    engine.freshness_wait_seconds = FRESHNESS_WAIT_SECONDS
     if isinstance(embedder, FallbackEmbedder):
         embedder.on_switch = engine.embedder_changed
     return engine

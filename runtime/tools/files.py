@@ -14,8 +14,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
-from nacre.memory.workspace.workspace import FIRST_RUN_FILE
+from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBusy, PathOutsideRoot, Workspace
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
 from nacre.runtime.tools.file_arguments import (
     AppendArguments,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 
 from nacre.memory.workspace.workspace import workspace_gone
@@ -21,10 +22,26 @@ from nacre.runtime.turn.guard import TurnGuard
 from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
 from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
-from nacre.runtime.turn.prompt_parts.system_prompt import changing_part, joined, sub_agent_part
+from nacre.runtime.turn.prompt_parts.session_prompt import SessionPrompt
+from nacre.runtime.turn.prompt_parts.system_prompt import (
+    StablePart,
+    changing_part,
+    joined,
+    sub_agent_part,
+)
 from nacre.runtime.turn.window.parts import WindowTurn
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """What a system prompt would be made of now, in a cycle between two compactions."""
+
+    cycle: int
+    stable: StablePart
+    changing: str
+    tail: str
 
 
 class TurnContext:
@@ -55,7 +72,10 @@ class TurnContext:
         self._run_sub_agent = run_sub_agent
         self._whole = session.journal.results
         self._limits = result_limits(asked.budget)
-        self._system: SystemPrompt | None = None
+        self._prompt = SessionPrompt(session, window_tokens=asked.budget.window_tokens)
+        self._made: _Made | None = None
+        self._of_sub_agent: SystemPrompt | None = None
+        self._told_in_cycle: int | None = None
 
     @cached_property
     def chat(self) -> ToolChat:
@@ -86,9 +106,13 @@ class TurnContext:
             guard=self.guard,
         )
 
-    @cached_property
+    @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them."""
+        return self._prompt.tools(self._tool_specs)
+
+    @cached_property
+    def _tool_specs(self) -> tuple[ToolSpec, ...]:
         return self.toolbox.specs()
 
     @cached_property
@@ -98,11 +122,28 @@ class TurnContext:
         return ToolResults(self._whole, self._limits, count_tokens=parts.count_tokens, new_id=parts.new_id)
 
     async def system(self) -> SystemPrompt:
-        """The system prompt; what was cut of it is told once."""
-        if self._system is None:
-            sub_agent = self._parts.sub_agent
-            self._system = self._of_sub_agent(sub_agent) if sub_agent else await self._of_agent()
-        return self._system
+        """The system prompt as this session has it; what was cut of it is told once."""
+        sub_agent = self._parts.sub_agent
+        if sub_agent is not None:
+            self._of_sub_agent = self._of_sub_agent or self._made_for(sub_agent)
+            return self._of_sub_agent
+        made = await self._now()
+        stable, changing = self._prompt.texts(made.stable, made.changing)
+        return SystemPrompt(stable=stable, changing=changing, tail=made.tail)
+
+    async def bring_up_to_date(self) -> None:
+        """Has the transcript say what changed of the system prompt, once a turn and behind a compaction.
+
+        Raises:
+            SessionError: the transcript cannot be written.
+        """
+        session, parts = self._session, self._parts
+        if parts.sub_agent is not None or self._told_in_cycle == session.compaction_count:
+            return
+        made = await self._now()
+        logs = await parts.prompts.logs(parts.now()) if session.policy.loads_daily_logs else {}
+        await self._prompt.bring_up_to_date(made.stable, made.changing, logs)
+        self._told_in_cycle = session.compaction_count
 
     async def overhead_tokens(self) -> int:
         """Tokens of system prompt and tool schemas together, counted on a thread."""
@@ -119,21 +160,28 @@ class TurnContext:
             emit=self._emit,
         )
 
-    async def _of_agent(self) -> SystemPrompt:
-        parts, chat, tell = self._parts, self.chat, self._tell
+    async def _now(self) -> _Made:
+        """What the prompt of this turn is made of; read anew behind a compaction."""
         cycle = self._session.compaction_count
-        stable = await parts.prompts.stable(
-            chat.policy,
-            tools=self.specs,
-            memory=parts.memory.instructions(chat),
-            sections=await parts.prompt_parts.stable(chat, cycle=cycle, tell=tell),
-        )
-        changing = await parts.prompt_parts.changing(chat, tell=tell)
-        recalled = await parts.memory.recall(chat, self._words, tell)
-        tell(stable.notices)
-        return SystemPrompt(stable=stable.text, changing=joined(self._today(), *changing, recalled))
+        if self._made is None or self._made.cycle != cycle:
+            parts, chat, tell = self._parts, self.chat, self._tell
+            stable = await parts.prompts.stable(
+                chat.policy,
+                tools=self._tool_specs,
+                memory=parts.memory.instructions(chat),
+                sections=await parts.prompt_parts.stable(chat, cycle=cycle, tell=tell),
+            )
+            tail = self._made.tail if self._made is not None else await self._tail()
+            tell(stable.notices)
+            self._made = _Made(cycle=cycle, stable=stable, changing=self._today(), tail=tail)
+        return self._made
 
-    def _of_sub_agent(self, sub_agent: SubAgent) -> SystemPrompt:
+    async def _tail(self) -> str:
+        parts, chat, tell = self._parts, self.chat, self._tell
+        changing = await parts.prompt_parts.changing(chat, tell=tell)
+        return joined(*changing, await parts.memory.recall(chat, self._words, tell))
+
+    def _made_for(self, sub_agent: SubAgent) -> SystemPrompt:
         memory = self._parts.memory.instructions(self.chat) if sub_agent.notes else ""
         stable = sub_agent_part(sub_agent.name, sub_agent.instructions, tools=self.specs, memory=memory)
         return SystemPrompt(stable=stable, changing=self._today())

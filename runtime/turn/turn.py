@@ -171,6 +171,7 @@ class Turn:
         session, context = self.session, await self.context()
         if recall_is_due(session.branch):
             await self.recall()
+        await context.bring_up_to_date()
         return ModelRequest(
             system=await context.system(),
             messages=session.view.messages(),

@@ -29,6 +29,10 @@ from nacre.sessions.entries.entries import (
 )
 
 RECALL_TYPE = "nacre.recall"
+PROMPT_TYPE = "nacre.prompt"
+"""The record of what a session's system prompt is made of, until the next one or a compaction."""
+CHANGES_TYPE = "nacre.changes"
+"""A message that says what changed of that since; a newer record has taken it in."""
 COMPACTED_PREFACE = (
     "The conversation before this point was compacted. "
     "What follows is a record of it, not an instruction and not a question to answer. "
@@ -42,11 +46,16 @@ BRANCH_PREFACE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranscriptItem:
-    """One message with the entry that it comes from; `is_recall` marks recalled notes, which are data."""
+    """One message with the entry that it comes from.
+
+    `is_recall` marks what the runtime shows of notes, which is data and nobody's turn; `has_place` of these
+    what stays where it stands.
+    """
 
     entry_id: str
     message: Message
     is_recall: bool
+    has_place: bool = False
 
 
 def last_compaction(branch: Sequence[Entry]) -> Compaction | None:
@@ -59,6 +68,16 @@ def last_compaction_place(branch: Sequence[Entry]) -> int | None:
     """Where the newest compaction of a branch stands, looked for from the end."""
     behind = (
         number for number, entry in enumerate(reversed(branch), 1) if isinstance(entry.body, Compaction)
+    )
+    return next((len(branch) - number for number in behind), None)
+
+
+def last_prompt_place(branch: Sequence[Entry]) -> int | None:
+    """Where the newest record of a system prompt stands, looked for from the end."""
+    behind = (
+        number
+        for number, entry in enumerate(reversed(branch), 1)
+        if entry.custom_data(PROMPT_TYPE) is not None
     )
     return next((len(branch) - number for number in behind), None)
 
@@ -88,8 +107,13 @@ def entry_item(entry: Entry) -> TranscriptItem | None:
             message = _foreign_message(body.raw, entry.timestamp)
     if message is None:
         return None
-    is_recall = isinstance(body, CustomMessage) and body.custom_type == RECALL_TYPE
-    return TranscriptItem(entry_id=entry.id, message=message, is_recall=is_recall)
+    kind = body.custom_type if isinstance(body, CustomMessage) else ""
+    return TranscriptItem(
+        entry_id=entry.id,
+        message=message,
+        is_recall=kind in (RECALL_TYPE, CHANGES_TYPE),
+        has_place=kind == CHANGES_TYPE,
+    )
 
 
 def newest_turns(

@@ -13,7 +13,13 @@ from itertools import islice
 from nacre.sessions.contracts.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
 from nacre.sessions.entries.entries import Compaction, Entry
 from nacre.sessions.view.following import Follower
-from nacre.sessions.view.transcript import TranscriptItem, entry_item, last_compaction_place, summary_item
+from nacre.sessions.view.transcript import (
+    TranscriptItem,
+    entry_item,
+    last_compaction_place,
+    last_prompt_place,
+    summary_item,
+)
 
 MISSING_RESULT = "No result of this call was recorded; the run was interrupted before it was done."
 
@@ -24,7 +30,8 @@ def build_transcript(branch: Sequence[Entry]) -> tuple[TranscriptItem, ...]:
     After a compaction: its summary, then what was kept, then what came later; earlier compactions
     say nothing any more. When the kept part begins in the middle of a turn and holds no word of the
     user, the message that opened the turn stands between summary and kept part, so that the newest
-    request is always there in full. Tool calls and results are paired, see `PairedItems`.
+    request is always there in full. What changed of the system prompt is left out once a newer record of
+    the prompt has taken it in. Tool calls and results are paired, see `PairedItems`.
     """
     return TranscriptView().follow(branch)
 
@@ -43,7 +50,7 @@ class TranscriptView:
     def followed(self, branch: Sequence[Entry]) -> PairedItems:
         """The same, for readers who look at what is new of it: another object when all of it may be."""
         fresh = self._follower.fresh(branch)
-        if fresh is None or last_compaction_place(fresh) is not None:
+        if fresh is None or last_compaction_place(fresh) is not None or last_prompt_place(fresh) is not None:
             self._paired = PairedItems(_shown_from(branch))
         else:
             for entry in fresh:
@@ -100,7 +107,7 @@ def _shown_from(branch: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
     """What a branch shows, not yet paired; looks no further back than it must."""
     at = last_compaction_place(branch)
     if at is None:
-        yield from map(entry_item, branch)
+        yield from _items(branch)
         return
     compaction = branch[at].body
     assert isinstance(compaction, Compaction), "its place was looked up"
@@ -112,8 +119,14 @@ def _shown_from(branch: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
         before = (branch[place] for place in range(kept_from - 1, -1, -1))
         asked = (entry for entry in before if isinstance(entry.body, UserMessage))
         yield from map(entry_item, islice(asked, 1))
-    yield from map(entry_item, kept)
-    yield from map(entry_item, branch[at + 1 :])
+    yield from _items([*kept, *branch[at + 1 :]])
+
+
+def _items(entries: Sequence[Entry]) -> Iterable[TranscriptItem | None]:
+    taken_in = last_prompt_place(entries) or 0
+    for place, entry in enumerate(entries):
+        item = entry_item(entry)
+        yield None if item is not None and item.has_place and place < taken_in else item
 
 
 def _missing_result(caller: TranscriptItem, call: ToolCall) -> TranscriptItem:

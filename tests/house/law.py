@@ -21,6 +21,8 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
+    ("cli/bench", "cli/setup/first_run", "cli/talk/display", "cli/talk/keyboard"),
+    ("cli/setup/config",),
     ("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/memory/care"),
     ("cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
     ("cli",),
@@ -33,6 +35,8 @@ BRIDGES: Floors = (
     ("bridges/channels/telegram", "bridges/channels/discord", "bridges/channels/slack"),
     ("bridges/delivery",),
     ("bridges/ledger",),
+    ("bridges/ledger/sqlite", "bridges/ledger/postgres"),
+    ("bridges/ledger/contracts",),
     ("bridges/channels/email", "bridges/channels/irc", "bridges/channels/matrix", "bridges/channels/xmpp"),
     ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
@@ -188,6 +192,7 @@ LIBRARIES = {
     "apsw": (
         "bridges/ledger/database.py",
         "cli/setup/backup/copying.py",
+        "bridges/ledger/sqlite/database.py",
         "memory/stores/postgres/reading/tokens.py",
         "memory/stores/sqlite/connection.py",
     ),

@@ -24,6 +24,7 @@ SAMPLES = {
     "focus": "the ports",
     "folder": "chats/telegram-group-7",
     "folders": "`shared/` and `chats/telegram-group-7/`",
+    "line": "12",
     "keeping": "- (when to store)",
     "history": "(summary of the history)",
     "max_words": "900",

@@ -7,12 +7,15 @@ back on its port (`stop`, `start`). What it knows stays in the object.
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from aiohttp import web
+
+from tests.servers.listening import hear_nobody
 
 
 @dataclass
@@ -97,24 +100,16 @@ class LoopbackHttp:
         self.routes(app)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True)
-        await site.start()
-        self.port = runner.addresses[0][1]
+        listening = socket.create_server(("127.0.0.1", self.port))
+        await web.SockSite(runner, listening).start()
+        self.port = listening.getsockname()[1]
         self._ready.set()
         await self._stop.wait()
-        await site.stop()
+        await hear_nobody([listening])
         self.hang_up()
         self._abort()
-        server = runner.server
         await runner.cleanup()
         await asyncio.sleep(0.05)  # what was aborted is closed by calls that the loop still has to make
-        assert server is not None
-        # Who was let in at the last moment is known to the server some steps of the loop later.
-        for _step in range(10):
-            await asyncio.sleep(0)
-            for connection in server.connections:
-                if connection.transport is not None:
-                    connection.transport.abort()
 
     def _abort(self) -> None:
         for transport in self._connections:

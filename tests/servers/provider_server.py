@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.servers import provider_wire as wire
+from tests.servers.listening import hear_nobody
 from tests.servers.provider_wire import Step
 
 Responder = Callable[[Mapping[str, Any]], Step]
@@ -163,11 +164,8 @@ class ProviderServer:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
+        await hear_nobody(server.sockets)
         server.close()
-        # Who was let in at the last moment has no task before some steps of the loop, and one that was never
-        # begun would leave its connection open.
-        for _step in range(10):
-            await asyncio.sleep(0)
         for task in list(connections):
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)

@@ -11,6 +11,8 @@ from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.turn.turn import Turn
 from nacre.sessions.contracts.freshness import NextReset
+from nacre.sessions.contracts.messages import AssistantMessage
+from nacre.sessions.contracts.usage import Usage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,8 @@ class SessionStatus:
     `model_name` is the model that was chosen, `answering_model_name` the one that is asked next, which is
     another while the first is left alone after a failure. `context_tokens` is how full the window is: an
     estimate when `is_estimated`. `started_at` and `last_said_at` are `None` while nothing was said;
-    `next_reset` is when the session ends by itself.
+    `next_reset` is when the session ends by itself. `last_usage` is what the provider counted for the newest
+    answer of this branch; `None` when it counted nothing.
     """
 
     key: str
@@ -43,6 +46,7 @@ class SessionStatus:
     started_at: datetime | None
     last_said_at: datetime | None
     next_reset: NextReset | None
+    last_usage: Usage | None
 
 
 async def status_of(turn: Turn, lifecycle: Lifecycle) -> SessionStatus:
@@ -67,7 +71,13 @@ async def status_of(turn: Turn, lifecycle: Lifecycle) -> SessionStatus:
         started_at=started_at(session) if has_messages else None,
         last_said_at=last_said_at(session) if has_messages else None,
         next_reset=lifecycle.next_reset(session),
+        last_usage=_last_usage(session),
     )
+
+
+def _last_usage(session: OpenSession) -> Usage | None:
+    bodies = (entry.body for entry in reversed(session.branch))
+    return next((body.usage for body in bodies if isinstance(body, AssistantMessage) and body.usage), None)
 
 
 def _last_flush(session: OpenSession) -> LastFlush | None:

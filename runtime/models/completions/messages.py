@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
+from nacre.prompts import render
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.runtime.models.completions.role_order import Family, merged, provider_family, role_groups
 from nacre.sessions.contracts.messages import (
@@ -44,6 +45,7 @@ def completion_arguments(request: ModelRequest, *, model_name: str) -> dict[str,
         messages += written(item)
     if marked:
         mark_last_user_message(messages)
+    add_tail(messages, request.system.tail, family)
     arguments: dict[str, Any] = {"messages": messages}
     if request.tools:
         arguments["tools"] = [tool_definition(spec) for spec in request.tools]
@@ -66,7 +68,7 @@ def takes_cache_marks(model_name: str) -> bool:
 def system_messages(system: SystemPrompt, *, marked: bool) -> list[dict[str, Any]]:
     """The system prompt as a message, or none; its stable part alone is marked for the cache."""
     if not marked:
-        text = sendable(system.joined())
+        text = sendable(system.front())
         return [{"role": "system", "content": text}] if text else []
     blocks: list[dict[str, Any]] = []
     if system.stable:
@@ -249,6 +251,24 @@ def sendable(text: str) -> str:
 
 def _digest(text: str, *, chars: int) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:chars]
+
+
+def add_tail(messages: list[dict[str, Any]], tail: str, family: Family) -> None:
+    """Puts what holds for one request alone behind the conversation, and behind the mark for the cache.
+
+    It has the user's role, which every provider takes in that place; but for OpenAI it joins a message of the
+    user in front of it.
+    """
+    if not tail:
+        return
+    text = sendable(render("tail/request", text=tail))
+    if family == "openai" or not messages or messages[-1]["role"] != "user":
+        messages.append({"role": "user", "content": text})
+        return
+    content = messages[-1]["content"]
+    block = {"type": "text", "text": text}
+    added = f"{content}\n\n{text}" if isinstance(content, str) else [*content, block]
+    messages[-1] = {**messages[-1], "content": added}
 
 
 def mark_last_user_message(messages: list[dict[str, Any]]) -> None:

@@ -123,19 +123,28 @@ def conversation(messages: Sequence[Message]) -> list[Said]:
 
 
 def is_background(text: str) -> bool:
-    """Whether a text is a summary that stands for earlier messages, or daily logs that the runtime loaded."""
+    """Whether a text is a summary of earlier messages, or something that the runtime says of notes."""
     return bool(_SUMMARY_START.match(text)) or text.lstrip().startswith(_loaded())
 
 
 @cache
-def _loaded() -> tuple[str, str]:
-    """How notes begin that the runtime put into a request."""
-    return "BEGIN NOTES FROM ", render("recall/notes", files="").strip()
+def _loaded() -> tuple[str, ...]:
+    """How notes begin that the runtime put into a request, and what it says of their changes."""
+    return "BEGIN NOTES FROM ", render("recall/notes", files="").strip(), _changes_begin()
+
+
+@cache
+def _changes_begin() -> str:
+    return render("tail/changes", text="").strip()
 
 
 def todays_log(request: ModelRequest, *, clock_date: date) -> str:
-    """The path of the log of the day that the prompt states, or else of `clock_date`."""
-    stated = _TODAY.search(request.system.changing)
+    """The path of the log of the day that was stated last, or else of `clock_date`."""
+    told = (
+        message_text(message) for message in reversed(request.messages) if isinstance(message, UserMessage)
+    )
+    changes = (text for text in told if text.startswith(_changes_begin()))
+    stated = next(filter(None, map(_TODAY.search, (*changes, request.system.changing))), None)
     return f"memory/{stated[1] if stated else clock_date}.md"
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from nacre.runtime.contracts.model import ModelRequest, SystemPrompt, ToolSpec
 from nacre.runtime.models.completions.messages import (
     Outgoing,
+    add_tail,
     mark_last_user_message,
     outgoing,
     sendable,
@@ -46,7 +47,7 @@ class RequestBodies:
         self._max_kept_bytes = max_kept_bytes
         self._kept: dict[int, _Kept] = {}
         self._kept_bytes = 0
-        self._system: tuple[SystemPrompt, list[bytes]] | None = None
+        self._system: tuple[tuple[str, str], list[bytes]] | None = None
         self._tools: tuple[tuple[ToolSpec, ...], bytes] | None = None
 
     @property
@@ -73,11 +74,17 @@ class RequestBodies:
 
     def messages(self, request: ModelRequest) -> list[bytes]:
         """The messages of a request, each as JSON; those that were sent before are the same objects."""
-        items = outgoing(request.messages, self._dialect.family)
-        marked = self._marked_tail(items) if self._dialect.takes_cache_marks else []
-        plain = items[: len(items) - len(marked)]
-        texts = [text for item in plain if (text := self._text(item))]
-        return [*self._system_texts(request.system), *texts, *filter(None, marked)]
+        items, tail = outgoing(request.messages, self._dialect.family), request.system.tail
+        asked = self._rewritten_place(items, tail)
+        texts = [text for item in items[:asked] if (text := self._text(item))]
+        behind = [text for item in items[asked + 1 :] if (text := self._text(item))]
+        ending = written(items[asked]) if asked < len(items) else []
+        if self._dialect.takes_cache_marks:
+            mark_last_user_message(ending)
+        added: list[dict[str, Any]] = []
+        add_tail(added if behind else ending, tail, self._dialect.family)
+        rewritten = [_json(self._suited(message)) for message in ending]
+        return [*self._system_texts(request.system), *texts, *rewritten, *behind, *map(_json, added)]
 
     def _text(self, item: Outgoing) -> bytes:
         messages, call_ids, images = (
@@ -119,21 +126,19 @@ class RequestBodies:
         if kept is not None:
             self._kept_bytes -= len(kept.text)
 
-    def _marked_tail(self, items: Sequence[Outgoing]) -> list[bytes]:
-        """From the newest words of the user on, with the mark for the prompt cache in them."""
-        tail: list[bytes] = []
-        for item in reversed(items):
-            messages = written(item)
-            if any(message["role"] == "user" for message in messages):
-                mark_last_user_message(messages)
-                return [b",".join(_json(self._suited(message)) for message in messages), *reversed(tail)]
-            tail.append(self._text(item))
-        return []
+    def _rewritten_place(self, items: Sequence[Outgoing], tail: str) -> int:
+        """Where the newest words of the user stand if a mark or a tail goes into them; else the end."""
+        if not self._dialect.takes_cache_marks and (not tail or self._dialect.family == "openai"):
+            return len(items)
+        places = range(len(items) - 1, -1, -1)
+        said = (at for at in places if any(message["role"] == "user" for message in written(items[at])))
+        return next(said, len(items))
 
     def _system_texts(self, system: SystemPrompt) -> list[bytes]:
-        if self._system is None or self._system[0] != system:
+        asked = (system.stable, system.changing)
+        if self._system is None or self._system[0] != asked:
             messages = system_messages(system, marked=self._dialect.takes_cache_marks)
-            self._system = (system, [_json(message) for message in messages])
+            self._system = (asked, [_json(message) for message in messages])
         return self._system[1]
 
     def _tool_bytes(self, tools: tuple[ToolSpec, ...]) -> bytes:

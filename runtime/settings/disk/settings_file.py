@@ -1,6 +1,7 @@
 """`nacre.json5` as plain values: read, its variables filled in, one agent's own settings laid over the rest.
 
-Its only reader. What the values mean, and whether they fit, is decided by the sections.
+Its only reader, but for a guess at its bytes (`named_embedder.py`). What the values mean, and whether they
+fit, is decided by the sections.
 """
 
 from __future__ import annotations

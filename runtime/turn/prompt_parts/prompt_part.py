@@ -54,9 +54,9 @@ def prompt_part(
 
     The function gets the chat and returns Markdown, or nothing where it has nothing to say; async or plain.
     A stable part is asked once in a session, and again behind a compaction: between these it stays byte for
-    byte the same, so that the provider's prompt cache holds. A `changing` one is asked each turn and stands
-    at the end of the prompt. The parts stand in the order in which they were given. `chats` says whose model
-    reads it: that of the owner's private chats unless told otherwise.
+    byte the same, so that the provider's prompt cache holds. A `changing` one is asked each turn and sent
+    behind the conversation. The parts stand in the order in which they were given. `chats` says whose
+    model reads it: that of the owner's private chats unless told otherwise.
 
     Raises:
         TypeError: the function does not take one chat, or `chats` names something else.

@@ -58,7 +58,7 @@ class PromptParts:
         return tuple(kept[part] for part in self._of(chat, changing=False) if kept.get(part))
 
     async def changing(self, chat: ToolChat, *, tell: Callable[[Sequence[str]], None]) -> tuple[str, ...]:
-        """The sections at the end of the prompt, as they are in this turn."""
+        """The sections behind the conversation, as they are in this turn."""
         asked = [await _asked(part, chat, tell) for part in self._of(chat, changing=True)]
         return tuple(text for text in asked if text)
 

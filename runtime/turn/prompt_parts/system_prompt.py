@@ -1,27 +1,31 @@
 """The system prompts of an agent: workspace files, tools, the day; each made once while nothing changes.
 
-The stable part comes first and stays byte for byte the same from call to call, so that a provider's prompt
-cache holds; what moves with the day or the chat comes last.
+This is the prompt as it would be made now; what a session is sent of it is `session_prompt.py`'s to say. The
+stable part comes first, what moves with the day or the chat comes last.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from functools import cached_property
 from typing import TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.context_files import ContextFiles
-from nacre.memory.workspace.workspace import ContextFile
+from nacre.memory.workspace.workspace import ContextFile, daily_log_path
 from nacre.prompts import render
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.sections.agents import AgentSettings
 from nacre.runtime.turn.prompt_parts.marked_lines import marked
+from nacre.runtime.turn.prompt_parts.recent_notes import recalled_days
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files whose absence is no news: they are left out instead of marked as missing."""
@@ -32,6 +36,9 @@ MOST_COUNTED = 64
 
 MOST_KINDS = 256
 """So many kinds of chats have their prompts remembered; a chat that is not private is one of its own."""
+
+_TOOLS_PLACE = "\0tools\0"
+"""Where the tools stand in a frame."""
 
 _Kind: TypeAlias = tuple[bool, WorkspaceAccess, tuple[str, ...], str, tuple[str, ...]]
 
@@ -45,10 +52,26 @@ _ACCESS: dict[WorkspaceAccess, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class StablePart:
-    """The stable part of a system prompt, and a sentence for each file that was cut."""
+    """What the stable part of a system prompt is made of, and a sentence for each file that was cut.
 
-    text: str
+    `frame` is all of it but `tools`, descriptions by name, and `files`, the texts of those that are shown.
+    `digest` names the frame, and what else says what the chat may see.
+    """
+
+    frame: str
+    digest: str
+    tools: Mapping[str, str]
+    files: Mapping[str, str]
     notices: tuple[str, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """The whole part."""
+        head = self.frame.replace(_TOOLS_PLACE, _tool_lines(self.tools), 1)
+        shown = "\n\n".join(
+            render("system/context_file", name=name, text=text) for name, text in self.files.items()
+        )
+        return f"{head}\n\n{render('system/context_files', files=shown)}" if shown else head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +99,11 @@ class SystemPrompts:
         self._count_tokens = count_tokens
         self._files = ContextFiles(workspace, now_ns=lambda: epoch_ms(now()) * 1_000_000)
         self._made: dict[_Kind, _Made] = {}
-        self._counted: dict[tuple[str, str, tuple[str, ...]], int] = {}
+        self._log_days: tuple[date, ...] = ()
+        self._log_paths: tuple[str, ...] = ()
+        self._log_files: tuple[ContextFile, ...] = ()
+        self._logs: Mapping[str, str] = {}
+        self._counted: dict[tuple[SystemPrompt, tuple[str, ...]], int] = {}
 
     async def stable(
         self,
@@ -105,12 +132,37 @@ class SystemPrompts:
             made = self._made[kind] = _Made(files=files, texts=texts, tools=tools, parts={})
         part = made.parts.get(sections)
         if part is None:
-            head = joined(_head(self._workspace, policy, tools=tools, memory=memory), *sections)
-            part = StablePart(text=_with_files(head, files, made.texts), notices=_cuts(files))
+            frame = joined(_head(self._workspace, policy, memory=memory), *sections)
+            part = StablePart(
+                frame=frame,
+                digest=_digest(policy, frame),
+                tools={tool.name: tool.description for tool in tools},
+                files={file.name: made.texts[file.name] for file in files if _is_shown(file)},
+                notices=_cuts(files),
+            )
             if len(made.parts) >= MOST_COUNTED:
                 made.parts.clear()
             made.parts[sections] = part
         return part
+
+    async def logs(self, now: datetime) -> Mapping[str, str]:
+        """The logs of the days that a private session begins with, by path, as it is shown them."""
+        limits = self._settings.startup_context
+        if not limits.enabled:
+            return {}
+        days = recalled_days(now, limits.daily_memory_days)
+        if self._log_days != days:
+            self._log_days, self._log_paths = days, tuple(map(daily_log_path, days))
+        files = await self._files.read(
+            self._log_paths,
+            per_file_chars=self._settings.daily_log_max_chars,
+            total_chars=limits.max_total_chars,
+        )
+        if self._log_files is not files:
+            texts = {file.name: "" if file.missing else file.text for file in files}
+            self._logs = {name: await marked(self._sources, name, text) for name, text in texts.items()}
+            self._log_files = files
+        return self._logs
 
     async def _texts(self, files: Sequence[ContextFile], *, is_private: bool) -> Mapping[str, str]:
         """The text of each file; in private, a line of a note that is not the owner's word says so."""
@@ -122,7 +174,7 @@ class SystemPrompts:
 
     async def overhead_tokens(self, system: SystemPrompt, tools: tuple[ToolSpec, ...]) -> int:
         """Tokens of a system prompt and the tools' schemas together, counted on a thread."""
-        asked = (system.stable, system.changing, tuple(tool.name for tool in tools))
+        asked = (system, tuple(tool.name for tool in tools))
         if asked not in self._counted:
             if len(self._counted) >= MOST_COUNTED:
                 self._counted.clear()
@@ -148,7 +200,7 @@ def sub_agent_part(name: str, instructions: str, *, tools: Sequence[ToolSpec], m
     return render(
         "session/sub_agent",
         name=name,
-        tools=_tool_lines(tools),
+        tools=_tool_lines({tool.name: tool.description for tool in tools}),
         memory=f"{memory}\n\n" if memory else "",
         text=instructions,
     )
@@ -159,28 +211,25 @@ def joined(*sections: str) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def _head(workspace: Workspace, policy: ChatPolicy, *, tools: Sequence[ToolSpec], memory: str) -> str:
-    tool_lines = _tool_lines(tools)
+def _head(workspace: Workspace, policy: ChatPolicy, *, memory: str) -> str:
     memory = f"{memory}\n\n" if memory else ""
     if policy.is_private:
         access = render(_ACCESS[policy.access])
         return render(
-            "system/private", tools=tool_lines, memory=memory, access=access, workspace=workspace.place
+            "system/private", tools=_TOOLS_PLACE, memory=memory, access=access, workspace=workspace.place
         )
     folders = " and ".join(f"`{folder}/`" for folder in policy.writable_folders) or "no folder"
-    return render("system/group", tools=tool_lines, memory=memory, folders=folders)
+    return render("system/group", tools=_TOOLS_PLACE, memory=memory, folders=folders)
 
 
-def _tool_lines(tools: Sequence[ToolSpec]) -> str:
-    return "\n".join(f"- `{tool.name}`: {tool.description}" for tool in tools) or "(none)"
+def _digest(policy: ChatPolicy, frame: str) -> str:
+    """Names a frame and what its chat may see; another one is never taken for it."""
+    seen = (policy.audience, policy.access, policy.writable_folders, policy.context_files(), frame)
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
-def _with_files(head: str, files: Sequence[ContextFile], texts: Mapping[str, str]) -> str:
-    shown = [file for file in files if _is_shown(file)]
-    shown_texts = "\n\n".join(
-        render("system/context_file", name=file.name, text=texts[file.name]) for file in shown
-    )
-    return f"{head}\n\n{render('system/context_files', files=shown_texts)}" if shown else head
+def _tool_lines(tools: Mapping[str, str]) -> str:
+    return "\n".join(f"- `{name}`: {text}" for name, text in tools.items()) or "(none)"
 
 
 def _cuts(files: Sequence[ContextFile]) -> tuple[str, ...]:

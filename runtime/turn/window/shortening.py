@@ -117,8 +117,9 @@ def _kept_places(shown: Sequence[TranscriptItem], newest_said_id: str) -> Sequen
     places = {place for place in range(start, len(shown)) if not shown[place].is_recall}
     before = range(start - 1, -1, -1)
     places |= {place for place in before if shown[place].entry_id == newest_said_id}
-    newest_first = range(len(shown) - 1, -1, -1)
-    places |= set([place for place in newest_first if shown[place].is_recall][:1])
+    recalled = [place for place in range(len(shown) - 1, -1, -1) if shown[place].is_recall]
+    places |= {place for place in recalled if shown[place].has_place}
+    places |= set([place for place in recalled if not shown[place].has_place][:1])
     return sorted(places)
 
 

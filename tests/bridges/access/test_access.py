@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nacre.bridges.access.people import CODE_MS, MOST_ASKING, People
-from nacre.bridges.ledger.ledger import LEDGER_FILE
+from nacre.bridges.ledger.opening import LEDGER_FILE, open_tables
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
 from tests.bridges.chats import OPEN, QUICK, Answering, gateway
@@ -26,7 +26,7 @@ def _code(text: str) -> str:
 
 def _people(state_dir: Path, clock: Clock | None = None) -> People:
     """As the terminal has them, beside the program that runs."""
-    return People.open(state_dir / LEDGER_FILE, now=clock or Clock(START))
+    return People(open_tables(state_dir, now=Clock(START)), now=clock or Clock(START))
 
 
 async def test_a_stranger_is_let_in_by_a_code(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ async def test_a_stranger_is_let_in_by_a_code(tmp_path: Path) -> None:
             assert person is not None
             assert (person.channel, person.sender_id) == ("line", "ann")
             assert await people.approve(_code(server.shown()[0]), "guest") is None, "a code is good once"
-            await people.close()
+            await people.tables.close()
             server.say("hello again")
             await server.until(lambda at: len(at.shown()) == 2)
             assert not list((tmp_path / "agents").rglob("*main*.jsonl"))
@@ -61,7 +61,7 @@ async def test_who_is_let_in_as_the_owner_has_the_owners_session(tmp_path: Path)
             await server.until(lambda at: len(at.sent) == 1)
             people = _people(tmp_path)
             await people.approve(_code(server.shown()[0]), "owner")
-            await people.close()
+            await people.tables.close()
             server.say("remember me?")
             await server.until(lambda at: len(at.shown()) == 2)
             assert [info.key for info in await agent.sessions.list()] == ["agent:main:main"]
@@ -90,7 +90,7 @@ async def test_codes_are_few_and_short_lived(tmp_path: Path) -> None:
     assert await people.approve(codes[1], "guest") is None
     assert await people.asking() == ()
     assert await people.ask(asks("p0"), lambda: next(ids)) != ""
-    await people.close()
+    await people.tables.close()
 
 
 async def test_a_right_that_is_taken_back_ends_at_the_next_tool_call(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_a_right_that_is_taken_back_ends_at_the_next_tool_call(tmp_path: P
             if not people:
                 people.append(_people(tmp_path))
                 assert await people[0].revoke("line", "ann")
-                await people[0].close()
+                await people[0].tables.close()
             async for item in super().stream(request):
                 yield item
 
@@ -115,7 +115,7 @@ async def test_a_right_that_is_taken_back_ends_at_the_next_tool_call(tmp_path: P
             await server.until(lambda at: len(at.sent) == 1)
             terminal = _people(tmp_path)
             await terminal.approve(_code(server.shown()[0]), "owner")
-            await terminal.close()
+            await terminal.tables.close()
             server.say("note this")
             async with asyncio.timeout(60):
                 while not (len(model.requests) == 2 and here.is_idle):

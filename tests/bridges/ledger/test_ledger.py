@@ -12,9 +12,9 @@ from hypothesis import given, strategies as st
 
 from nacre.bridges.contracts.bridge import Place
 from nacre.bridges.contracts.errors import LedgerUnusable
-from nacre.bridges.ledger.ledger import Ledger
-from nacre.bridges.ledger.outbox import MOST_KEPT_IDS
-from nacre.bridges.ledger.stored_inbound import inbound_from_json, inbound_to_json
+from nacre.bridges.ledger.contracts.records import MOST_KEPT_IDS
+from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json, inbound_to_json
+from nacre.bridges.ledger.sqlite.ledger import SqliteLedger
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 from nacre.runtime.models.scripted import Clock, CountingIds
 
@@ -27,8 +27,10 @@ def _said(number: int, **more: object) -> Inbound:
 
 
 @asynccontextmanager
-async def _opened(folder: Path, ids: str = "") -> AsyncIterator[Ledger]:
-    ledger = await Ledger.open(folder / "bridges" / "ledger.sqlite", now=Clock(), new_id=CountingIds(ids))
+async def _opened(folder: Path, ids: str = "") -> AsyncIterator[SqliteLedger]:
+    ledger = await SqliteLedger.open(
+        folder / "bridges" / "ledger.sqlite", now=Clock(), new_id=CountingIds(ids)
+    )
     try:
         yield ledger
     finally:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from nacre.bridges.access.people import People
-from nacre.bridges.ledger.ledger import Ledger
-from nacre.bridges.ledger.owner_chats import owner_chats
+from nacre.bridges.ledger.contracts.owner_chats import owner_chats
+from nacre.bridges.ledger.sqlite.ledger import SqliteLedger
 from nacre.bridges.queueing.choices import Choices
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.house.tree import ROOT
@@ -20,11 +20,11 @@ async def test_the_first_version_knows_its_agents_afterwards(tmp_path: Path) -> 
     file = tmp_path / "ledger.sqlite"
     file.write_bytes(gzip.decompress((ROOT / "tests/fixtures/ledger-v1.sqlite.gz").read_bytes()))
 
-    ledger = await Ledger.open(file, now=Clock(START), new_id=CountingIds())
+    ledger = await SqliteLedger.open(file, now=Clock(START), new_id=CountingIds())
     try:
         begun, waiting = await ledger.open_messages()
         part = await ledger.outbox.next_part("line", "default", "a")
-        [person] = await People(ledger.database, now=Clock(START)).known()
+        [person] = await People(ledger, now=Clock(START)).known()
 
         assert (begun.agent_id, begun.was_begun, begun.inbound.text) == ("work", True, "two")
         assert [file.data for file in begun.inbound.attachments] == [b"x"]
@@ -42,15 +42,15 @@ async def test_the_second_version_knows_where_its_owner_wrote(tmp_path: Path) ->
     file = tmp_path / "ledger.sqlite"
     file.write_bytes(gzip.decompress((ROOT / "tests/fixtures/ledger-v2.sqlite.gz").read_bytes()))
 
-    ledger = await Ledger.open(file, now=Clock(START), new_id=CountingIds())
+    ledger = await SqliteLedger.open(file, now=Clock(START), new_id=CountingIds())
     try:
-        [main] = await owner_chats(ledger.database, "main")
-        [work] = await owner_chats(ledger.database, "work", target="IRC")
-        elsewhere = await owner_chats(ledger.database, "work", target="line")
+        [main] = await owner_chats(ledger, "main")
+        [work] = await owner_chats(ledger, "work", target="IRC")
+        elsewhere = await owner_chats(ledger, "work", target="line")
         newer = replace(main, account="second", message_id="1")
         await ledger.receive(newer, "agent:main:main", agent_id="main")
-        both = await owner_chats(ledger.database, "main")
-        choices = await Choices.load(ledger.database)
+        both = await owner_chats(ledger, "main")
+        choices = await Choices.load(ledger)
     finally:
         await ledger.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.bridges.ledger.ledger import Received
+from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.commands import is_stop, may_stop
 from nacre.bridges.queueing.waiting import composed, next_batch
 from nacre.runtime.contracts.inbound import Attachment, Inbound

@@ -81,7 +81,7 @@ async def kept(
         await opening as agent,
         await Gateway.open(agent, bridges, state_dir=state_dir, now=clock, new_id=new_id) as gateway,
     ):
-        timetable = Timetable(gateway.database, now=clock)
+        timetable = Timetable(gateway.tables, now=clock)
         desk.opened(timetable, gateway.speaking)
         timekeeper = Timekeeper(gateway, timetable, [agent], now=clock, sleep=asyncio.sleep)
         async with asyncio.timeout(60):

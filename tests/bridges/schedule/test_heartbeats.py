@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from nacre.bridges.ledger.database import Connection
 from nacre.runtime.contracts.errors import ModelAuthError
 from nacre.runtime.models.scripted import Clock, ScriptedModel, fails, says
 from tests.bridges.chats import QUICK, Answering
@@ -122,16 +121,10 @@ async def test_the_owners_words_are_never_said_into_a_heartbeat(tmp_path: Path) 
             await model.held.get()
             server.say("two", chat="n", sender="nora")
             async with asyncio.timeout(60):
-                while await here.gateway.database.write(_messages) < 3:
+                while await here.gateway.tables.not_done() != {"running": 1, "waiting": 1}:
                     await asyncio.to_thread(lambda: None)
             model.holds = False
             model.let_go()
             await server.until(lambda at: len(at.shown("n")) == 2)
 
     assert server.shown("n") == ["re: one", "re: two"]
-
-
-def _messages(db: Connection) -> int:
-    count = db.execute("SELECT count(*) FROM inbound").get
-    assert isinstance(count, int)
-    return count

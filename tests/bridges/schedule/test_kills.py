@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nacre.bridges.ledger.ledger import LEDGER_FILE
+from nacre.bridges.ledger.opening import open_tables
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.bridges.schedule.when import read_when
 from nacre.runtime.contracts.inbound import Inbound
@@ -24,13 +24,13 @@ STRIDE = 3
 
 
 async def _schedule(state: Path) -> None:
-    timetable = Timetable.open(state / LEDGER_FILE, now=Clock(MORNING))
+    timetable = Timetable(open_tables(state, now=Clock(MORNING)), now=Clock(MORNING))
     try:
         for name, when in (("once", {"at": "1h"}), ("again", {"cron": "0 * * * *"})):
             due = read_when(**when, now=MORNING)
             await timetable.add("main", NORA, name, due, lambda name=name: name)  # type: ignore[misc]
     finally:
-        await timetable.close()
+        await timetable.tables.close()
 
 
 @pytest.mark.slow  # two processes for each step

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nacre.bridges.schedule.timetable import Job, JobChanged, moved
+from nacre.bridges.ledger.contracts.records import JobChanged
+from nacre.bridges.schedule.timetable import Job, moved
 from nacre.bridges.schedule.when import read_when
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.models.scripted import Clock, ScriptedModel
@@ -81,7 +82,7 @@ async def test_a_groups_job_sees_what_a_group_sees(tmp_path: Path) -> None:
 
     assert server.shown("crew") == ["Stand-up!"]
     [request] = model.requests
-    assert "CANARY" not in request.system.stable + request.system.changing
+    assert "CANARY" not in request.system.joined()
     assert "CANARY" not in "".join(message_text(message) for message in request.messages)
 
 

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from nacre.cli.main import nacre
-from nacre.cli.memory.commands import may_name_an_embedder
 from nacre.cli.memory.progress import line_teller
 from nacre.memory.contracts.records import SyncProgress
 from tests.cli.program import Terminal, run_nacre
@@ -35,26 +34,6 @@ def home(tmp_path: Path) -> Path:
     log.parent.mkdir(parents=True)
     log.write_text(NOTES, encoding="utf-8")
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("written", "may"),
-    [
-        ("", False),
-        ('{session: {reset: {mode: "idle"}}, models: {providers: {}}}', False),
-        ("{agents: {defaults: {memorySearch: {query: {maxResults: 3}}}}}", False),
-        ('{agents: {defaults: {memorySearch: {provider: "openai"}}}}', True),
-        ("{agents: {defaults: {memorySearch: {enabled: false}}}}", True),
-    ],
-)
-def test_the_question_is_embedded_early_unless_settings_may_forbid_it(
-    tmp_path: Path, written: str, may: bool
-) -> None:
-    """A settings file that says nothing about the embedder keeps nobody waiting for the settings."""
-    file = tmp_path / "nacre.json5"
-    assert not may_name_an_embedder(file)
-    file.write_text(written, encoding="utf-8")
-    assert may_name_an_embedder(file) is may
 
 
 def test_index_search_and_get(home: Path) -> None:

@@ -47,7 +47,7 @@ def test_what_an_agent_remembers_is_listed_found_and_counted(tmp_path: Path) -> 
     counted = run_here(tmp_path, "ltm", "stats", "--json")
     told = run_here(tmp_path, "ltm", "stats")
 
-    assert "> 1. [preference] I prefer dark mode in every editor. (" in later.requests[0].system.changing
+    assert "> 1. [preference] I prefer dark mode in every editor. (" in later.requests[0].system.tail
     assert "call `memory_store`" in later.requests[0].system.stable
     assert [spec.name for spec in later.requests[0].tools if spec.name.startswith("memory_")] == [
         "memory_recall",

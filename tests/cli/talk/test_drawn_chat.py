@@ -109,7 +109,7 @@ def test_a_chat_with_tools_files_pastes_and_stops(tmp_path: Path) -> None:
 
             terminal.type("/details\r")
             terminal.wait_until(lambda lines: "  text: - The boat is called Halcyon." in lines)
-            assert "█" in terminal.lines[-2]
+            terminal.wait_until(lambda lines: _is_asked(lines) and "█" in lines[-2])
 
             server.stall("One two three")
             terminal.type(f'\x1b[200~{paste}\x1b[201~ and @"notes on b\t\r')

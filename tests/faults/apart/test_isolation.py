@@ -69,7 +69,7 @@ def hostile_calls(path: str) -> list[tuple[str, dict[str, Any]]]:
 def knows(request: ModelRequest) -> bool:
     """Whether a request carries the secret."""
     shown = [message_text(message) for message in request.messages]
-    return SECRET in "\n".join([request.system.stable, request.system.changing, *shown])
+    return SECRET in "\n".join([request.system.joined(), *shown])
 
 
 async def test_no_tool_reaches_another_agent(tmp_path: Path) -> None:

@@ -62,7 +62,13 @@ async def test_the_words_are_on_disk_when_the_model_is_asked(tmp_path: Path) -> 
         reply = await agent.respond(said("where are my keys?"))
 
     assert isinstance(reply, Reply)
-    assert kinds(transcript_file(tmp_path)) == ["session", "nacre.session", "user", "assistant"]
+    assert kinds(transcript_file(tmp_path)) == [
+        "session",
+        "nacre.session",
+        "user",
+        "nacre.prompt",
+        "assistant",
+    ]
 
 
 async def test_tools_run_in_the_workspace_and_are_told(tmp_path: Path) -> None:
@@ -75,7 +81,8 @@ async def test_tools_run_in_the_workspace_and_are_told(tmp_path: Path) -> None:
 
     assert "Nora likes tea" in (tmp_path / "workspace/memory/2026-03-14.md").read_text()
     assert [type(event) for event in events[:2]] == [ToolStarted, ToolEnded]
-    assert kinds(transcript_file(tmp_path))[2:] == ["user", "assistant", "toolResult", "assistant"]
+    written = kinds(transcript_file(tmp_path))[2:]
+    assert written == ["user", "nacre.prompt", "assistant", "toolResult", "assistant"]
 
 
 async def test_silence_is_no_reply_and_nothing_is_streamed(tmp_path: Path) -> None:
@@ -201,7 +208,7 @@ async def test_two_messages_at_once_are_answered_one_after_the_other(tmp_path: P
         await asyncio.gather(agent.respond(said("one")), agent.respond(said("two")))
 
     roles = kinds(transcript_file(tmp_path))[2:]
-    assert roles == ["user", "assistant", "user", "assistant"]
+    assert roles == ["user", "nacre.prompt", "assistant", "user", "assistant"]
 
 
 async def test_a_group_message_cannot_name_a_private_session(tmp_path: Path) -> None:

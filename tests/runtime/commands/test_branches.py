@@ -59,7 +59,10 @@ async def test_rewind_goes_back_and_the_model_does_not_see_what_was_left(tmp_pat
 
     assert "Went back: 2 messages left." in answer
     assert "The last words are now: Assistant: “Roses.”" in answer
-    assert seen(model) == ["Plan the garden", "Roses.", "Other flowers"]
+    planned, answered, changed, asked = seen(model)
+    assert (planned, answered, asked) == ("Plan the garden", "Roses.", "Other flowers")
+    assert f"END CHANGES OF {TODAY}" in changed
+    assert "Now the bees" not in changed
     assert b"Now the bees" in transcript_file(tmp_path).read_bytes()
     assert "bees" in (tmp_path / "workspace" / TODAY).read_text(encoding="utf-8")
 

@@ -37,7 +37,7 @@ async def main(home: Path, texts: list[str]) -> dict[str, Any]:
         "tools": [spec.name for spec in last.tools if spec.name not in NACRES_OWN],
         "memory_tools": [spec.name for spec in last.tools if spec.name.startswith("memory_")],
         "stable": last.system.stable,
-        "changing": last.system.changing,
+        "tail": last.system.tail,
         "results": [
             message_text(message)
             for request in model.requests[1:2]

@@ -80,7 +80,7 @@ def test_an_engine_of_an_extension_has_the_slot(tmp_path: Path, manifest: Any, p
 
     assert came["memory_tools"] == []
     assert came["replies"] == ["Yes."]
-    assert ("> The boat is Halcyon." in came["changing"]) is (problem == "")
+    assert ("> The boat is Halcyon." in came["tail"]) is (problem == "")
     assert bool([notice for notice in came["notices"] if notice.startswith(problem)]) or not problem
 
 
@@ -107,7 +107,7 @@ def test_an_engine_brings_its_hook_and_its_command_while_it_is_chosen(tmp_path: 
         is_there = name == chosen
         assert (came["replies"][number] == f"{name}: {name} tide") is is_there
         assert (f"\n/{name} " in came["replies"][2]) is is_there
-        assert (f"> The hook of {name} says {name} tide" in came["changing"]) is is_there
+        assert (f"> The hook of {name} says {name} tide" in came["tail"]) is is_there
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_an_engine_that_brings_what_cannot_be_taken_is_left_out(
     came = told(home, site, "hi")
 
     assert came["replies"] == ["Yes."]
-    assert "It goes on all the same." not in came["changing"]
+    assert "It goes on all the same." not in came["tail"]
     [notice] = [notice for notice in came["notices"] if "'keen'" in notice]
     assert notice.startswith(f"The memory engine 'keen' could not be started: {problem}")
     assert notice.endswith("The agent runs without memory tools until the next start.")

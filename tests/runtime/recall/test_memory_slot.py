@@ -84,10 +84,10 @@ async def test_an_engine_recalls_before_a_turn_and_captures_behind_it(tmp_path: 
         await agent.ask("hi")
 
     first, second, third = (request.system for request in model.requests)
-    assert "Recalled" not in first.changing
-    assert "The memory engine `Lines` found this" in second.changing
-    assert second.changing.endswith("> my boat\n> # is Halcyon")
-    assert "Recalled" not in third.changing
+    assert "Recalled" not in first.tail
+    assert "The memory engine `Lines` found this" in second.tail
+    assert second.tail.endswith("> my boat\n> # is Halcyon")
+    assert "Recalled" not in third.tail
     assert first.stable == second.stable == third.stable
     assert "found this" not in transcript_file(tmp_path).read_text(encoding="utf-8")
     assert engine.heard == ["my boat\n# is Halcyon", "which boat?  boat", "hi"]

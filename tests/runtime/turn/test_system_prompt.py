@@ -186,7 +186,7 @@ async def test_code_and_not_words_keeps_memory_from_a_group(tmp_path: Path) -> N
 
 
 async def test_the_model_is_told_the_date_and_not_only_the_zone(tmp_path: Path) -> None:
-    """W3-1: the owner's date moves on over midnight; what stands before it stays, byte for byte."""
+    """W3-1: the owner's date moves on over midnight; it is told behind the prompt, which stays."""
     clock = Clock(START)
     model = ScriptedModel(says("one"), says("two"))
     async with opened(tmp_path, model, clock=clock) as agent:
@@ -194,10 +194,11 @@ async def test_the_model_is_told_the_date_and_not_only_the_zone(tmp_path: Path) 
         clock.advance(hours=1)
         await agent.respond(said("hi"))
 
-    first, second = (request.system for request in model.requests)
-    assert "Today is Saturday, 2026-03-14. Time zone: Europe/Berlin." in first.changing
-    assert "Today is Sunday, 2026-03-15. Time zone: Europe/Berlin." in second.changing
-    assert first.stable == second.stable
+    first, second = model.requests
+    assert "Today is Saturday, 2026-03-14. Time zone: Europe/Berlin." in first.system.changing
+    assert first.system == second.system
+    told = message_text(second.messages[-2])
+    assert "Today is Sunday, 2026-03-15. Time zone: Europe/Berlin." in told
 
 
 def test_channel_chat_and_model_are_named() -> None:
@@ -210,17 +211,18 @@ def test_channel_chat_and_model_are_named() -> None:
 
 
 async def test_a_file_that_changes_between_two_turns_is_read_in_the_next_one(tmp_path: Path) -> None:
-    """At once, also when size and second are the same; what did not change stays byte for byte."""
+    """At once, also when size and second are the same; it is told behind the prompt, which stays."""
     model = ScriptedModel(*(says("ok") for _ in range(4)))
     async with opened(tmp_path, model, clock=lambda: datetime.now(UTC)) as agent:
         for text in ("be calm", "be curt", "be curt", "be kind"):
             (agent.workspace / "SOUL.md").write_text(text, encoding="utf-8")
             await agent.respond(said("hi"))
 
-    first, second, third, fourth = (request.system.stable for request in model.requests)
-    assert second == first.replace("be calm", "be curt")
-    assert third == second
-    assert fourth == first.replace("be calm", "be kind")
+    first, second, third, fourth = model.requests
+    assert first.system == second.system == third.system == fourth.system
+    assert "gone:\n> be calm\nNew from line 1 on:\n> be curt\nEND" in message_text(second.messages[-2])
+    assert message_text(third.messages[-2]) == "ok"
+    assert "gone:\n> be curt\nNew from line 1 on:\n> be kind\nEND" in message_text(fourth.messages[-2])
 
 
 async def test_a_group_does_not_learn_where_the_workspace_lies(tmp_path: Path) -> None:
@@ -229,4 +231,4 @@ async def test_a_group_does_not_learn_where_the_workspace_lies(tmp_path: Path) -
         model = ScriptedModel(says("hello"))
         async with opened(tmp_path, model) as agent:
             await agent.respond(inbound)
-        assert str(tmp_path) not in model.requests[0].system.stable + model.requests[0].system.changing
+        assert str(tmp_path) not in model.requests[0].system.joined()

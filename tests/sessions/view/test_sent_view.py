@@ -10,11 +10,24 @@ from nacre.sessions.entries.tree import EntryTree
 from nacre.sessions.view.model_order import model_messages
 from nacre.sessions.view.pruned_view import PRUNE_TYPE, Cleared, PrunedView, Trimmed, record_data
 from nacre.sessions.view.sent_view import SentView
-from nacre.sessions.view.transcript import RECALL_TYPE
+from nacre.sessions.view.transcript import CHANGES_TYPE, PROMPT_TYPE, RECALL_TYPE
 from nacre.sessions.view.transcript_view import TranscriptView, build_transcript
 from tests.sessions.talk import STAMP, answer, user
 
-STEPS = ("user", "image", "answer", "call", "result", "late", "recall", "prune", "compact", "back")
+STEPS = (
+    "user",
+    "image",
+    "answer",
+    "call",
+    "result",
+    "late",
+    "recall",
+    "changes",
+    "prompt",
+    "prune",
+    "compact",
+    "back",
+)
 
 
 def body_of(step: str, tree: EntryTree, number: int) -> Body:
@@ -37,6 +50,10 @@ def body_of(step: str, tree: EntryTree, number: int) -> Body:
             )
         case "recall":
             return CustomMessage(custom_type=RECALL_TYPE, content=f"notes {number}")
+        case "changes":
+            return CustomMessage(custom_type=CHANGES_TYPE, content=f"changed {number}")
+        case "prompt":
+            return CustomRecord(custom_type=PROMPT_TYPE, data={})
         case "prune" if ids:
             shown = Cleared(placeholder="(old)") if number % 2 else Trimmed(head_chars=3, tail_chars=4)
             data = record_data(dict.fromkeys(ids, shown), saved_tokens=1, reason="ttl")

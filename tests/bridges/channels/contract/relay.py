@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from tests.servers.listening import hear_nobody
+
 
 class Relay:
     """Takes connections at `port` and carries their bytes to a server."""
@@ -43,6 +45,7 @@ async def relayed(target_port: int) -> AsyncIterator[Relay]:
     try:
         yield relay
     finally:
+        await hear_nobody(listening.sockets)
         listening.close()
         relay.cut()
 

@@ -7,6 +7,8 @@ import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from tests.servers.listening import hear_nobody
+
 WELCOME = (
     ":irc.test 001 Nacre :hi",
     ":irc.test 005 Nacre CASEMAPPING=rfc1459 CHANTYPES=#& STATUSMSG=@+ :are supported",
@@ -73,4 +75,5 @@ async def loopback(*, password: str = "", behind: Sequence[bytes] = ()) -> Async
     try:
         yield at
     finally:
+        await hear_nobody(server.sockets)
         server.close()

@@ -28,6 +28,7 @@ STATUS = SessionStatus(
     started_at=None,
     last_said_at=None,
     next_reset=None,
+    last_usage=None,
 )
 
 

@@ -100,6 +100,10 @@ def test_a_running_tool_is_one_line_that_goes_away() -> None:
     ("event", "line"),
     [
         (FlushEnded(status="written", path="memory/2026-11-20.md"), "· saved notes to memory/2026-11-20.md"),
+        (
+            FlushEnded(status="written", path="memory/a.md", notes="## 14:02\n- one\n  - of it\n- two\n"),
+            "· saved 2 notes to memory/a.md",
+        ),
         (FlushEnded(status="nothing", path=""), "· nothing new to note down"),
         (
             SessionReset(reason="daily", session_id="b", previous_session_id="a"),

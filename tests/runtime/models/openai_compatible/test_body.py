@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,9 +46,9 @@ def dialect(model_name: str, **options: Any) -> Dialect:
     return Dialect(model=model_name, family=provider_family(model_name), **options)
 
 
-def request(*messages: Message, **options: Any) -> ModelRequest:
+def request(*messages: Message, tail: str = "", **options: Any) -> ModelRequest:
     """A request with these messages."""
-    return ModelRequest(system=SYSTEM, messages=messages, **options)
+    return ModelRequest(system=replace(SYSTEM, tail=tail), messages=messages, **options)
 
 
 def says(text: str) -> Message:
@@ -112,6 +113,7 @@ def test_the_bytes_are_those_of_a_request_written_at_once(
     for _ in range(3):
         asked = request(
             *data.draw(st.permutations(history)),
+            tail=data.draw(st.sampled_from(["", "It rains. \udce9"])),
             tools=(TOOL,) if data.draw(st.booleans()) else (),
             max_output_tokens=data.draw(st.sampled_from([None, 77])),
         )

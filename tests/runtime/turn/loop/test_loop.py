@@ -107,6 +107,7 @@ async def test_parallel_calls_run_together_and_are_answered_in_order() -> None:
     assert message_text(answer) == "done"
     kinds = [type(event) for event in events]
     assert kinds.count(ToolStarted) == kinds.count(ToolEnded) == 2
+    assert [event.result for event in events if isinstance(event, ToolEnded)] == ["did second", "did first"]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ async def test_a_stable_part_is_asked_once_in_a_session(tmp_path: Path) -> None:
     assert "\n\nbees 1\n\n# Project context" in first
     assert first == second
     assert "bees 2" in third
-    assert "bees" not in model.requests[0].system.changing
+    assert "bees" not in model.requests[0].system.tail
 
 
 async def test_a_changing_part_is_asked_each_turn_and_stands_at_the_end(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ async def test_a_changing_part_is_asked_each_turn_and_stands_at_the_end(tmp_path
         await agent.respond(said("again"))
 
     first, second = (request.system for request in model.requests)
-    assert first.changing.endswith("\n\nweather 1\n\ntide 1")
-    assert second.changing.endswith("\n\nweather 2\n\ntide 2")
+    assert first.tail == "weather 1\n\ntide 1"
+    assert second.tail == "weather 2\n\ntide 2"
     assert first.stable == second.stable
 
 

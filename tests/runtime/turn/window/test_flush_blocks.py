@@ -59,7 +59,10 @@ async def test_what_is_told_behind_a_flush_is_no_open_question(tmp_path: Path) -
 
 
 async def test_an_answer_is_quoted_before_its_question(tmp_path: Path) -> None:
-    """A fresh session finds the fact that was noted, not the question that was noted before it."""
+    """A fresh session finds the fact that was noted, not the question that was noted before it.
+
+    An agent that closes has written the notes of the sessions that ended, which come behind the reply.
+    """
     async with opened(tmp_path, None) as agent:
         for text in (
             "What is the wifi password of the cabin?",
@@ -68,6 +71,7 @@ async def test_an_answer_is_quoted_before_its_question(tmp_path: Path) -> None:
             "/new",
         ):
             await agent.respond(said(text))
+    async with opened(tmp_path, None, ids="later") as agent:
         reply = await agent.respond(said("What is the wifi password of the cabin?"))
 
     assert reply is not None

@@ -113,7 +113,7 @@ async def test_without_access_no_note_is_seen(tmp_path: Path) -> None:
         await agent.respond(said("what do you know?"))
     model.assert_complete()
 
-    sent = [request.system.stable + request.system.changing for request in model.requests]
+    sent = [request.system.joined() for request in model.requests]
     sent += [message_text(message) for request in model.requests for message in request.messages]
     assert not [text for text in sent if "Wren" in text or "Kiel" in text]
     assert [tool.name for tool in model.requests[0].tools] == ["read"]

@@ -1,53 +1,33 @@
-"""What came in, on disk, and how a turn over it ends. What a method returns from is kept.
-
-waiting ─► running ─► done      or dropped, when too many wait or the owner stops them
-"""
+"""The ledger of a state folder: one SQLite file, for one program at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from nacre.bridges.contracts.bridge import Place, place_of
 from nacre.bridges.contracts.errors import LedgerUnusable
-from nacre.bridges.ledger.database import PRIVATE_FOLDER, Connection, Database, open_database, unusable
-from nacre.bridges.ledger.outbox import Outbox, chat_of, forget_old, put_part
-from nacre.bridges.ledger.owner_chats import note_owner_chat
-from nacre.bridges.ledger.schema import MIGRATIONS
-from nacre.bridges.ledger.stored_inbound import asker_to_json, inbound_from_json, inbound_to_json
+from nacre.bridges.ledger.contracts.owner_chats import is_owner_chat
+from nacre.bridges.ledger.contracts.records import Along, Received, chat_of
+from nacre.bridges.ledger.contracts.stored_inbound import asker_to_json, inbound_from_json, inbound_to_json
+from nacre.bridges.ledger.sqlite.database import (
+    PRIVATE_FOLDER,
+    Connection,
+    Database,
+    open_database,
+    unusable,
+)
+from nacre.bridges.ledger.sqlite.jobs import write_along
+from nacre.bridges.ledger.sqlite.outbox import SqliteOutbox, forget_old, put_part
+from nacre.bridges.ledger.sqlite.schema import MIGRATIONS
+from nacre.bridges.ledger.sqlite.tables import SqliteTables
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.sessions.disk.kernel_lock import try_lock
 
-Along: TypeAlias = Callable[[Connection], None]
-"""Writes something in the same transaction, and takes all of it back by raising."""
 
-LEDGER_FILE = Path("bridges") / "ledger.sqlite"
-"""Where a state folder has it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Received:
-    """A message that waits or is being answered by the agent `agent_id`.
-
-    `turn` is the number of the first one of its batch. `was_begun`: it was handed to the agent before, in
-    that turn, which nobody finished; `attempts` counts how often. `has_joined`: it was handed into that turn
-    while it ran.
-    """
-
-    number: int
-    session_key: str
-    inbound: Inbound
-    agent_id: str = ""
-    turn: int = 0
-    was_begun: bool = False
-    attempts: int = 0
-    has_joined: bool = False
-
-
-class Ledger:
+class SqliteLedger(SqliteTables):
     """The ledger of a state folder. Open it with `open`."""
 
     def __init__(
@@ -59,11 +39,10 @@ class Ledger:
         notice: str,
         release: Callable[[], None],
     ) -> None:
+        super().__init__(database)
         self._now = now
         self._release: Callable[[], None] | None = release
-        self.database = database
-        """The file, for what else is kept in it: the people who were let in."""
-        self.outbox = Outbox(database, ledger_id=ledger_id)
+        self.outbox = SqliteOutbox(database, ledger_id=ledger_id)
         self.notice = notice
         """A sentence for the owner about what was found at opening, or nothing."""
 
@@ -98,7 +77,7 @@ class Ledger:
 
     async def close(self) -> None:
         """Finishes what was asked for and closes the file. Safe to repeat."""
-        await self.database.close()
+        await super().close()
         if self._release is not None:
             self._release()
             self._release = None
@@ -112,11 +91,7 @@ class Ledger:
         cursor: str = "",
         along: Along | None = None,
     ) -> Received | None:
-        """Puts a message on disk, its bridge's cursor, and what `along` writes; `None` if it came before.
-
-        Where the owner said it in private, they are found there from now on. What `along` raises takes all
-        of it back.
-        """
+        """Puts a message on disk, its bridge's cursor, and `along`; `None` if it came before."""
         at_ms, body = epoch_ms(self._now()), inbound_to_json(inbound)
         chat = (inbound.channel, inbound.account, inbound.chat_id)
 
@@ -131,27 +106,25 @@ class Ledger:
                 row,
             )
             number = db.last_insert_rowid() if db.changes() else 0
-            if number and not inbound.trigger:
-                note_owner_chat(db, agent_id, inbound, at_ms)
+            if number and is_owner_chat(inbound):
+                found = (agent_id, inbound.channel, inbound.account, at_ms, asker_to_json(inbound))
+                db.execute("INSERT OR REPLACE INTO owner_chats VALUES (?, ?, ?, ?, ?)", found)
             if along is not None:
-                along(db)
+                write_along(db, along)
             return number
 
         number = await self.database.write(work)
         received = Received(number=number, session_key=session_key, inbound=inbound, agent_id=agent_id)
-        return _named(received) if number else None
+        return received.named if number else None
 
     async def tell(self, asker: Inbound, texts: Sequence[str], *, along: Along | None = None) -> None:
-        """Puts texts into the outbox that no message asked for, with what `along` writes; both or none.
-
-        They go to where `asker` wrote, while that person may still read there what they might then.
-        """
+        """Puts texts into the outbox that no message asked for, with `along`; both or none."""
 
         def work(db: Connection) -> None:
             for text in texts:
                 put_part(db, place_of(asker), text, answers="", asker=asker_to_json(asker))
             if along is not None:
-                along(db)
+                write_along(db, along)
 
         await self.database.write(work)
 
@@ -176,18 +149,16 @@ class Ledger:
         )
         rows: list[Any] = await self.database.write(lambda db: db.execute(query).fetchall())
         return tuple(
-            _named(
-                Received(
-                    number=number,
-                    session_key=key,
-                    inbound=inbound_from_json(body),
-                    turn=turn,
-                    was_begun=bool(was_begun),
-                    attempts=attempts,
-                    agent_id=agent_id,
-                    has_joined=bool(has_joined),
-                )
-            )
+            Received(
+                number=number,
+                session_key=key,
+                inbound=inbound_from_json(body),
+                turn=turn,
+                was_begun=bool(was_begun),
+                attempts=attempts,
+                agent_id=agent_id,
+                has_joined=bool(has_joined),
+            ).named
             for number, key, body, turn, was_begun, attempts, agent_id, has_joined in rows
         )
 
@@ -216,10 +187,7 @@ class Ledger:
         await self.database.write(lambda db: db.executemany(update, rows))
 
     async def finish(self, batch: Sequence[Received], place: Place, texts: Sequence[str]) -> None:
-        """Notes that a turn is over, and what is to be said of it; both or none. No texts are silence.
-
-        What was shown of the answer while it was being written becomes its first part.
-        """
+        """Notes that a turn is over, and what is to be said of it; both or none."""
         answers = batch[-1].inbound.message_id
         where, turn = chat_of(batch[-1].inbound), batch[0].number
         asker = asker_to_json(batch[-1].inbound)
@@ -242,7 +210,7 @@ class Ledger:
         await self.database.write(work)
 
 
-def is_served(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether a program has a ledger open now. Raises `LedgerUnusable`."""
     try:
         release = try_lock(path.with_name(f"{path.name}.lock"))
@@ -265,10 +233,3 @@ def _locked(path: Path) -> Callable[[], None]:
             f"Another program runs the bridges of {path}. Stop it first: both would answer every message."
         )
     return release
-
-
-def _named(received: Received) -> Received:
-    """The same; a message without an id gets the ledger's number, so that it is known again."""
-    if received.inbound.message_id:
-        return received
-    return replace(received, inbound=replace(received.inbound, message_id=f"#{received.number}"))

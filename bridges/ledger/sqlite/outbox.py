@@ -1,43 +1,22 @@
-"""What has to go out, on disk. Each method is one transaction; what it returns from is kept.
-
-(draft ─►) pending ─► sending ─► sent      or failed; unsure where nobody knows whether it arrived
-"""
+"""What has to go out, in the ledger's file. Each method is one transaction; what it returns from is kept."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-from nacre.bridges.contracts.bridge import Part, Place
-from nacre.bridges.ledger.database import Connection, Database
-from nacre.bridges.ledger.stored_inbound import inbound_from_json
-from nacre.runtime.contracts.inbound import Inbound
-
-MOST_KEPT_IDS = 1_000
-"""So many of the newest messages of a chat are remembered; a server sends again what is newer by far."""
-
-PartState: TypeAlias = Literal["pending", "unsure"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutboundPart:
-    """A part that is to be sent. `sent_id` is set where it is shown already, and is to be changed.
-
-    `was_draft`: what may be shown of it reads differently. `asker` is whom it answers, a message without
-    words; `None` for what nobody asked for.
-    """
-
-    number: int
-    part: Part
-    state: PartState
-    sent_id: str
-    was_draft: bool
-    attempts: int
-    asker: Inbound | None = None
+from nacre.bridges.contracts.bridge import Place
+from nacre.bridges.ledger.contracts.records import (
+    MOST_KEPT_IDS,
+    OutboundPart,
+    chat_of,
+    part_from_row,
+    sendable,
+)
+from nacre.bridges.ledger.sqlite.database import Connection, Database
 
 
-class Outbox:
+class SqliteOutbox:
     """The parts of a ledger. `ledger_id` stands in their keys, so that no two ledgers have one in common."""
 
     def __init__(self, database: Database, *, ledger_id: str) -> None:
@@ -49,11 +28,7 @@ class Outbox:
         await self._database.write(lambda db: [put_part(db, place, text, answers=answers) for text in texts])
 
     async def draft(self, turn: int, place: Place, text: str, *, answers: str) -> OutboundPart | None:
-        """Notes that the beginning of a turn's answer is about to be shown.
-
-        `None` when nobody knows whether an earlier program showed one: then nothing more is shown before the
-        whole answer, which says of itself that it may be a repeat where that cannot be found out.
-        """
+        """Notes that the beginning of a turn's answer is about to be shown."""
 
         def work(db: Connection) -> int | None:
             query = "SELECT seq, sent_id FROM outbound WHERE turn = ? AND state = 'draft'"
@@ -122,21 +97,11 @@ class Outbox:
 
     async def _part(self, number: int) -> OutboundPart:
         query = (
-            "SELECT channel, account, chat_id, thread_id, answers, text, state, is_draft, "
+            "SELECT seq, channel, account, chat_id, thread_id, answers, text, state, is_draft, "
             "attempts, sent_id, asker FROM outbound WHERE seq = ?"
         )
         row: Any = await self._database.write(lambda db: db.execute(query, (number,)).fetchone())
-        channel, account, chat_id, thread_id, answers, text, state, was_draft, attempts, sent, asker = row
-        place = Place(channel=channel, account=account, chat_id=chat_id, thread_id=thread_id)
-        return OutboundPart(
-            number=number,
-            part=Part(place=place, text=text, key=f"{self._id}-{number}", answers=answers),
-            state="unsure" if state == "unsure" else "pending",
-            sent_id=sent,
-            was_draft=bool(was_draft),
-            attempts=attempts,
-            asker=inbound_from_json(asker) if asker else None,
-        )
+        return part_from_row(row, self._id)
 
 
 def put_part(
@@ -150,19 +115,22 @@ def put_part(
     asker: str = "",
 ) -> int:
     """Adds a part, within a transaction; its number."""
-    clean = text.encode("utf-8", "replace").decode("utf-8")  # halves of characters cannot be sent either
-    row = (turn, *chat_of(place), place.thread_id, answers, clean, state, int(state == "draft"), asker)
+    row = (
+        turn,
+        *chat_of(place),
+        place.thread_id,
+        answers,
+        sendable(text),
+        state,
+        int(state == "draft"),
+        asker,
+    )
     db.execute(
         "INSERT INTO outbound (turn, channel, account, chat_id, thread_id, answers, text, state, is_draft, "
         "asker) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         row,
     )
     return db.last_insert_rowid()
-
-
-def chat_of(place: Place | Inbound) -> tuple[str, str, str]:
-    """Channel, account and chat: what ids and order are told apart by."""
-    return place.channel, place.account, place.chat_id
 
 
 def forget_old(db: Connection, chat: tuple[str, str, str]) -> None:
