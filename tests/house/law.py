@@ -21,10 +21,11 @@ ROOTS: Floors = (
 CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
-    ("cli/bench", "cli/setup/first_run", "cli/talk/display", "cli/talk/keyboard"),
+    (
+        *("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/memory/care"),
+        *("cli/talk/display", "cli/talk/keyboard"),
+    ),
     ("cli/setup/config",),
-    ("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/memory/care"),
-    ("cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
     ("cli",),
     ("cli/screen",),
 )
