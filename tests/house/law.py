@@ -32,6 +32,10 @@ CLI: Floors = (
     ("cli/setup/config",),
     ("cli/bench", "cli/setup/first_run", "cli/setup/doctor"),
     ("cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
+        *("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/memory/care"),
+        *("cli/talk/display", "cli/talk/keyboard"),
+    ),
+    ("cli/setup/config",),
     ("cli",),
     ("cli/screen",),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nacre.memory.files.sources.sources import SOURCES_FOLDER
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.committing import ENTRIES, SESSION_ID, SESSION_KEY, UNDOES
 from nacre.memory.workspace.history.repository import Repository
@@ -62,8 +63,9 @@ def named(repository: Repository, name: str) -> str:
 
 
 def shown(repository: Repository, commit: str) -> str:
-    """What a commit changed, as a unified diff. Raises `GitFailed`."""
-    told = repository.git("show", "--format=", "--no-color", "--no-ext-diff", "--root", commit)
+    """What a commit changed in the notes, as a unified diff; sources are left out. Raises `GitFailed`."""
+    notes = (":(top)", f":(top,exclude){SOURCES_FOLDER}")
+    told = repository.git("show", "--format=", "--no-color", "--no-ext-diff", "--root", commit, "--", *notes)
     return told.decode("utf-8", "replace")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -95,16 +96,25 @@ def _written(
         path = contained_path(repository.root, name)
         if whole_file(path) != now:
             raise UndoConflict([name])
-    for name, (_now, new) in wanted.items():
-        path = contained_path(repository.root, name)
-        if new is None:
-            path.unlink()
-        else:
-            change_locked(path, partial(_replaced, new), lock_dir)
-        repository.put(name, new)
+    done: list[tuple[str, bytes | None, bytes | None]] = []
+    try:
+        for name, (now, new) in wanted.items():
+            change_locked(contained_path(repository.root, name), partial(_replaced, name, now, new), lock_dir)
+            done.append((name, now, new))
+            repository.put(name, new)
+    except UndoConflict:
+        for name, now, new in done:  # what was written since stays, and is told by the next try
+            with suppress(UndoConflict):
+                change_locked(
+                    contained_path(repository.root, name), partial(_replaced, name, new, now), lock_dir
+                )
+        raise
     subject = f"Undo {commit[:12]}"
     return repository.commit(head, message_of(subject, ((UNDOES, commit),)))
 
 
-def _replaced(new: bytes, _old: bytes | None) -> bytes:
+def _replaced(name: str, now: bytes | None, new: bytes | None, old: bytes | None) -> bytes | None:
+    """The new bytes, under the lock, if the note is still what was looked at."""
+    if old != now:
+        raise UndoConflict([name])
     return new

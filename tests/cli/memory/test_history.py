@@ -59,6 +59,7 @@ async def test_from_a_conversation_to_its_undoing(tmp_path: Path) -> None:
     assert newest["entry_ids"]
     assert first["session_key"] == ""
     assert "+- The gate code is 4711." in diff
+    assert ".sources" not in diff
     assert undone.returncode == 0
     assert "4711" not in log.read_text(encoding="utf-8")
     assert "- by hand" in log.read_text(encoding="utf-8")
