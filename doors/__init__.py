@@ -1,1 +1,0 @@
-"""Doors for programs: who has a client already reaches the assistant's memory through it."""

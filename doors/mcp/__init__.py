@@ -1,1 +1,0 @@
-"""The memory of an agent for programs that speak the Model Context Protocol."""

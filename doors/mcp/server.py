@@ -76,9 +76,8 @@ def memory_server(memory: SharedMemory, *, version: str) -> Server[Any]:
         _context: Any, asked: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         text = await _text(memory, asked.uri)
-        return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=asked.uri, mime_type="text/markdown", text=text)]
-        )
+        content = types.TextResourceContents(uri=asked.uri, mime_type="text/markdown", text=text)
+        return types.ReadResourceResult(contents=[content])
 
     return Server(
         "nacre",

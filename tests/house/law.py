@@ -22,17 +22,7 @@ CLI: Floors = (
     ("cli/sessions",),
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
-        "cli/bench",
-        "cli/setup/first_run",
-        "cli/setup/backup",
-        "cli/memory/care",
-        "cli/talk/display",
-        "cli/talk/keyboard",
-    ),
-    ("cli/setup/config",),
-    ("cli/bench", "cli/setup/first_run", "cli/setup/doctor"),
-    ("cli/setup/config", "cli/talk/display", "cli/talk/keyboard"),
-        *("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/memory/care"),
+        *("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/setup/doctor", "cli/memory/care"),
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
     ("cli/setup/config",),
@@ -52,10 +42,7 @@ BRIDGES: Floors = (
     ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )
-DOORS: Floors = (
-    ("doors",),
-    ("doors/mcp",),
-)
+DOORS: Floors = (("doors/mcp",),)
 RUNTIME: Floors = (
     ("runtime/agent", "runtime/agent/first_model"),
     ("runtime/agent/insight",),
@@ -247,7 +234,6 @@ LIBRARIES = {
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
-    "markdown_it": ("bridges/channels/matrix/content.py", "bridges/channels/telegram/formatting.py"),
     "mcp": ("cli/serving/mcp.py", "doors/mcp/server.py"),
     "mcp_types": ("doors/mcp/server.py",),
     "markdown_it": (

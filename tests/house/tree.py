@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = (
     "cli",
     "bridges",
+    "doors",
     "runtime",
     "sessions",
     "memory",
