@@ -15,9 +15,7 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Whether the channels can be used, and what hinders those that are served."""
     from nacre.bridges.connections.states import kept_statuses
     from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.counts import not_done
-    from nacre.bridges.ledger.ledger import LEDGER_FILE, is_served
-    from nacre.bridges.schedule.timetable import Timetable
+    from nacre.bridges.ledger.opening import is_served, is_there, open_tables
     from nacre.bridges.server import checked
     from nacre.runtime.contracts.errors import ConfigError
 
@@ -26,18 +24,18 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     except ConfigError as error:
         advice = "Nothing is served until that is put right; `nacre serve --check` tries again."
         return [Finding(area="channels", state="problem", text=str(error), advice=advice)]
-    path = invocation.config.state_dir / LEDGER_FILE
-    if not path.exists():
+    state_dir = invocation.config.state_dir
+    if not is_there(state_dir):
         text = " ".join(told) or "none is set up"
         return [Finding(area="channels", state="well", text=text)]
     try:
-        is_running = is_served(path)
-        timetable = Timetable.open(path, now=now)
+        is_running = is_served(state_dir)
+        tables = open_tables(state_dir, now=now)
         try:
-            kept = await kept_statuses(timetable.database, now)
-            counts = await not_done(timetable.database)
+            kept = await kept_statuses(tables, now)
+            counts = await tables.not_done()
         finally:
-            await timetable.close()
+            await tables.close()
     except LedgerUnusable as error:
         advice = "What was set aside lies beside it; `nacre status` says more."
         return [Finding(area="channels", state="problem", text=str(error), advice=advice)]
