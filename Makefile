@@ -17,8 +17,10 @@ install = $(INSTALL) $(1) $(OR_PIP)
 NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sysconfig.get_path("purelib"); \
 	pathlib.Path(packages, "nacre-checkout.pth").write_text(os.path.relpath("build/typed", packages) + "\n")'
 
-# Tests run side by side, one process for each core. More than eight would spend longer on finding the tests.
-SPREAD := --numprocesses auto --maxprocesses 8 --dist worksteal
+# Tests run side by side, one process more than there are cores, because many wait. More than eight would spend
+# longer on finding the tests.
+PROCESSES := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+SPREAD := --numprocesses $(PROCESSES) --maxprocesses 8 --dist worksteal
 # The channels' tests wait for their servers most of the time, so two at once do well on two cores.
 # What pytest makes of the tests' assertions is kept for the next run.
 unexport PYTHONDONTWRITEBYTECODE

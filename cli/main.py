@@ -83,7 +83,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "backup": (
         "nacre.cli.setup.backup.backup_command",
-        "Write everything that Nacre keeps into one archive, or check one.",
+        "Write everything that Nacre keeps into one archive.",
     ),
     "restore": ("nacre.cli.setup.backup.restore_command", "Make a state folder of an archive."),
     "completion": (

@@ -20,10 +20,10 @@ NOT_INSTALLED = (
 @click.command("mcp")
 @shared_options
 def command(context: click.Context) -> int:
-    """Share the notes with another program, which starts this command and speaks MCP with it.
+    """Share the notes with another program, which speaks MCP.
 
-    The program can search and read the notes and add to the log of the day. It acts for the owner, whose
-    account it runs in. docs/mcp.md says how to connect editors and coding agents.
+    The program starts this command. It can search and read the notes and add to the log of the day. It acts
+    for the owner, whose account it runs in. docs/mcp.md says how to connect editors and coding agents.
     """
     from nacre.cli.signals import run_until_signal
 

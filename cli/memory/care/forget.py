@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from collections.abc import Sequence
@@ -109,6 +108,8 @@ async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
             return print_json(_json(plan, applied=False, left=()))
         invocation.warn("Nothing was changed. --yes takes this away.")
         return 0
+    import asyncio  # `nacre memory --help` does without
+
     problems = await _taken_away(config, workspace, plan, asked)
     left = [*problems, *await asyncio.to_thread(still_there, config, plan.wanted, plan.lines)]
     if asked.as_json:
@@ -181,6 +182,8 @@ async def _taken_away(config: Config, workspace: Workspace, plan: _Plan, asked: 
             await store.close()
     problems += await _index_anew(config, now)
     if asked.history and not config.database_url:
+        import asyncio
+
         problems += await asyncio.to_thread(_forget_in_history, config, workspace, plan.wanted, plan.only)
     return problems
 

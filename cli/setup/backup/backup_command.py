@@ -38,9 +38,10 @@ def command(
     identity: Path | None,
     as_json: bool,
 ) -> int:
-    """Write everything that Nacre keeps into the one archive PATH, also while the assistant talks.
+    """Write everything that Nacre keeps into one archive.
 
-    PATH is a new file, or a folder for one that is named after the time. The settings and keys in the state
+    PATH is a new file, or a folder for one that is named after the time. The assistant may talk meanwhile.
+    --check reads the archive PATH through instead. The settings and keys in the state
     folder are in it: keep it as you keep those, or encrypt it.
     """
     from nacre.cli.setup.backup.manifest import ArchiveUnusable

@@ -20,9 +20,9 @@ from nacre.cli.setup.backup.text import counted_files, identity_option, manifest
 @json_option("Print one JSON object instead of sentences.")
 @shared_options
 def command(_context: click.Context, archive: Path, to: Path, identity: Path | None, as_json: bool) -> int:
-    """Make the state folder DIR of a backup; never over something that is there.
+    """Make a state folder of an archive.
 
-    Then `nacre --state-dir DIR` is the assistant as it was.
+    Nothing is ever written over what is there. Then `nacre --state-dir DIR` is the assistant as it was.
     """
     from nacre.cli.setup.backup.manifest import ArchiveUnusable
     from nacre.cli.setup.backup.restoring import RestoreRefused, restore_backup

@@ -10,7 +10,7 @@ import pytest
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
-from nacre.sessions.contracts.messages import message_text
+from nacre.sessions.contracts.messages import ToolResultMessage, message_text
 from tests.runtime.agents import START, kinds, opened, said, transcript_file, user_texts
 
 ASKED = {"channel": "line", "chat_id": "c", "message_id": "7"}
@@ -69,7 +69,9 @@ async def test_a_turn_that_was_cut_off_goes_on_where_it_was(tmp_path: Path) -> N
     assert reply is not None
     assert reply.text == "It is noted."
     assert user_texts(file) == ["note it"]
-    assert [type(message).__name__ for message in more.requests[0].messages][-1] == "ToolResultMessage"
+    *_, result, changed = more.requests[0].messages
+    assert isinstance(result, ToolResultMessage)
+    assert message_text(changed).startswith("[Nacre adds this; nobody said it."), "what was noted meanwhile"
 
 
 async def test_what_never_arrived_is_written_down(tmp_path: Path) -> None:

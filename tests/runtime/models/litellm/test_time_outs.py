@@ -54,11 +54,9 @@ async def test_a_turn_that_takes_too_long_is_ended_and_its_words_are_kept(tmp_pa
     next_model = ScriptedModel(says("Sugar."))
     async with opened(tmp_path, next_model, ids="second-") as agent:
         await agent.respond(said("go on"))
-    assert [message_text(message) for message in next_model.requests[0].messages] == [
-        "what does the hive need?",
-        "The hive needs",
-        "go on",
-    ]
+    asked, broken_off, changed, again = map(message_text, next_model.requests[0].messages)
+    assert (asked, broken_off, again) == ("what does the hive need?", "The hive needs", "go on")
+    assert "Model: scripted/model" in changed
     assert user_texts(transcript_file(tmp_path)) == ["what does the hive need?", "go on"]
 
 
