@@ -132,6 +132,34 @@ async def export(
     return 0
 
 
+def _picture_file(context: click.Context, _option: click.Parameter, value: Path | None) -> Path | None:
+    if value is not None and value.suffix.lower() not in (".svg", ".png"):
+        raise click.BadParameter(f"{value} is no .svg and no .png file.", context)
+    return value
+
+
+@command.command("plot")
+@click.argument("name", default="main")
+@json_option()
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=_picture_file,
+    help="A new .svg or .png file; needs the extra plot.",
+)
+@shared_options
+@on_shelf
+async def plot(
+    shelf: SessionShelf, invocation: Invocation, name: str, as_json: bool, output: Path | None
+) -> int:
+    """Draw how full the context of a session was over time."""
+    from nacre.cli.sessions.plot import plotted
+
+    return await plotted(shelf, invocation, name, as_json=as_json, output=output)
+
+
 @command.command("delete")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @json_option()

@@ -234,6 +234,7 @@ LIBRARIES = {
     "lazy_loader": ("memory/__init__.py", "sessions/__init__.py"),
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
+    "matplotlib": ("cli/sessions/picture.py",),
     "mcp": ("cli/serving/mcp.py", "doors/mcp/server.py"),
     "mcp_types": ("doors/mcp/server.py",),
     "markdown_it": (

@@ -26,6 +26,7 @@ EXTRAS = {
     "keyring": "keyring",
     "lancedb": "lancedb",
     "llama_cpp": "gguf",
+    "matplotlib": "plot",
     "mcp": "mcp",
     "mcp_types": "mcp",
     "nio": "matrix",

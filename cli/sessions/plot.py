@@ -1,0 +1,50 @@
+"""The command `nacre sessions plot`: how full the context of a session was over time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.cli.invocation import Invocation
+    from nacre.cli.sessions.shelf import SessionShelf
+
+NOTHING_COUNTED = "No answer of this session was counted by its provider, so there is nothing to draw."
+NO_LIBRARY = (
+    "A picture needs matplotlib, which cannot be used here ({error}). Install it with "
+    "`pip install 'nacre[plot]'`; without --output the drawing is text."
+)
+
+
+async def plotted(
+    shelf: SessionShelf, invocation: Invocation, name: str, *, as_json: bool, output: Path | None
+) -> int:
+    """Draws the present branch of a session on the terminal, or into a new file; 1 where nothing is drawn."""
+    from nacre.cli.sessions.timeline import chart_lines, legend, timeline
+    from nacre.runtime.agent.insight.model_facts import budget_of
+
+    session = await shelf.find(name)
+    transcript = await shelf.read(session)
+    found = timeline(transcript.branch, budget_of(invocation.config, shelf.now))
+    if as_json:
+        return print_json({"key": session.key, "sessionId": session.session_id, **found.to_json()})
+    if not found.points:
+        invocation.warn(NOTHING_COUNTED)
+        return 1
+    if output is None:
+        columns = shutil.get_terminal_size().columns
+        invocation.say(*chart_lines(found, columns=columns), legend(found))
+        return 0
+    from nacre.cli.sessions.picture import picture
+
+    try:
+        data = picture(found, output.suffix.lower().lstrip("."), title=session.key)
+    except ImportError as error:
+        invocation.warn(NO_LIBRARY.format(error=error), tone="error")
+        return 1
+    shelf.write_new(output, data)
+    invocation.say(f"Drew session {session.session_id} into {output} ({len(data)} bytes).")
+    return 0

@@ -1,0 +1,108 @@
+"""`nacre sessions plot`: how full the context was, with the flush and the compaction that made room."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from nacre.cli.sessions.timeline import Point, Timeline, chart_lines
+from nacre.runtime.contracts.budget import ContextBudget
+from nacre.runtime.models.scripted import ScriptedModel, calls, says
+from nacre.sessions.contracts.messages import Usage
+from tests.cli.program import run_here, run_nacre
+from tests.runtime.agents import TODAY, opened, said, window_settings, write_settings
+from tests.runtime.turn.window.test_window import LONG, SUMMARY
+
+BUDGET = ContextBudget(
+    window_tokens=1_000,
+    window_source="model",
+    reserve_tokens=200,
+    soft_threshold_tokens=300,
+    keep_recent_tokens=100,
+)
+
+
+def used(tokens: int) -> Usage:
+    """What a provider counted."""
+    return Usage(input_tokens=tokens - 10, output_tokens=10, cost_usd=0.01)
+
+
+async def _talk(state_dir: Path) -> None:
+    write_settings(state_dir, window_settings())
+    model = ScriptedModel(
+        says("noted", usage=used(3_000)),
+        says("noted", usage=used(13_500)),
+        calls(("append", {"path": TODAY, "text": "- sugar before frost"}), purpose="flush"),
+        says("NO_REPLY", purpose="flush"),
+        says(SUMMARY, purpose="compaction"),
+        says("here we go on", usage=used(5_000)),
+    )
+    async with opened(state_dir, model) as agent:
+        for number in range(2):
+            await agent.respond(said(f"{number}: {LONG}"))
+        await agent.respond(said("and now?"))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home folder with a session of three answers, a flush and a compaction."""
+    folder = tmp_path_factory.mktemp("plot")
+    asyncio.run(_talk(folder / ".nacre"))
+    return folder
+
+
+def test_the_terminal_shows_bars_lines_and_marks(home: Path) -> None:
+    """A bar for each answer; flush and compaction stand behind the second one; the figures are in words."""
+    shown = run_here(home, "sessions", "plot", COLUMNS="60")
+    told = json.loads(run_here(home, "sessions", "plot", "main", "--json").stdout)
+
+    *rows, under, words = shown.stdout.splitlines()
+    assert shown.returncode == 0
+    assert rows[0].startswith("13.5k ┤ █")
+    assert rows[-1].startswith(" 1.1k ┤███")
+    assert any("┄" in row for row in rows)
+    assert any("─" in row for row in rows)
+    assert max(map(len, rows)) <= 60
+    assert under.split("└")[1] == " *"
+    assert words.startswith(
+        "3 answers · ┄ flush at 8.0k · ─ compaction above 12.0k · F 1 flush · C 1 compaction"
+    )
+    assert words.endswith("$0.03")
+    assert [point["tokens"] for point in told["points"]] == [3_000, 13_500, 5_000]
+    assert [(mark["type"], mark["behindPoint"]) for mark in told["marks"]] == [
+        ("flush", 1),
+        ("compaction", 1),
+    ]
+    assert (told["flushAtTokens"], told["compactAboveTokens"]) == (8_000, 12_000)
+
+
+def test_a_picture_is_a_new_file_of_a_known_kind(home: Path) -> None:
+    """SVG and PNG are what their names say, nothing is overwritten, and another name is refused."""
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed: make extras")
+    for name in ("context.svg", "context.png"):
+        assert run_here(home, "sessions", "plot", "-o", str(home / name)).returncode == 0
+    again = run_here(home, "sessions", "plot", "-o", str(home / "context.svg"))
+    other = run_nacre(home, "sessions", "plot", "-o", str(home / "context.pdf"))
+
+    assert ElementTree.parse(home / "context.svg").getroot().tag.endswith("svg")
+    assert (home / "context.png").read_bytes().startswith(b"\x89PNG")
+    assert (again.returncode, "was not overwritten" in again.stderr) == (1, True)
+    assert (other.returncode, "no .svg and no .png" in other.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("columns", [10, 60, 200])
+@pytest.mark.parametrize("count", [1, 59, 1_000])
+def test_any_number_of_answers_fits_any_width(columns: int, count: int) -> None:
+    """Of answers that share a column the fullest is drawn; the drawing has its least width where need be."""
+    points = tuple(
+        Point(entry_id=f"{number}", timestamp="", tokens=900 if number == count // 2 else 100, cost_usd=0)
+        for number in range(count)
+    )
+    lines = chart_lines(Timeline(points=points, marks=(), budget=BUDGET), columns=columns)
+
+    assert max(map(len, lines)) <= max(columns, 26)
+    assert sum("█" in line or "▅" in line for line in lines) >= 12 - 1
