@@ -16,6 +16,7 @@ def picture(timeline: Timeline, form: str, *, title: str) -> bytes:
         ImportError: matplotlib is not installed; the extra `plot` brings it.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(10, 4), layout="constrained")
     axes = figure.subplots()
@@ -36,7 +37,7 @@ def picture(timeline: Timeline, form: str, *, title: str) -> bytes:
     axes.set(
         title=title, xlabel="answer", ylabel="tokens in the context", ylim=(0, timeline.top_tokens * 1.05)
     )
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="upper left", fontsize="small")
     drawn = io.BytesIO()
     figure.savefig(drawn, format=form, metadata={"Date": None} if form == "svg" else None)
