@@ -1,0 +1,92 @@
+"""The command `nacre memory meter`: how full the files are that every conversation begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nacre.cli.invocation import Invocation, begin, json_option, shared_options
+from nacre.cli.screen.json_text import print_json
+
+if TYPE_CHECKING:
+    from nacre.memory.workspace.workspace import ContextFile
+
+_CELLS = 20
+_TIGHT = 0.9
+"""From this share on a file is about to be cut."""
+
+
+@click.command("meter")
+@json_option()
+@shared_options
+def meter(context: click.Context, as_json: bool) -> int:
+    """Show how full MEMORY.md and the other files of the context are.
+
+    A file above its limit is cut, and what stands behind that is not seen without a search. Exit code 1
+    where one is.
+    """
+    from nacre.cli.signals import run_until_signal
+
+    return run_until_signal(_metered(begin(context), as_json=as_json))
+
+
+async def _metered(invocation: Invocation, *, as_json: bool) -> int:
+    from nacre.runtime.agent.insight.model_facts import token_counter, workspace_files
+    from nacre.runtime.contracts.clock import owner_zone, system_clock
+
+    config = invocation.config
+    agent = config.settings.agent
+    now = system_clock(owner_zone(agent.user_timezone or None))
+    files = [file for file in await workspace_files(config, now) if not file.missing]
+    count = token_counter(config.model_name)
+    limits = (agent.bootstrap_max_chars, agent.bootstrap_total_max_chars)
+    is_cut = any(file.truncated for file in files)
+    if as_json:
+        print_json(_json(files, limits, count))
+    else:
+        invocation.say(*meter_lines(files, limits, count))
+    return 1 if is_cut else 0
+
+
+def meter_lines(
+    files: Sequence[ContextFile], limits: tuple[int, int], count: Callable[[str], int]
+) -> list[str]:
+    """A line for each file and one for all; `limits` are characters of one file and of all together."""
+    most_of_one, most_of_all = limits
+    wide = max([len("together"), *(len(file.name) for file in files)])
+    lines = []
+    for file in files:
+        line = f"{file.name:<{wide}} {_level(file.raw_chars, most_of_one)}, {count(file.text):,} tokens"
+        if file.truncated:
+            line += f" · cut: {file.injected_chars:,} characters are seen, the rest by a search alone"
+        elif file.raw_chars >= _TIGHT * most_of_one:
+            line += " · almost full"
+        lines.append(line)
+    raw, tokens = sum(file.raw_chars for file in files), sum(count(file.text) for file in files)
+    return [*lines, f"{'together':<{wide}} {_level(raw, most_of_all)}, {tokens:,} tokens"]
+
+
+def _json(
+    files: Sequence[ContextFile], limits: tuple[int, int], count: Callable[[str], int]
+) -> dict[str, Any]:
+    return {
+        "files": [
+            {
+                "name": file.name,
+                "chars": file.raw_chars,
+                "seenChars": file.injected_chars,
+                "tokens": count(file.text),
+                "isCut": file.truncated,
+            }
+            for file in files
+        ],
+        "maxChars": limits[0],
+        "totalMaxChars": limits[1],
+    }
+
+
+def _level(chars: int, most: int) -> str:
+    filled = min(_CELLS, round(_CELLS * chars / most)) if most else _CELLS
+    return f"[{'█' * filled}{'░' * (_CELLS - filled)}] {chars:,} of {most:,} characters"
