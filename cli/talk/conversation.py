@@ -20,7 +20,9 @@ from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back
 from nacre.cli.talk.live_turn import run_live_turn
 from nacre.cli.talk.quiet_turn import owner_says
 from nacre.runtime.agent.agent import Agent
+from nacre.runtime.agent.insight.usage import spent_today_usd
 from nacre.runtime.commands.conversation.status import SessionStatus
+from nacre.runtime.contracts.clock import owner_zone, system_clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.sessions.contracts.errors import SessionError
@@ -58,6 +60,8 @@ class _Chat:
 
     def __init__(self, agent: Agent, invocation: Invocation, screen: Screen, session_key: str) -> None:
         self._agent = agent
+        self._config = invocation.config
+        self._now = system_clock(owner_zone(self._config.settings.agent.user_timezone or None))
         self._screen = screen
         self._empty = owner_says("", session_key)
         offered = agent.commands(self._empty)
@@ -72,7 +76,7 @@ class _Chat:
         )
         self._status: SessionStatus | None = None
         self._looked_at = ""
-        self._turn_usd = self._chat_usd = 0.0
+        self._turn_usd = self._day_usd = 0.0
         self._calls = Calls()
         self._running: Inbound | None = None
 
@@ -91,7 +95,6 @@ class _Chat:
             finally:
                 self._running = None
             self._calls, self._turn_usd = ran.calls, ran.cost_usd
-            self._chat_usd += self._turn_usd
             said = await self._next_message()
 
     async def _next_message(self) -> Inbound | None:
@@ -138,6 +141,7 @@ class _Chat:
         with suppress(AgentError, SessionError):
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
             self._status = await session.status()
+            self._day_usd = await spent_today_usd(self._config, self._now)
             self._prompt.redraw()
             if session.session_id != self._looked_at:
                 self._known.sessions = {
@@ -150,7 +154,7 @@ class _Chat:
         if not self._screen.is_live:
             return ""
         return status_line(
-            self._status, self._agent.model_name, columns, turn_usd=self._turn_usd, chat_usd=self._chat_usd
+            self._status, self._agent.model_name, columns, turn_usd=self._turn_usd, day_usd=self._day_usd
         )
 
     def _show_details(self) -> None:

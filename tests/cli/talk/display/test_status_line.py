@@ -34,9 +34,9 @@ STATUS = SessionStatus(
 
 def test_what_does_not_fit_goes_from_the_end() -> None:
     """Cost, flush and numbers go before the bar and the model that answers."""
-    whole = "b/two  █████░░░░░░░░░┆░░░│░  50.0k/200k  flush in 90.0k  $0.0040 · chat $1.30"
+    whole = "b/two  █████░░░░░░░░░┆░░░│░  50.0k/200k  flush in 90.0k  $0.0040 · today $1.30"
     shown = {
-        columns: status_line(STATUS, "a/one", columns, turn_usd=0.004, chat_usd=1.3)
+        columns: status_line(STATUS, "a/one", columns, turn_usd=0.004, day_usd=1.3)
         for columns in (120, 60, 30, 10)
     }
     assert shown == {
@@ -45,14 +45,14 @@ def test_what_does_not_fit_goes_from_the_end() -> None:
         30: whole.partition("  50")[0],
         10: "b/two  ██…",
     }
-    assert status_line(None, "a/one", 60, turn_usd=0, chat_usd=0) == "a/one"
+    assert status_line(None, "a/one", 60, turn_usd=0, day_usd=0) == "a/one"
 
 
 def test_a_full_window_has_both_lines() -> None:
     """The lines are seen also behind what is full, and where they are close together."""
     full = replace(STATUS, context_tokens=190_000)
-    assert "flush due" in status_line(full, "", 120, turn_usd=0, chat_usd=0)
+    assert "flush due" in status_line(full, "", 120, turn_usd=0, day_usd=0)
     without = replace(full, budget=replace(BUDGET, flush_enabled=False))
-    assert "flush" not in status_line(without, "", 120, turn_usd=0, chat_usd=0)
+    assert "flush" not in status_line(without, "", 120, turn_usd=0, day_usd=0)
     assert window_bar(200_000, BUDGET) == "██████████████┆███│█"
     assert window_bar(0, replace(BUDGET, soft_threshold_tokens=1_000)) == "░░░░░░░░░░░░░░░░░┆│░"
