@@ -226,7 +226,8 @@ class ProviderServer:
         for chunk in wire.chunks(step, request, number):
             await _write_event(writer, json.dumps(chunk, ensure_ascii=False))
         if step.ending == "stall":
-            await reader.read()  # returns when the client hangs up
+            with contextlib.suppress(ConnectionError):  # who hangs up on words not yet read resets the line
+                await reader.read()  # returns when the client hangs up
             self._client_left.set()
             return False
         if step.ending == "drop":
