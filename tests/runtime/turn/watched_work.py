@@ -42,15 +42,18 @@ class Work:
 def watched_work() -> Iterator[Work]:
     """Counts until it is left, on this thread and on all that begin meanwhile."""
     work = Work()
+    counting = threading.Lock()  # two threads that add at once would count one of them
 
-    def watch(_frame: FrameType, event: str, called: object) -> None:
+    def watch(frame: FrameType, event: str, called: object) -> None:
         if event == "c_call":
-            work.calls += 1
-            work.syncs += called in SYNCS
-            work.opened += called in OPENINGS
+            with counting:
+                work.calls += 1
+                work.syncs += called in SYNCS
+                work.opened += called in OPENINGS
         elif event == "call":
-            work.calls += 1
-            work.hops += _frame.f_code is HOP
+            with counting:
+                work.calls += 1
+                work.hops += frame.f_code is HOP
 
     before = sys.getprofile()
     threading.setprofile(watch)
