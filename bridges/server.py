@@ -22,7 +22,7 @@ from nacre.bridges.workers.opening import handed_over
 from nacre.postgres.errors import DatabaseError
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.runtime import Runtime
-from nacre.runtime.contracts.clock import Clock, owner_zone, system_clock
+from nacre.runtime.contracts.clock import Clock, owner_clock
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.settings.config import Config, load_config
@@ -88,7 +88,7 @@ class Server:
             TurnBroken: the folders of an agent cannot be made or read.
             LedgerUnusable: the ledger cannot be opened, or another program is at it.
         """
-        now = clock or system_clock(owner_zone(config.settings.agent.user_timezone or None))
+        now = clock or owner_clock(config.settings.agent.user_timezone)
         found = checked_channels(config)
         hide(found.secrets)
         try:

@@ -127,13 +127,13 @@ async def _told(invocation: Invocation, name: str, notes: Notes, questions: Sequ
 
     from nacre.cli.bench.asking import told_by
     from nacre.cli.bench.engines import installed_engines
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.recall.open_memory import embedder_of
 
     if name == GREP:
         return _grep(notes, questions)
     config = invocation.config
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     embedder = embedder_of(config, now)
     try:
         with TemporaryDirectory(prefix="nacre-bench-", ignore_cleanup_errors=True) as folder:

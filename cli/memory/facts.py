@@ -161,11 +161,11 @@ def _known_line(fact: Fact) -> str:
 async def _opened(
     invocation: Invocation, work: Callable[..., Awaitable[int]], identity: str, options: dict[str, Any]
 ) -> int:
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.recall.facts.open_facts import BY_OWNER, open_facts
 
     config = invocation.config
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     facts = open_facts(config, now, source=BY_OWNER)
     try:
         return await work(facts, invocation, identity or facts.identities.owner, **options)

@@ -118,7 +118,7 @@ async def _opened(
     invocation: Invocation, work: Callable[..., Awaitable[int]], options: dict[str, Any]
 ) -> int:
     from nacre.memory.contracts.embedder import Embedder
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.extensions.lancedb.plugin import open_memories
     from nacre.runtime.extensions.lancedb.settings import ENGINE_ID
     from nacre.runtime.extensions.loading import checked_settings
@@ -138,7 +138,7 @@ async def _opened(
         embedders.append(make())
         return embedders[-1]
 
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     memories, _ = await open_memories(memory_home(config, ENGINE_ID, now, lent=lent))
     try:
         return await work(memories, invocation, now, **options)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacre.cli.screen.json_text import moment
-from nacre.runtime.contracts.clock import owner_zone, system_clock
+from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE
@@ -127,5 +127,5 @@ def _parts(config: Config, built_in: Notes) -> QmdParts:
     async def engine() -> Notes:
         return built_in
 
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     return qmd_parts(config, engine, embedding=asyncio.Lock(), now=now)

@@ -46,11 +46,11 @@ def reflect(context: click.Context, applies: bool, sums_up: bool, as_json: bool)
 
 async def _reflected(invocation: Invocation, *, applies: bool, sums_up: bool, as_json: bool) -> int:
     from nacre.memory.files.bank.reflecting import proposed, write
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
     config = invocation.config
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     workspace = open_workspace(config.folders, config.state_dir)
     found = await proposed(workspace)
     if sums_up and found.changes:

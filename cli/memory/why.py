@@ -16,7 +16,7 @@ from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import PRIVATE, Source, may_hear
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.files.sources.telling import passages, told, told_audience
-from nacre.runtime.contracts.clock import owner_zone, system_clock
+from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.policy import readers_of
 from nacre.runtime.lanes.open_store import open_store
@@ -107,7 +107,7 @@ async def _said(config: Config, source: Source, line: str) -> Sequence[Said]:
     """The messages that a line was made of; none where the transcript is gone."""
     if not source.session_id:
         return ()
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     store = open_store(config, now=now, new_id=random_id)
     try:
         name = store.transcript_name(SessionRecord(session_id=source.session_id, updated_at_ms=0))

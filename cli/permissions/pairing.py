@@ -113,9 +113,9 @@ def _with_people(invocation: Invocation, work: Callable[[People], Awaitable[T]])
     from nacre.bridges.access.people import People
     from nacre.bridges.contracts.errors import LedgerUnusable
     from nacre.bridges.ledger.opening import open_tables
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
 
-    now = system_clock(owner_zone(invocation.config.settings.agent.user_timezone or None))
+    now = owner_clock(invocation.config.settings.agent.user_timezone)
 
     async def run() -> T:
         tables = open_tables(invocation.config.state_dir, now=now)

@@ -38,10 +38,10 @@ async def _serve(invocation: Invocation) -> int:
     from nacre import __version__
     from nacre.doors.mcp.server import memory_server, serve_stdio
     from nacre.doors.mcp.shared_memory import shared_memory
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     invocation.warn(*config.notices)
     async with shared_memory(config, now) as memory:
         if memory.problem:

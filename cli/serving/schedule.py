@@ -108,9 +108,9 @@ def _with_timetable(invocation: Invocation, work: Callable[[Timetable], Awaitabl
     from nacre.bridges.contracts.errors import LedgerUnusable
     from nacre.bridges.ledger.opening import open_tables
     from nacre.bridges.schedule.timetable import Timetable
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
 
-    now = system_clock(owner_zone(invocation.config.settings.agent.user_timezone or None))
+    now = owner_clock(invocation.config.settings.agent.user_timezone)
 
     async def run() -> T:
         tables = open_tables(invocation.config.state_dir, now=now)

@@ -46,10 +46,10 @@ def command(context: click.Context, check: bool) -> int:
 
 def _check(invocation: Invocation) -> int:
     from nacre.bridges.server import checked
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     invocation.say(*checked(config, now), f"Agents: {', '.join(agent.id for agent in config.agents)}.")
     invocation.warn(*config.notices)
     return 0

@@ -29,13 +29,13 @@ def command(context: click.Context, as_json: bool) -> int:
     """
     from nacre.bridges.contracts.errors import LedgerUnusable
     from nacre.bridges.ledger.opening import is_there
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
 
     invocation = begin(context)
     if not is_there(invocation.config.state_dir):
         invocation.warn(NEVER_SERVED)
         return 1
-    now = system_clock(owner_zone(invocation.config.settings.agent.user_timezone or None))
+    now = owner_clock(invocation.config.settings.agent.user_timezone)
     try:
         return asyncio.run(_status(invocation, now, as_json=as_json))
     except LedgerUnusable as error:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from nacre.cli.screen.json_text import camel_json
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.sessions.contracts.messages import AssistantMessage
@@ -55,15 +56,7 @@ class Timeline:
             "windowTokens": self.budget.window_tokens,
             "flushAtTokens": self.budget.flush_at,
             "compactAboveTokens": self.budget.compact_at,
-            "points": [
-                {
-                    "entryId": point.entry_id,
-                    "timestamp": point.timestamp,
-                    "tokens": point.tokens,
-                    "costUsd": point.cost_usd,
-                }
-                for point in self.points
-            ],
+            "points": [camel_json(point) for point in self.points],
             "marks": [
                 {
                     "type": mark.kind,

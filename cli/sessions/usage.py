@@ -46,10 +46,10 @@ def command(context: click.Context, by: str, as_json: bool) -> int:
 async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
     from nacre.cli.screen.screen import screen_on
     from nacre.runtime.agent.insight.usage import calls_of, grouped, spent_today_usd, total_of
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     calls = await calls_of(config, now)
     rows, total = grouped(calls, by), total_of(calls)
     cap_usd = config.settings.usage.daily_cap_usd

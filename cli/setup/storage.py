@@ -67,13 +67,13 @@ def _both(config: Config) -> tuple[Config, Config]:
 
 async def _copied(in_files: Config, in_database: Config, target: str) -> tuple[Copied, CopiedWorkspace]:
     from nacre.memory.workspace.documents.copying import copy_to_folder, copy_to_rows
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.lanes.open_store import open_copyable_store
     from nacre.runtime.settings.disk.open_workspace import kept_places, open_documents
     from nacre.sessions.stores.copying import copy_sessions
 
-    now = system_clock(owner_zone(in_files.settings.agent.user_timezone or None))
+    now = owner_clock(in_files.settings.agent.user_timezone)
     files, rows = (open_copyable_store(each, now=now, new_id=random_id) for each in (in_files, in_database))
     documents = open_documents(in_database.folders)
     assert documents is not None

@@ -22,7 +22,7 @@ from nacre.cli.talk.quiet_turn import owner_says
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.insight.usage import spent_today_usd
 from nacre.runtime.commands.conversation.status import SessionStatus
-from nacre.runtime.contracts.clock import owner_zone, system_clock
+from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.sessions.contracts.errors import SessionError
@@ -61,7 +61,7 @@ class _Chat:
     def __init__(self, agent: Agent, invocation: Invocation, screen: Screen, session_key: str) -> None:
         self._agent = agent
         self._config = invocation.config
-        self._now = system_clock(owner_zone(self._config.settings.agent.user_timezone or None))
+        self._now = owner_clock(self._config.settings.agent.user_timezone)
         self._screen = screen
         self._empty = owner_says("", session_key)
         offered = agent.commands(self._empty)

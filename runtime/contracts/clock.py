@@ -40,6 +40,15 @@ def owner_zone(setting: str | None) -> tzinfo:
         return UTC
 
 
+def owner_clock(setting: str) -> Clock:
+    """The machine's clock in the owner's zone; `setting` is `userTimezone`, blank for the system's.
+
+    Raises:
+        ConfigError: `setting` is not a zone that this machine knows.
+    """
+    return system_clock(owner_zone(setting or None))
+
+
 def epoch_ms(moment: datetime) -> int:
     """Milliseconds since the epoch."""
     return int(moment.timestamp() * 1000)

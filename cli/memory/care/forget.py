@@ -160,11 +160,11 @@ async def _planned(config: Config, workspace: Workspace, asked: _Asked) -> _Plan
 
 async def _taken_away(config: Config, workspace: Workspace, plan: _Plan, asked: _Asked) -> list[str]:
     from nacre.cli.memory.care.transcripts import forget_in_transcripts
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.lanes.open_store import open_store
 
-    now = system_clock(owner_zone(config.settings.agent.user_timezone or None))
+    now = owner_clock(config.settings.agent.user_timezone)
     problems: list[str] = []
     for cut in plan.cuts:
         try:

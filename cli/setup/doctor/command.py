@@ -27,10 +27,10 @@ def command(context: click.Context, fix: bool, online: bool, as_json: bool) -> i
 
     Exit code 0 when all is well, 1 when there is a problem, 2 when the settings cannot be used.
     """
-    from nacre.runtime.contracts.clock import owner_zone, system_clock
+    from nacre.runtime.contracts.clock import owner_clock
 
     invocation = begin(context)
-    now = system_clock(owner_zone(invocation.config.settings.agent.user_timezone or None))
+    now = owner_clock(invocation.config.settings.agent.user_timezone)
     invocation.config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = asyncio.run(_found(invocation, now, online=online, fix=fix))
     problems = [each for each in found if each.state == "problem"]

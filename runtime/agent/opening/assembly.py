@@ -22,7 +22,7 @@ from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.agent.opening.shared import Shared, World
 from nacre.runtime.agent.opening.sub_agents import SubAgents
 from nacre.runtime.contracts.budget import TIGHT_WINDOW_TOKENS, WINDOW_SOURCES, ContextBudget
-from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_zone, system_clock
+from nacre.runtime.contracts.clock import Clock, epoch_ms, owner_clock
 from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
@@ -72,7 +72,7 @@ async def assemble(
     closing = AsyncExitStack()
     try:
         world = World(
-            now=clock or system_clock(owner_zone(config.settings.agent.user_timezone or None)),
+            now=clock or owner_clock(config.settings.agent.user_timezone),
             new_id=new_id,
             watch=watch,
             shared=shared or Shared(),
