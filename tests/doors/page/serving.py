@@ -1,0 +1,133 @@
+"""The page on a real server of this process, over an agent whose model is the loopback provider."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+
+from nacre import Agent
+from nacre.doors.page.home.home import PageHome
+from nacre.doors.page.page import open_site, page_routes
+from nacre.runtime.contracts.clock import owner_clock
+from nacre.runtime.settings.config import load_config
+from tests.runtime.agents import write_settings
+from tests.servers.provider_server import ProviderServer
+
+OWNER, STRANGER = "tok-of-the-owner", "tok-of-somebody"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Whose a token is."""
+
+    agent_id: str
+    is_owner: bool
+
+
+HOLDERS = {
+    OWNER: Held(agent_id="main", is_owner=True),
+    STRANGER: Held(agent_id="main", is_owner=False),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A running page: its address, its agent's model, its notes."""
+
+    url: str
+    provider: ProviderServer
+    workspace: Path
+    state: Path
+
+
+class Browser:
+    """What a browser does without scripts: forms with their hidden fields, redirects, one cookie."""
+
+    def __init__(self, url: str) -> None:
+        self.http = httpx.AsyncClient(base_url=url, follow_redirects=True, timeout=20)
+        self.form_key = ""
+
+    async def login(self, token: str = OWNER) -> httpx.Response:
+        """Shows a token."""
+        answer = await self.http.post("/login", data={"token": token, "to": "/chat"})
+        found = re.search(r'name="form_key" value="([^"]+)"', answer.text)
+        self.form_key = found[1] if found else ""
+        return answer
+
+    async def get(self, path: str) -> str:
+        """The text of a page that must be there."""
+        answer = await self.http.get(path)
+        assert answer.status_code == 200, (answer.status_code, answer.text[-400:])
+        return answer.text
+
+    async def post(self, path: str, /, **fields: str) -> httpx.Response:
+        """Sends a form of the page."""
+        return await self.http.post(path, data={"form_key": self.form_key, **fields})
+
+    async def events(self, path: str) -> list[tuple[str, str]]:
+        """The whole stream of a turn: names and data."""
+        found: list[tuple[str, str]] = []
+        async with self.http.stream("GET", path) as answer:
+            name, data = "", []
+            async for line in answer.aiter_lines():
+                if line.startswith("event: "):
+                    name = line[7:]
+                elif line.startswith("data: "):
+                    data.append(line[6:])
+                elif not line and name:
+                    found.append((name, "\n".join(data)))
+                    name, data = "", []
+        return found
+
+
+@asynccontextmanager
+async def served(tmp_path: Path, settings: Mapping[str, Any] | None = None) -> AsyncIterator[Served]:
+    """The page of an agent until the end of the block."""
+    state = tmp_path / ".nacre"
+    async with ProviderServer() as provider:
+        defaults: dict[str, Any] = {"userTimezone": "UTC", "memorySearch": {"provider": "none"}}
+        write_settings(
+            state,
+            {
+                "agents": {"defaults": {"model": {"primary": "openai/test-model"}, **defaults}},
+                "models": {"providers": {"openai": {"baseUrl": f"{provider.url}", "apiKey": "sk-loopback"}}},
+                **(settings or {}),
+            },
+        )
+        environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        config = load_config(environment, state_dir=state)
+        async with await Agent.open(state_dir=state, environment=environment, watch=False) as agent:
+            home = PageHome(agent, config, owner_clock("UTC"))
+
+            async def home_of(_agent_id: str) -> PageHome:
+                return home
+
+            site = open_site(HOLDERS.get, home_of)
+            server = uvicorn.Server(
+                uvicorn.Config(Starlette(routes=page_routes(site)), port=0, log_level="error", lifespan="off")
+            )
+            running = asyncio.create_task(server.serve())
+            try:
+                while not server.started:
+                    await asyncio.sleep(0.01)
+                port = server.servers[0].sockets[0].getsockname()[1]
+                yield Served(
+                    url=f"http://127.0.0.1:{port}",
+                    provider=provider,
+                    workspace=config.workspace,
+                    state=state,
+                )
+            finally:
+                await site.turns.close()
+                server.should_exit = True
+                await running
+                await home.close()
