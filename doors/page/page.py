@@ -10,7 +10,7 @@ from nacre.doors.page.shown.live_turn import LiveTurns
 from nacre.doors.page.site.access import COOKIE, HEADERS, HolderOf, Logins, Refused, with_cookie
 from nacre.doors.page.site.rendering import STATIC, Pages
 from nacre.doors.page.site.visit import HomeOf, Site, seen
-from nacre.doors.page.views import chat, memory, sessions
+from nacre.doors.page.views import chat, memory, review, sessions
 
 _KINDS = {".css": "text/css", ".js": "text/javascript", ".txt": "text/plain", ".svg": "image/svg+xml"}
 _FILES = {path.name: path for path in STATIC.iterdir()}
@@ -34,10 +34,12 @@ def page_routes(site: Site) -> list[BaseRoute]:
         Route("/chat/approve", seen(site, chat.approve), methods=["POST"]),
         Route("/chat/turns/{turn}", seen(site, chat.events), methods=["GET"]),
         Route("/memory", seen(site, memory.memory), methods=["GET"]),
-        Route("/memory/note", seen(site, memory.note), methods=["GET"], name="page-note"),
+        Route("/memory/note", seen(site, memory.note), methods=["GET"]),
         Route("/memory/note", seen(site, memory.write), methods=["POST"]),
         Route("/memory/changes", seen(site, memory.changes), methods=["GET"]),
         Route("/memory/changes", seen(site, memory.undo), methods=["POST"]),
+        Route("/memory/review", seen(site, review.review), methods=["GET"]),
+        Route("/memory/review", seen(site, review.answer), methods=["POST"]),
         Route("/sessions", seen(site, sessions.sessions), methods=["GET"]),
         Route("/sessions/{session}", seen(site, sessions.session), methods=["GET"]),
         Route("/context", seen(site, sessions.context), methods=["GET"]),

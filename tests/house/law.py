@@ -42,7 +42,12 @@ BRIDGES: Floors = (
     ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )
-DOORS: Floors = (("doors/mcp",),)
+DOORS: Floors = (
+    ("doors/mcp", "doors/page"),
+    ("doors/page/views",),
+    ("doors/page/site",),
+    ("doors/page/home", "doors/page/shown"),
+)
 RUNTIME: Floors = (
     ("runtime/agent", "runtime/agent/first_model"),
     ("runtime/agent/insight",),
@@ -50,7 +55,7 @@ RUNTIME: Floors = (
     ("runtime/extensions/lancedb",),
     ("runtime/extensions",),
     ("runtime/commands",),
-    ("runtime/commands/session",),
+    ("runtime/commands/session", "runtime/commands/waiting"),
     ("runtime/commands/contract",),
     ("runtime/commands/conversation",),
     ("runtime/commands/insight",),
@@ -91,7 +96,7 @@ MEMORY: Floors = (
     ("memory/stores/postgres/reading",),
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
-    ("memory/files/facts",),
+    ("memory/files/facts", "memory/files/review"),
     ("memory/workspace/documents", "memory/workspace/history"),
     (
         "memory/batch_jobs",
@@ -241,6 +246,7 @@ LIBRARIES = {
         "bridges/channels/matrix/content.py",
         "bridges/channels/telegram/formatting.py",
         "cli/screen/markdown.py",
+        "doors/page/shown/safe_markdown.py",
     ),
     "msgspec": ("sessions/disk/json_text.py",),
     "nio": ("bridges/channels/matrix/*.py",),
@@ -275,6 +281,10 @@ LIBRARIES = {
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
     "referencing": ("runtime/extensions/settings_schema.py",),
     "rich": ("cli/screen/markdown.py",),
+    "jinja2": ("doors/page/site/rendering.py",),
+    "markupsafe": ("doors/page/shown/safe_markdown.py",),
+    "sse_starlette": ("doors/page/views/chat.py",),
+    "starlette": ("doors/page/**/*.py",),
     "sentence_transformers": (
         "memory/embedders/sentence_transformer.py",
         "memory/search/rerankers/cross_encoder.py",

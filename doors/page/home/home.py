@@ -133,6 +133,10 @@ class PageHome:
         """
         name = await self.notes.name_of(asked)
         await self.workspace.change(name, _replacing(name, text, stamp))
+        self.notes_changed()
+
+    def notes_changed(self) -> None:
+        """Has the next search look what changed."""
         if self._engine is not None:
             self._engine.mark_dirty()
 

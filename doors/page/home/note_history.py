@@ -1,4 +1,4 @@
-"""The git history of the notes for the page: what each session wrote, as a diff, and taken back. Edge; blocks."""
+"""The git history of the notes: what each session wrote, as a diff, and taken back. Edge; blocks."""
 
 from __future__ import annotations
 

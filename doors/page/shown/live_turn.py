@@ -1,4 +1,4 @@
-"""A turn while it runs, as the page shows it: what was heard of it until now. Whoever looks in late sees all."""
+"""A turn while it runs, as the page shows it. Whoever looks in late sees all of it."""
 
 from __future__ import annotations
 
@@ -164,6 +164,8 @@ def _told(event: Event) -> list[str]:
     match event:
         case FlushEnded(status="written" | "fallback", path=path):
             return [f"Notes were saved to {path}."]
+        case FlushEnded(status="proposed", path=path):
+            return [f"Notes for {path} wait for your review."]
         case FlushEnded(problem=problem) if problem:
             return [problem]
         case CompactionEnded(problem=problem) if problem:

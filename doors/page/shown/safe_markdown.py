@@ -1,4 +1,4 @@
-"""Markdown that anybody may have written, as HTML that can do nothing: the only file that knows the library."""
+"""Markdown that anybody may have written, as HTML that can do nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ _ALLOWED = ("http://", "https://", "mailto:")
 
 
 def safe_html(text: str) -> Markup:
-    """The HTML of a Markdown text. HTML in it is shown as text, links lead to the web or to mail and nowhere else,
-    and a picture is a link, so that looking at a text asks nobody for anything."""
+    """The HTML of a Markdown text.
+
+    HTML in it is shown as text, links lead to the web or to mail and nowhere else, and a picture is a link,
+    so that looking at a text asks nobody for anything.
+    """
     return Markup(_parser().render(text))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from itertools import groupby
+from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
@@ -46,9 +47,7 @@ async def write(visit: Visit) -> Response:
         return visit.page(
             "note.html", status=409, note=found, text=text, conflict=error, diff=diff, view="notes"
         )
-    return RedirectResponse(
-        visit.request.url_for("page-note").include_query_params(path=name), status_code=303, headers=HEADERS
-    )
+    return RedirectResponse(f"/memory/note?path={quote(name)}", status_code=303, headers=HEADERS)
 
 
 async def changes(visit: Visit) -> Response:

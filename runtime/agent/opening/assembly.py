@@ -10,6 +10,7 @@ from functools import partial
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.files.review.queue import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.keeping import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
@@ -183,6 +184,7 @@ def _window_parts(
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
     compaction = config.settings.agent.compaction
+    review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
 
     def side_model(name: str) -> ChatModel | None:
         return world.model(config, name.strip()) if name.strip() else None
@@ -194,7 +196,12 @@ def _window_parts(
         flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
         workspace=workspace,
-        sources=Sources(workspace, secrets=config.settings.memory.secrets),
+        sources=Sources(
+            workspace,
+            secrets=config.settings.memory.secrets,
+            review=review if config.settings.memory.writes == "review" else None,
+        ),
+        review=review,
         has_bank=config.settings.memory.bank.enabled,
         now=world.now,
         count_tokens=count_tokens,

@@ -195,6 +195,8 @@ class MemorySettings(SettingsSection):
     """What becomes of keys, tokens and passwords on their way into a note: `redact` puts a mark in their
     place, `refuse` writes nothing and tells the model why, `off` lets them in."""
     history: HistorySettings = Field(default_factory=HistorySettings.model_construct)
+    writes: Literal["direct", "review"] = "direct"
+    """Whether notes are written at once, or what a flush, a hook or a group would write waits for you."""
 
     @property
     def read_by_qmd(self) -> tuple[QmdPath, ...]:

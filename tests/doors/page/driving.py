@@ -1,4 +1,4 @@
-"""A real Chromium over the page: opened at a size, watched for what must never happen, checked by axe-core."""
+"""A real Chromium over the page: watched for what must never happen, checked by axe-core."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -113,13 +114,12 @@ async def served(tmp_path: Path, settings: Mapping[str, Any] | None = None) -> A
 
             site = open_site(HOLDERS.get, home_of)
             server = uvicorn.Server(
-                uvicorn.Config(Starlette(routes=page_routes(site)), port=0, log_level="error", lifespan="off")
+                uvicorn.Config(Starlette(routes=page_routes(site)), log_level="error", lifespan="off")
             )
-            running = asyncio.create_task(server.serve())
+            listening = socket.create_server(("127.0.0.1", 0))  # it takes connections before it is served
+            port = listening.getsockname()[1]
+            running = asyncio.create_task(server.serve(sockets=[listening]))
             try:
-                while not server.started:
-                    await asyncio.sleep(0.01)
-                port = server.servers[0].sockets[0].getsockname()[1]
                 yield Served(
                     url=f"http://127.0.0.1:{port}",
                     provider=provider,

@@ -31,7 +31,9 @@ async def page(tmp_path: Path) -> AsyncIterator[Served]:
     async with served(tmp_path) as found:
         memory = found.workspace / "memory"
         memory.mkdir(exist_ok=True)
-        (memory / "2026-01-20.md").write_text(f"# Tuesday {CANARY}\n\nThe cabin's key hangs at Marco's. {CANARY}\n")
+        (memory / "2026-01-20.md").write_text(
+            f"# Tuesday {CANARY}\n\nThe cabin's key hangs at Marco's. {CANARY}\n"
+        )
         (found.workspace / "hostile.txt").write_text(CANARY)
         yield found
 
@@ -44,7 +46,9 @@ async def test_chat_streams_shows_tools_and_runs_nobodys_script(
     file = tmp_path / "<img src=x onerror=window.owned=1>.txt"
     file.write_text(CANARY)
     page.provider.tool_calls(("read", {"path": "hostile.txt"}))
-    page.provider.reply(f"**Read it.** {CANARY}\n\n| a | b |\n|---|---|\n| 1 | [x](javascript:window.owned=1) |")
+    page.provider.reply(
+        f"**Read it.** {CANARY}\n\n| a | b |\n|---|---|\n| 1 | [x](javascript:window.owned=1) |"
+    )
     async with window(page.url, size, scheme=scheme) as seen:
         tab = seen.page
         await tab.locator("#files").set_input_files(file)
@@ -82,7 +86,7 @@ async def test_every_other_view(page: Served, size: dict[str, int], scheme: str)
         await expect(tab.locator(".live .markdown")).to_contain_text("Noted.")
         for path, words in {
             "/memory": "memory/2026-01-20.md",
-            "/memory?q=cabin+key": "by words",
+            "/memory?q=key": "by words",
             "/memory/note?path=memory/2026-01-20.md": "hangs at Marco",
             "/memory/changes": "Changes",
             "/memory/review": "Waiting",

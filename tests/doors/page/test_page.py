@@ -10,6 +10,9 @@ import pytest
 
 pytest.importorskip("sse_starlette", reason="the extra serve is not installed: make page")
 
+from nacre.memory.files.review.queue import ReviewQueue
+from nacre.memory.files.sources.proposed import ProposedWrite
+from nacre.memory.files.sources.source import PRIVATE, Source
 from tests.doors.page.serving import STRANGER, Browser, Served, served
 
 CANARY = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -32,7 +35,7 @@ async def owner(page: Served) -> AsyncIterator[Browser]:
 
 
 async def test_nobody_but_the_owner_sees_anything(page: Served) -> None:
-    """Without a token there is the form alone; a stranger's token is refused with 403, an unknown one with 401."""
+    """Without a token there is the form alone; a stranger's is refused with 403, an unknown one with 401."""
     browser = Browser(page.url)
     async with browser.http:
         for path in ("/", "/chat", "/memory", "/memory/note?path=MEMORY.md", "/sessions", "/context"):
@@ -61,7 +64,7 @@ async def test_a_form_of_another_page_changes_nothing(page: Served, owner: Brows
 
 
 async def test_an_answer_streams_and_stands_in_every_view(page: Served, owner: Browser) -> None:
-    """What is said is answered as Markdown without its HTML, and is in the chat, the session and the search."""
+    """The answer is Markdown without its HTML, and is in the chat, the session and the search."""
     page.provider.reply(
         f"**Halcyon** is the boat. {CANARY} [x](javascript:alert(1)) ![p](http://x.test/p.png)"
     )
@@ -120,3 +123,24 @@ async def test_notes_are_listed_found_and_nothing_else_is(page: Served, owner: B
     assert "<script>doc" not in found
     assert refused.status_code == 409
     assert "sk-loopback" not in refused.text
+
+
+async def test_what_waits_is_answered_on_the_page(page: Served, owner: Browser) -> None:
+    """Accepted with the owner's own text, and rejected; what was answered in another tab is told."""
+    queue = ReviewQueue(page.state / "agents/main/proposals", lock_dir=page.state / "locks")
+    source = Source(written_by="flush", audience=PRIVATE, at="2026-01-20T10:00:00Z")
+    writes = [
+        ProposedWrite(path="memory/2026-01-20.md", text=text, source=source, is_append=True)
+        for text in (f"- Buy sugar. {CANARY}", "- Sell the hive.")
+    ]
+    first, second = [await queue.propose(write) for write in writes]
+    shown = await owner.get("/memory/review")
+    written = await owner.post("/memory/review", proposal=first, answer="accept", text="- Buy honey.\r\n")
+    again = await owner.post("/memory/review", proposal=first, answer="accept", text="- Buy honey.\r\n")
+    rejected = await owner.post("/memory/review", proposal=second, answer="reject")
+
+    assert "<ins>- Buy sugar. &lt;script&gt;" in shown
+    assert (written.status_code, again.status_code, rejected.status_code) == (200, 409, 200)
+    assert "may have been answered already" in again.text
+    assert "Nothing is waiting." in rejected.text
+    assert (page.workspace / "memory/2026-01-20.md").read_text() == "- Buy honey.\n"
