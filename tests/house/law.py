@@ -43,9 +43,7 @@ BRIDGES: Floors = (
     ("bridges/contracts",),
 )
 DOORS: Floors = (
-    ("doors/mcp", "doors/page"),
-    ("doors/page/views",),
-    ("doors/page/site",),
+    *(("doors/mcp", "doors/page"), ("doors/page/views",), ("doors/page/site",)),
     ("doors/page/home", "doors/page/shown"),
 )
 RUNTIME: Floors = (
@@ -282,7 +280,6 @@ LIBRARIES = {
     "referencing": ("runtime/extensions/settings_schema.py",),
     "rich": ("cli/screen/markdown.py",),
     "jinja2": ("doors/page/site/rendering.py",),
-    "markupsafe": ("doors/page/shown/safe_markdown.py",),
     "sse_starlette": ("doors/page/views/chat.py",),
     "starlette": ("doors/page/**/*.py",),
     "sentence_transformers": (

@@ -30,6 +30,7 @@ ENVIRONMENT = {
     "runtime/models/tokenizer.py": "tiktoken takes the folder of its tables from the environment only",
 }
 IDS = {
+    "doors/page/site/access.py": "cookies and keys of forms, which nobody may guess",
     "runtime/contracts/ids.py": "makes the ids",
     "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
 }

@@ -18,7 +18,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 class Pages:
-    """The templates of the page. All that is put into one is escaped."""
+    """The templates of the page. All that is put into one is escaped but for what `safe_html` made."""
 
     def __init__(self) -> None:
         self._templates = Environment(
