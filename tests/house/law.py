@@ -42,7 +42,7 @@ BRIDGES: Floors = (
     ("bridges/channels/transport", "bridges/channels/text"),
     ("bridges/contracts",),
 )
-DOORS: Floors = (("doors/mcp",),)
+DOORS: Floors = (("doors/mcp", "doors/openai"), ("doors/http",))
 RUNTIME: Floors = (
     ("runtime/agent", "runtime/agent/first_model"),
     ("runtime/agent/insight",),
