@@ -140,6 +140,11 @@ class Server:
         """The agents that answer, the default one first."""
         return tuple(agent.id for agent in self._agents)
 
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """The open agents, the default one first."""
+        return tuple(self._agents)
+
     async def keep_statuses(self) -> None:
         """Puts how the bridges are on disk, for `nacre status`. Raises `LedgerUnusable`."""
         await keep_statuses(self._gateway.tables, self.statuses, self._now)

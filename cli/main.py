@@ -71,6 +71,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.permissions.pairing",
         "List who asks to write to the assistant and who may, let people in, or not.",
     ),
+    "token": (
+        "nacre.cli.permissions.token",
+        "List the tokens of programs and browsers, make and revoke them.",
+    ),
     "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
     "agents": ("nacre.cli.setup.agents", "List the agents that the settings name."),
     "workspace": (

@@ -1,13 +1,18 @@
-"""The page: the addresses of its views. `page_routes` is what the HTTP server of Nacre serves for people."""
+"""The page: the addresses of its views, as a door of the HTTP server."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from nacre.doors.http.door import Door
+from nacre.doors.http.tokens import Tokens, TokensUnusable
+from nacre.doors.page.home.home import PageHome
 from nacre.doors.page.shown.live_turn import LiveTurns
-from nacre.doors.page.site.access import COOKIE, HEADERS, HolderOf, Logins, Refused, with_cookie
+from nacre.doors.page.site.access import COOKIE, HEADERS, Holder, HolderOf, Logins, Refused, with_cookie
 from nacre.doors.page.site.rendering import STATIC, Pages
 from nacre.doors.page.site.visit import HomeOf, Site, seen
 from nacre.doors.page.views import chat, memory, review, sessions
@@ -22,6 +27,25 @@ def open_site(holder_of: HolderOf, home_of: HomeOf) -> Site:
     `holder_of` says whose a token is, `home_of` opens the agent of an id, or gives it again.
     """
     return Site(logins=Logins(holder_of), pages=Pages(), turns=LiveTurns(), home_of=home_of)
+
+
+def page_door(homes: Mapping[str, PageHome], tokens: Tokens) -> Door:
+    """The page of these agents by their ids. It looks after tokens itself: a browser sends none by itself."""
+
+    def holder_of(token: str) -> Holder | None:
+        try:
+            return tokens.holder_of(token) if token else None
+        except TokensUnusable as error:
+            raise Refused(str(error), 503) from error
+
+    async def home_of(agent_id: str) -> PageHome:
+        if agent_id not in homes:
+            raise Refused(f"The token is for the agent {agent_id!r}, which is not served.", 403)
+        return homes[agent_id]
+
+    site = open_site(holder_of, home_of)
+    closing = (site.turns.close, *(home.close for home in homes.values()))
+    return Door(path="/", routes=page_routes(site), wants_token=False, closing=closing)
 
 
 def page_routes(site: Site) -> list[BaseRoute]:

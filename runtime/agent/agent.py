@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -27,7 +27,7 @@ from nacre.runtime.contracts.errors import AgentError, TurnBroken
 from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
-from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
@@ -226,6 +226,10 @@ class Agent:
         finally:
             if task.cancel():
                 await asyncio.gather(task, return_exceptions=True)
+
+    def ask_model(self, request: ModelRequest) -> AsyncIterator[Answering]:
+        """What the agent's models answer to a request, without its prompt, notes and transcript; counted."""
+        return self._parts.turn.models.ask(lambda _event: None)(request)
 
     def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
         """Stops the running and waiting turns of a session, named by a message to it or by its key.

@@ -19,6 +19,7 @@ from nacre.runtime.settings.sections.channels import (
     MessagesSettings,
 )
 from nacre.runtime.settings.sections.hooks import HooksSettings, ToolRule, ToolsSettings
+from nacre.runtime.settings.sections.http import HttpSettings
 from nacre.runtime.settings.sections.memory import MemorySettings
 from nacre.runtime.settings.sections.models import ModelsSettings
 from nacre.runtime.settings.sections.plugins import PluginsSettings
@@ -48,6 +49,7 @@ class Settings(SettingsSection):
     plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
     bindings: tuple[Binding, ...] = ()
+    http: HttpSettings = Field(default_factory=HttpSettings.model_construct)
     usage: UsageSettings = Field(default_factory=UsageSettings.model_construct)
     commands: CommandsSettings = Field(default_factory=CommandsSettings.model_construct)
     messages: MessagesSettings = Field(default_factory=MessagesSettings.model_construct)

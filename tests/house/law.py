@@ -43,8 +43,8 @@ BRIDGES: Floors = (
     ("bridges/contracts",),
 )
 DOORS: Floors = (
-    *(("doors/mcp", "doors/page"), ("doors/page/views",), ("doors/page/site",)),
-    ("doors/page/home", "doors/page/shown"),
+    *(("doors/mcp", "doors/openai", "doors/page"), ("doors/page/views",), ("doors/page/site",)),
+    *(("doors/page/home", "doors/page/shown"), ("doors/http",)),
 )
 RUNTIME: Floors = (
     ("runtime/agent", "runtime/agent/first_model"),

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.doors.page.serving import OWNER
-
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
+
+    from tests.doors.page.serving import Served
 
 AXE = Path(__file__).parents[2] / "fixtures/axe/axe.min.js"
 CANARY = '<script>window.owned=1</script><img src="x" onerror="window.owned=1"><svg onload="window.owned=1">'
@@ -48,7 +48,7 @@ class Watched:
 
 @asynccontextmanager
 async def window(
-    url: str, size: Mapping[str, int] = DESK, *, scheme: str = "light", expected: tuple[str, ...] = ()
+    served: Served, size: Mapping[str, int] = DESK, *, scheme: str = "light", expected: tuple[str, ...] = ()
 ) -> AsyncIterator[Watched]:
     """A window that has logged in. Lines with one of the `expected` texts are no problem."""
     from playwright.async_api import async_playwright
@@ -60,8 +60,8 @@ async def window(
         try:
             watched = Watched(context=context, page=await context.new_page())
             watch(watched, watched.page, expected)
-            await watched.page.goto(f"{url}/chat")
-            await watched.page.get_by_label("The owner's token").fill(OWNER)
+            await watched.page.goto(f"{served.url}/chat")
+            await watched.page.get_by_label("The owner's token").fill(served.owner)
             await watched.page.get_by_role("button", name="Log in").click()
             await watched.page.wait_for_url("**/chat")
             yield watched

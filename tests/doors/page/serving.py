@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
-from starlette.applications import Starlette
 
 from nacre import Agent
+from nacre.doors.http.server import HttpServer
+from nacre.doors.http.tokens import Tokens
 from nacre.doors.page.home.home import PageHome
-from nacre.doors.page.page import open_site, page_routes
+from nacre.doors.page.page import page_door
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.settings.config import load_config
 from tests.runtime.agents import write_settings
 from tests.servers.provider_server import ProviderServer
 
-OWNER, STRANGER = "tok-of-the-owner", "tok-of-somebody"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """Whose a token is."""
-
-    agent_id: str
-    is_owner: bool
-
-
-HOLDERS = {
-    OWNER: Held(agent_id="main", is_owner=True),
-    STRANGER: Held(agent_id="main", is_owner=False),
-}
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A running page: its address, its agent's model, its notes."""
+    """A running page: its address, the tokens of an owner and a stranger, its model, its notes."""
 
     url: str
+    owner: str
+    stranger: str
     provider: ProviderServer
     workspace: Path
     state: Path
@@ -53,12 +40,14 @@ class Served:
 class Browser:
     """What a browser does without scripts: forms with their hidden fields, redirects, one cookie."""
 
-    def __init__(self, url: str) -> None:
-        self.http = httpx.AsyncClient(base_url=url, follow_redirects=True, timeout=20)
+    def __init__(self, page: Served) -> None:
+        self.page = page
+        self.http = httpx.AsyncClient(base_url=page.url, follow_redirects=True, timeout=20)
         self.form_key = ""
 
-    async def login(self, token: str = OWNER) -> httpx.Response:
-        """Shows a token."""
+    async def login(self, token: str = "") -> httpx.Response:
+        """Shows a token, the owner's unless given."""
+        token = token or self.page.owner
         answer = await self.http.post("/login", data={"token": token, "to": "/chat"})
         found = re.search(r'name="form_key" value="([^"]+)"', answer.text)
         self.form_key = found[1] if found else ""
@@ -106,28 +95,20 @@ async def served(tmp_path: Path, settings: Mapping[str, Any] | None = None) -> A
         )
         environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
         config = load_config(environment, state_dir=state)
+        tokens = Tokens(state)
+        owner = tokens.add("owner", agent_id="main", is_owner=True, now=NOW)
+        stranger = tokens.add("stranger", agent_id="main", is_owner=False, now=NOW)
         async with await Agent.open(state_dir=state, environment=environment, watch=False) as agent:
-            home = PageHome(agent, config, owner_clock("UTC"))
-
-            async def home_of(_agent_id: str) -> PageHome:
-                return home
-
-            site = open_site(HOLDERS.get, home_of)
-            server = uvicorn.Server(
-                uvicorn.Config(Starlette(routes=page_routes(site)), log_level="error", lifespan="off")
-            )
-            listening = socket.create_server(("127.0.0.1", 0))  # it takes connections before it is served
-            port = listening.getsockname()[1]
-            running = asyncio.create_task(server.serve(sockets=[listening]))
+            door = page_door({"main": PageHome(agent, config, owner_clock("UTC"))}, tokens)
+            server = await HttpServer.start([door], tokens=tokens, host="127.0.0.1", port=0)
             try:
                 yield Served(
-                    url=f"http://127.0.0.1:{port}",
+                    url=server.url,
+                    owner=owner,
+                    stranger=stranger,
                     provider=provider,
                     workspace=config.workspace,
                     state=state,
                 )
             finally:
-                await site.turns.close()
-                server.should_exit = True
-                await running
-                await home.close()
+                await server.close()

@@ -49,7 +49,7 @@ async def test_chat_streams_shows_tools_and_runs_nobodys_script(
     page.provider.reply(
         f"**Read it.** {CANARY}\n\n| a | b |\n|---|---|\n| 1 | [x](javascript:window.owned=1) |"
     )
-    async with window(page.url, size, scheme=scheme) as seen:
+    async with window(page, size, scheme=scheme) as seen:
         tab = seen.page
         await tab.locator("#files").set_input_files(file)
         await tab.get_by_label("Message").fill(f"What is in it? {CANARY}")
@@ -79,7 +79,7 @@ async def test_chat_streams_shows_tools_and_runs_nobodys_script(
 async def test_every_other_view(page: Served, size: dict[str, int], scheme: str) -> None:
     """Memory, search, a note, changes, what waits, sessions, a transcript with its picture, the context."""
     page.provider.reply(f"Noted. {CANARY}")
-    async with window(page.url, size, scheme=scheme) as seen:
+    async with window(page, size, scheme=scheme) as seen:
         tab = seen.page
         await tab.get_by_label("Message").fill(f"Remember the cabin. {CANARY}")
         await tab.get_by_role("button", name="Send").click()
@@ -107,7 +107,7 @@ async def test_two_tabs_change_one_note(page: Served) -> None:
     """The second tab is shown both texts, and the note keeps the first until it is told again."""
     note = page.workspace / "memory/2026-01-21.md"
     note.write_text("The boat is red.\n")
-    async with window(page.url, expected=("409",)) as seen:
+    async with window(page, expected=("409",)) as seen:
         address = f"{page.url}/memory/note?path=memory/2026-01-21.md"
         other: Any = await seen.context.new_page()
         watch(seen, other, ("409",))

@@ -13,7 +13,7 @@ pytest.importorskip("sse_starlette", reason="the extra serve is not installed: m
 from nacre.memory.files.review.queue import ReviewQueue
 from nacre.memory.files.sources.proposed import ProposedWrite
 from nacre.memory.files.sources.source import PRIVATE, Source
-from tests.doors.page.serving import STRANGER, Browser, Served, served
+from tests.doors.page.serving import Browser, Served, served
 
 CANARY = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
@@ -28,7 +28,7 @@ async def page(tmp_path: Path) -> AsyncIterator[Served]:
 @pytest.fixture
 async def owner(page: Served) -> AsyncIterator[Browser]:
     """The owner's browser."""
-    browser = Browser(page.url)
+    browser = Browser(page)
     async with browser.http:
         await browser.login()
         yield browser
@@ -36,13 +36,13 @@ async def owner(page: Served) -> AsyncIterator[Browser]:
 
 async def test_nobody_but_the_owner_sees_anything(page: Served) -> None:
     """Without a token there is the form alone; a stranger's is refused with 403, an unknown one with 401."""
-    browser = Browser(page.url)
+    browser = Browser(page)
     async with browser.http:
         for path in ("/", "/chat", "/memory", "/memory/note?path=MEMORY.md", "/sessions", "/context"):
             answer = await browser.http.get(path)
             assert answer.url.path == "/login"
             assert "MEMORY" not in answer.text
-        assert (await browser.login(STRANGER)).status_code == 403
+        assert (await browser.login(page.stranger)).status_code == 403
         assert (await browser.login("guessed")).status_code == 401
         assert (await browser.http.get("/memory")).url.path == "/login"
         entered = await browser.login()
