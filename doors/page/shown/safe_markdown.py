@@ -30,6 +30,8 @@ def _parser() -> MarkdownIt:
     parser.validateLink = _may_be_linked  # type: ignore[method-assign]
     parser.add_render_rule("image", _image)
     parser.add_render_rule("link_open", _link_open)
+    for cell in ("th_open", "td_open"):
+        parser.add_render_rule(cell, _cell_open)
     return parser
 
 
@@ -40,6 +42,14 @@ def _may_be_linked(url: str) -> bool:
 def _link_open(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: Any, _env: Any) -> str:
     tokens[at].attrSet("rel", "noopener noreferrer nofollow")
     tokens[at].attrSet("target", "_blank")
+    return renderer.renderToken(tokens, at, options, _env)
+
+
+def _cell_open(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: Any, _env: Any) -> str:
+    """A cell whose alignment is a class: the page's policy takes no style in a tag."""
+    style = str(tokens[at].attrs.pop("style", ""))
+    if style:
+        tokens[at].attrSet("class", style.partition(":")[2])
     return renderer.renderToken(tokens, at, options, _env)
 
 

@@ -19,6 +19,13 @@ from nacre.sessions.contracts.messages import (
 )
 from nacre.sessions.entries.entries import BranchSummary, Compaction, CustomMessage, Entry
 
+_FLUSHES = {
+    "written": "Notes saved to {path}",
+    "proposed": "Notes for {path} wait for you",
+    "nothing": "Nothing new to note down",
+    "fallback": "An extract was saved to {path}, without the model",
+    "failed": "Notes could not be saved to {path}",
+}
 ItemKind: TypeAlias = Literal["person", "assistant", "tool", "flush", "compaction", "note"]
 
 
@@ -68,8 +75,8 @@ def _items(
         case CustomMessage(display=True):
             yield item("note", body.content)
         case _ if (flush := entry.custom_data(FLUSH_ENTRY)) is not None:
-            status, path = flush.get("status"), flush.get("path")
-            yield item("flush", f"{status}: {path}" if path else str(status))
+            status, path = str(flush.get("status", "")), str(flush.get("path") or "the notes")
+            yield item("flush", _FLUSHES.get(status, "A flush: {path}").format(path=path))
         case _:
             return
 

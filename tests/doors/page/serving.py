@@ -20,7 +20,7 @@ from nacre.doors.page.page import page_door
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.settings.config import load_config
 from tests.runtime.agents import write_settings
-from tests.servers.provider_server import ProviderServer
+from tests.servers.provider_server import ProviderServer, Responder
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
@@ -80,17 +80,19 @@ class Browser:
 
 
 @asynccontextmanager
-async def served(tmp_path: Path, settings: Mapping[str, Any] | None = None) -> AsyncIterator[Served]:
+async def served(
+    tmp_path: Path, settings: Mapping[str, Any] | None = None, *, responder: Responder | None = None
+) -> AsyncIterator[Served]:
     """The page of an agent until the end of the block."""
     state = tmp_path / ".nacre"
-    async with ProviderServer() as provider:
+    async with ProviderServer(responder=responder) as provider:
         defaults: dict[str, Any] = {"userTimezone": "UTC", "memorySearch": {"provider": "none"}}
         write_settings(
             state,
             {
                 "agents": {"defaults": {"model": {"primary": "openai/test-model"}, **defaults}},
-                "models": {"providers": {"openai": {"baseUrl": f"{provider.url}", "apiKey": "sk-loopback"}}},
                 **(settings or {}),
+                "models": {"providers": {"openai": {"baseUrl": provider.url, "apiKey": "sk-loopback"}}},
             },
         )
         environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}

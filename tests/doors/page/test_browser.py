@@ -47,7 +47,7 @@ async def test_chat_streams_shows_tools_and_runs_nobodys_script(
     file.write_text(CANARY)
     page.provider.tool_calls(("read", {"path": "hostile.txt"}))
     page.provider.reply(
-        f"**Read it.** {CANARY}\n\n| a | b |\n|---|---|\n| 1 | [x](javascript:window.owned=1) |"
+        f"**Read it.** {CANARY}\n\n| a | b |\n|--:|:-:|\n| 1 | [x](javascript:window.owned=1) |"
     )
     async with window(page, size, scheme=scheme) as seen:
         tab = seen.page
