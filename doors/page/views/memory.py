@@ -17,6 +17,7 @@ from nacre.doors.page.site.access import HEADERS
 from nacre.doors.page.site.visit import Visit
 from nacre.memory.contracts.notes import FoundNote
 from nacre.memory.contracts.records import HitExplanation
+from nacre.memory.workspace.history.keeping import commit_notes
 
 _DAY = re.compile(r"(\d{4}-\d{2})-\d{2}")
 
@@ -65,6 +66,14 @@ async def undo(visit: Visit) -> Response:
 
 
 async def _changes(visit: Visit, told: str, *, status: int = 200) -> Response:
+    home = visit.home
+    # What was noted a moment ago is committed behind its turn: it shall stand here all the same.
+    problem = await commit_notes(
+        home.workspace,
+        mode=home.config.settings.memory.history.commits,
+        lock_dir=home.config.state_dir / "locks",
+    )
+    told = told or problem
     try:
         commits = await asyncio.to_thread(latest_commits, visit.home.config)
     except HistoryUnusable as error:

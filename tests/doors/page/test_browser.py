@@ -15,6 +15,9 @@ pytest.importorskip("sse_starlette", reason="the extra serve is not installed: m
 
 from playwright.async_api import expect
 
+from nacre.memory.files.review.queue import ReviewQueue
+from nacre.memory.files.sources.proposed import ProposedWrite
+from nacre.memory.files.sources.source import PRIVATE, Source
 from tests.doors.page.driving import CANARY, CHROMIUM, DESK, PHONE, watch, window
 from tests.doors.page.serving import Served, served
 
@@ -126,3 +129,26 @@ async def test_two_tabs_change_one_note(page: Served) -> None:
         await expect(other.locator(".note")).to_contain_text("green")
         await seen.healthy()
     assert note.read_text() == "The boat is green.\n"
+
+
+@pytest.mark.parametrize(("size", "scheme"), SIZES)
+async def test_review(page: Served, size: dict[str, int], scheme: str) -> None:
+    """One proposal is written as the owner edits it, one is rejected, with the keyboard alone."""
+    queue = ReviewQueue(page.state / "agents/main/proposals", lock_dir=page.state / "locks")
+    source = Source(written_by="flush", audience=PRIVATE, at="2026-01-20T10:00:00Z")
+    for text in (f"- Buy sugar. {CANARY}", "- Sell the hive."):
+        path = f"memory/{CANARY.translate({47: None})[:20]}.md" if "Sell" in text else "memory/2026-01-22.md"
+        await queue.propose(ProposedWrite(path=path, text=text, source=source, is_append=True))
+    async with window(page, size, scheme=scheme) as seen:
+        tab = seen.page
+        await tab.goto(f"{page.url}/memory/review")
+        await expect(tab.locator(".diff ins").first).to_have_text(f"- Buy sugar. {CANARY}")
+        await seen.healthy()
+        await tab.get_by_text("Edit before it is written").first.press("Enter")
+        await tab.locator("textarea").first.fill("- Buy honey.")
+        await tab.get_by_role("button", name="Accept").first.press("Enter")
+        await expect(tab.get_by_role("status")).to_have_text("Written into memory/2026-01-22.md.")
+        await tab.get_by_role("button", name="Reject").press("Enter")
+        await expect(tab.locator("main")).to_contain_text("Nothing is waiting.")
+        await seen.healthy()
+    assert (page.workspace / "memory/2026-01-22.md").read_text() == "- Buy honey.\n"

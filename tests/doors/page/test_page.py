@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -144,3 +145,22 @@ async def test_what_waits_is_answered_on_the_page(page: Served, owner: Browser) 
     assert "may have been answered already" in again.text
     assert "Nothing is waiting." in rejected.text
     assert (page.workspace / "memory/2026-01-20.md").read_text() == "- Buy honey.\n"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+async def test_what_a_session_wrote_is_shown_and_taken_back(page: Served, owner: Browser) -> None:
+    """Its diff and its session stand there; undone once, the line is gone and it cannot be undone again."""
+    page.provider.tool_calls(("append", {"path": "memory/2026-01-20.md", "text": f"- Sugar. {CANARY}"}))
+    page.provider.reply("Noted.")
+    shown = await owner.post("/chat/say", session="main", text="Note the sugar.")
+    await owner.events(re.findall(r'sse-connect="([^"]+)"', shown.text)[0])
+    changes = await owner.get("/memory/changes")
+    [commit] = re.findall(r'name="commit" value="([0-9a-f]{40})"', changes)
+    undone = await owner.post("/memory/changes", commit=commit)
+    again = await owner.post("/memory/changes", commit=commit)
+
+    assert "<ins>- Sugar. &lt;script&gt;" in changes
+    assert "agent:main:main</a>" in changes
+    assert (undone.status_code, again.status_code) == (200, 409)
+    assert "taken back" in undone.text
+    assert not (page.workspace / "memory/2026-01-20.md").exists()
