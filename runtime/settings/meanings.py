@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Mapping
 from functools import cache
@@ -18,15 +19,22 @@ from nacre.runtime.settings.keys import Field, section_below
 from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
 
+_LINK = re.compile(r"\[([^\]]+)\]\((\w+\.md)[^)]*\)")
+
 
 def meaning_of(found: Field) -> str:
-    """What a setting is for, in the words that stand below it in its section."""
+    """What a setting is for, in the words that stand below it in its section; links lead from `docs/`."""
     for kind in found.section.__mro__:
         if issubclass(kind, BaseModel) and kind is not BaseModel:
             for name in found.section.model_fields:
                 if found.info is found.section.model_fields[name] and name in (told := _meanings(kind)):
                     return told[name]
     return ""
+
+
+def without_links(words: str) -> str:
+    """The words with the page after each link, for where a link cannot be followed."""
+    return _LINK.sub(lambda link: f"{link[1]} (docs/{link[2]})", " ".join(words.split()))
 
 
 def schema() -> dict[str, Any]:
@@ -38,7 +46,7 @@ def schema() -> dict[str, Any]:
         told = {_name(kind, field): text for field, text in _all_meanings(kind).items()} if kind else {}
         for written, about in definition.get("properties", {}).items():
             if text := told.get(written):
-                about["description"] = text
+                about["description"] = without_links(text)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "nacre.json5"}
 
 

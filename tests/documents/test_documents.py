@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.settings.settings import Settings
-from tests.documents.settings_keys import settings_keys
 from tests.servers.warm_python import run_warm
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +35,6 @@ _PATH = re.compile(
     r"/(?!YYYY|DATE|\d)[\w./-]*\w/?)(?:::\w+)?`"
 )
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-_SETTING_ROW = re.compile(r"^\| `([^`]+)` \| `([^`]*)` \| .+ \|$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -136,11 +133,6 @@ def test_links_resolve(document: str) -> None:
 def test_make_verbs_exist(document: str) -> None:
     """Every `make x` in a document is a verb of the Makefile."""
     assert _unknown_verbs(*re.findall(r"`(make [a-z]+[^`]*)`", _prose(document))) == []
-
-
-def test_every_setting_is_documented_with_its_default() -> None:
-    """docs/settings.md lists exactly the keys that are read, each with its true default."""
-    assert dict(_SETTING_ROW.findall(_text("docs/settings.md"))) == dict(settings_keys(Settings))
 
 
 def test_every_decision_has_a_number_of_its_own() -> None:

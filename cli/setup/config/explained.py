@@ -17,7 +17,8 @@ from nacre.runtime.settings.keys import (
     plain,
     written_key,
 )
-from nacre.runtime.settings.meanings import meaning_of
+from nacre.runtime.settings.kinds import kind_of
+from nacre.runtime.settings.meanings import meaning_of, without_links
 from nacre.runtime.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ _VARIABLES: Mapping[Key, str] = {
 
 
 def explained(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """What is known of a key: `key`, `value`, `default`, `from` (a sentence), `meaning`. Secrets are hidden.
+    """What is known of a key: `key`, `value`, `default`, `type` (in words), `from` (a sentence), `meaning`.
+    Secrets are hidden.
 
     `text` and `raw` are the file's text and its values, `config` what one agent has of them.
 
@@ -47,8 +49,9 @@ def explained(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], fi
         "key": written_key(key),
         "value": shown,
         "default": default,
+        "type": "" if found is None else kind_of(found).replace("`", ""),
         "from": source,
-        "meaning": "" if found is None or found.info is None else meaning_of(found),
+        "meaning": "" if found is None or found.info is None else without_links(meaning_of(found)),
     }
 
 
