@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nacre.runtime.settings.keys import Field, field_of, key_of
-from nacre.runtime.settings.kinds import kind_of
-from nacre.runtime.settings.meanings import meaning_of
+from nacre.runtime.settings.meanings import kind_of, meaning_of
 from nacre.runtime.settings.settings import Settings
 from tests.documents.settings_keys import settings_keys
 

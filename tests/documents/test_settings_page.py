@@ -7,8 +7,7 @@ import json
 import pytest
 
 from nacre.runtime.settings.keys import field_of, key_of
-from nacre.runtime.settings.kinds import kind_of
-from nacre.runtime.settings.meanings import schema, without_links
+from nacre.runtime.settings.meanings import kind_of, schema, without_links
 from nacre.runtime.settings.settings import Settings
 from tests.documents import settings_page
 

@@ -17,8 +17,7 @@ from nacre.runtime.settings.keys import (
     plain,
     written_key,
 )
-from nacre.runtime.settings.kinds import kind_of
-from nacre.runtime.settings.meanings import meaning_of, without_links
+from nacre.runtime.settings.meanings import kind_of, meaning_of, without_links
 from nacre.runtime.settings.settings import Settings
 
 if TYPE_CHECKING:
