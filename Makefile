@@ -26,7 +26,7 @@ SPREAD := --numprocesses $(PROCESSES) --maxprocesses 8 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels doors lancedb qmd postgres check editor fix docs clean
+.PHONY: help chat test slow extras channels doors lancedb qmd postgres check editor fix docs picture clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -84,6 +84,9 @@ fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they
 
 docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
 	@$(BIN)/python -m pytest tests/documents
+
+picture: $(VENV)/installed-dev ## have the session of the README again, and draw docs/pictures anew
+	@$(BIN)/python -m tests.documents.session_picture
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
