@@ -6,11 +6,14 @@ import os
 import re
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from nacre.runtime.contracts.events import Event
+from nacre.runtime.contracts.inbound import Inbound
 from tests.documents.console import FENCE, commands, matches
 from tests.servers.warm_python import run_warm
 
@@ -134,6 +137,17 @@ def test_links_resolve(document: str) -> None:
 def test_make_verbs_exist(document: str) -> None:
     """Every `make x` in a document is a verb of the Makefile."""
     assert _unknown_verbs(*re.findall(r"`(make [a-z]+[^`]*)`", _prose(document))) == []
+
+
+def test_the_reference_for_bot_authors_is_whole() -> None:
+    """docs/bots.md names each field of a message and each event, and nothing that is not there."""
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", _text("docs/bots.md"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+    assert named == {
+        *(field.name for field in fields(Inbound)),
+        *(kind.__name__ for kind in get_args(Event)),
+    }
 
 
 def test_every_decision_has_a_number_of_its_own() -> None:
