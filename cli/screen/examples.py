@@ -1,5 +1,5 @@
-"""The examples that stand at the end of each command's help. A test holds that every command has some, and that
-its own options are what they name."""
+"""The examples at the end of each command's help. A test holds that every command has some, and that they name
+commands and options that there are."""
 
 from __future__ import annotations
 
