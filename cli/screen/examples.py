@@ -1,4 +1,4 @@
-"""The examples at the end of each command's help. A test holds that every command has some, and that they name
+"""The examples at the end of each command's help. A test holds that each command has some, and that they name
 commands and options that there are."""
 
 from __future__ import annotations
