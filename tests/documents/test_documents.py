@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ import pytest
 
 from nacre.runtime.contracts.events import Event
 from nacre.runtime.contracts.inbound import Inbound
+from tests.documents import session_picture
 from tests.documents.console import FENCE, commands, matches
 from tests.servers.warm_python import run_warm
 
@@ -150,6 +152,15 @@ def test_the_reference_for_bot_authors_is_whole() -> None:
     }
 
 
+@pytest.mark.slow
+def test_the_picture_is_of_the_present_program(tmp_path: Path) -> None:
+    """The session of the README, had again, looks the same but for numbers; `make picture` draws it anew."""
+    drawn = session_picture.picture(session_picture.had_session(tmp_path))
+
+    assert _words_of(drawn) == _words_of(session_picture.PICTURE.read_text(encoding="utf-8"))
+    assert re.findall(r"url\((?!#)", drawn) == []
+
+
 def test_every_decision_has_a_number_of_its_own() -> None:
     """The file's name and its title say the same number, and no other record has it."""
     records = sorted((ROOT / "docs/decisions").glob("*.md"))
@@ -189,6 +200,12 @@ def test_a_shown_answer_is_compared() -> None:
         ("nacre a", "x\n"),
         ("nacre b   c", "y\n"),
     ]
+
+
+def _words_of(svg: str) -> list[str]:
+    texts = re.findall(r"<text [^>]*>(.*?)</text>", svg)
+    words = " ".join(html.unescape(text).replace("\xa0", " ") for text in texts)
+    return re.sub(r"[\d.]+|[█░]+", "#", re.sub(r" · [\d.]+ s\b", "", words)).split()
 
 
 def _unknown_verbs(*commands: str) -> list[str]:
