@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # uv where it is there, and pip where it is not or fails: uv does not read pip's settings, such as another index.
-# Both show what they bring; nothing is quiet, for it takes long the first time.
-PIP := $(BIN)/python -m pip --disable-pip-version-check install
+# Both show what they bring; nothing is quiet, for it takes long the first time. Neither compiles what nobody has
+# imported yet: of 500 MB a chat uses a part.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --no-compile
 UV := $(shell command -v uv 2>/dev/null)
 INSTALL := $(if $(UV),$(UV) pip install --python $(BIN)/python,$(PIP))
 OR_PIP = $(if $(UV),|| { echo "uv could not install it; pip tries."; $(PIP) $(1); })
