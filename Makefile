@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --no-compile
 UV := $(shell command -v uv 2>/dev/null)
 INSTALL := $(if $(UV),$(UV) pip install --python $(BIN)/python,$(PIP))
-OR_PIP = $(if $(UV),|| { echo "uv could not install it; pip tries."; $(PIP) $(1); })
+OR_PIP = $(if $(UV),|| { echo "uv could not install it; pip tries."; $(BIN)/python -m ensurepip >/dev/null && $(PIP) $(1); })
 install = $(INSTALL) $(1) $(OR_PIP)
 , := ,
 # Python finds the checkout through an import hook of pip's; editors and type checkers know folders only, so that
@@ -56,7 +56,7 @@ lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and ru
 	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
 
 doors: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
-	@$(PIP) --editable ".[mcp]"
+	@$(call install,--editable ".[mcp]")
 	@$(BIN)/python -m pytest -rs tests/doors
 
 qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it runs on, and run its tests
@@ -97,7 +97,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Nacre needs Python 3.11 or newer, but $(PYTHON) is older or missing. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Making the environment in $(VENV) ..."
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(if $(UV),--without-pip) $(VENV)
 
 # Each stamp says that the environment holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt | build/typed/nacre
