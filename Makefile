@@ -108,7 +108,7 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt | build/typ
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt | build/typed/nacre
 	@echo "Installing Nacre and its test tools (once) ..."
-	@$(call install,--constraint constraints.txt --editable ".[dev]")
+	@$(call install,--constraint constraints.txt --editable ".[dev]" pip)
 	@$(NAME_CHECKOUT)
 	@touch $(VENV)/installed $@
 
