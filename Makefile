@@ -19,9 +19,9 @@ NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sys
 	pathlib.Path(packages, "nacre-checkout.pth").write_text(os.path.relpath("build/typed", packages) + "\n")'
 
 # Tests run side by side, one process more than there are cores, because many wait. More than eight would spend
-# longer on finding the tests.
+# longer on finding the tests. A file stays in one process: several read all sources or import a library for seconds.
 PROCESSES := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
-SPREAD := --numprocesses $(PROCESSES) --maxprocesses 8 --dist worksteal
+SPREAD := --numprocesses $(PROCESSES) --maxprocesses 8 --dist loadfile
 # The channels' tests wait for their servers most of the time, so two at once do well on two cores.
 # What pytest makes of the tests' assertions is kept for the next run.
 unexport PYTHONDONTWRITEBYTECODE

@@ -35,10 +35,11 @@ class _Known:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shown:
-    """What was given for names whose files were all settled, and their fingerprints."""
+    """What was given for names, their fingerprints, and whether these will go on to mean the same."""
 
     seen: Mapping[str, Fingerprint | None]
     files: tuple[ContextFile, ...]
+    is_settled: bool
 
 
 class ContextFiles:
@@ -68,7 +69,7 @@ class ContextFiles:
         looked_at_ns = self._now_ns()
         seen = await self._workspace.fingerprints((*names, *_older(names)))
         before = self._shown.get(asked)
-        if before is not None and before.seen == seen:
+        if before is not None and before.is_settled and before.seen == seen:
             return before.files
         present = {name: _present(name, seen) for name in names}
         changed = [present[name] for name in names if not self._is_unchanged(name, present[name], seen)]
@@ -86,9 +87,9 @@ class ContextFiles:
             file = self._known[name].file
             left_chars -= file.injected_chars
             shown.append(file)
-        files = tuple(shown)
-        if all(self._known[name].is_settled() for name in names):
-            self._shown[asked] = _Shown(seen=seen, files=files)
+        files = before.files if before is not None and before.files == tuple(shown) else tuple(shown)
+        is_settled = all(self._known[name].is_settled() for name in names)
+        self._shown[asked] = _Shown(seen=seen, files=files, is_settled=is_settled)
         return files
 
     def _is_unchanged(self, name: str, present: str, seen: Mapping[str, Fingerprint | None]) -> bool:

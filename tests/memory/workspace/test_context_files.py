@@ -66,6 +66,15 @@ async def test_a_change_of_the_same_size_in_the_same_moment_is_seen(tmp_path: Pa
         assert (await texts(files))[1] == text
 
 
+async def test_files_that_are_read_again_and_are_the_same_come_back_as_the_same_tuple(tmp_path: Path) -> None:
+    """So that what is made of a log that was just written is not made anew in each turn."""
+    files = ContextFiles(folder(written(tmp_path)), now_ns=time_ns)
+    first = await files.read(NAMES)
+    with opened_files(tmp_path) as opened:
+        assert await files.read(NAMES) is first
+    assert opened
+
+
 async def test_a_change_that_puts_the_time_back_is_seen(tmp_path: Path) -> None:
     """Also when size and time of change are those of before, as a program that restores files leaves them."""
     files = ContextFiles(folder(written(tmp_path)), now_ns=later_ns)

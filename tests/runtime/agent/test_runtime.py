@@ -236,6 +236,7 @@ async def test_all_at_once_tells_a_slip_at_the_start(tmp_path: Path) -> None:
         assert not (await runtime.agent("work")).is_closed
 
 
+@pytest.mark.slow
 def test_several_processes_use_one_state_folder(tmp_path: Path) -> None:
     """Two of `main` and one of `work` at the same time: every word is in its agent's transcript, once."""
     listed(tmp_path, {}, {})

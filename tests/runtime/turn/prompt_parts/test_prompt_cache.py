@@ -37,7 +37,12 @@ def shares(texts: Sequence[str]) -> list[float]:
 
 
 def _shared_chars(one: str, other: str) -> int:
-    return next((place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    # Halved again and again: a look at each character took most of the test.
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
 
 
 class Recorder:

@@ -122,7 +122,7 @@ def _nothing_is_uncovered(flushes: list[str], sizes: list[int]) -> None:
         assert asyncio.run(uncovered(Path(folder), flushes, sizes)) == []
 
 
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(**FLUSHES_AND_SIZES)
 def test_nothing_is_compacted_before_it_was_flushed(flushes: list[str], sizes: list[int]) -> None:
     """However long the messages are, and whatever comes of the flushes."""

@@ -246,7 +246,7 @@ def _is_answered(windows: list[int], messages: list[tuple[str, int]]) -> None:
         asyncio.run(answered(Path(folder), windows, messages))
 
 
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(**WINDOWS_AND_MESSAGES)
 def test_any_sequence_of_sizes_leaves_a_usable_session(
     windows: list[int], messages: list[tuple[str, int]]
