@@ -41,14 +41,10 @@ _LIVE: tuple[Path, ...] = (
     ("tools", "rules"),
 )
 """What every turn reads anew. The rest went into something that stays open: a model, an index, a lock."""
-_OF_OTHERS: tuple[Path, ...] = (
-    ("agents", "entries"),
-    ("bindings",),
-    ("channels",),
-    ("commands",),
-    ("messages",),
-)
-"""What an agent does not read: other agents, and what `nacre serve` takes over by itself."""
+_OF_SERVE: tuple[Path, ...] = (("bindings",), ("channels",), ("commands",), ("messages",))
+"""What `nacre serve` takes over by itself."""
+_OF_OTHERS: tuple[Path, ...] = (("agents", "entries"), *_OF_SERVE)
+"""What an agent does not tell of: other agents, and what is not taken over by it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +66,16 @@ class Changes:
             ),
             *([f"These take effect at the next start: {', '.join(self.later)}."] if self.later else []),
         )
+
+
+def counts_at_next_turn(key: str) -> bool:
+    """Whether a change of this dotted key counts without a new start."""
+    return any(f"{key}.".startswith(f"{_written(path)}.") for path in _LIVE)
+
+
+def is_taken_over_by_serve(key: str) -> bool:
+    """Whether `nacre serve` takes a change of this dotted key over by itself, within seconds."""
+    return any(f"{key}.".startswith((f"{_written(path)}.", f"{_written(path)}[")) for path in _OF_SERVE)
 
 
 def taken_over(running: Settings, seen: Settings, now: Settings) -> Changes:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from nacre.runtime.settings.changes import counts_at_next_turn
 from nacre.runtime.settings.keys import Field, field_of, key_of
 from nacre.runtime.settings.meanings import kind_of, meaning_of
 from nacre.runtime.settings.settings import Settings
@@ -73,7 +74,8 @@ def _words(key: str, field: Field, first: str) -> str:
         assert words, f"{key} has no words below its field"
     else:
         words = " ".join([*_above(key), f"As `{first}`."])
-    return " ".join(words.split()).replace("](settings.md#", "](#")
+    words = " ".join(words.split()).replace("](settings.md#", "](#")
+    return f"{words} *Next turn.*" if counts_at_next_turn(key) else words
 
 
 def _above(key: str) -> Iterator[str]:

@@ -142,8 +142,11 @@ def explain(context: click.Context, key: str, as_json: bool) -> int:
     invocation.say(f"  default  {json.dumps(told['default'], ensure_ascii=False)}")
     if told["type"]:
         invocation.say(f"  type     {told['type']}")
+    invocation.say(f"  counts   {told['counts']}")
     if told["meaning"]:
         invocation.say("", told["meaning"])
+    for name, meaning in told["below"].items():
+        invocation.say("", f"{told['key']}.{name}: {meaning}")
     return 0
 
 
