@@ -25,8 +25,6 @@ from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from nacre.runtime.settings.config import Config
 
 _ENTRY = ("agents", "list")
@@ -97,12 +95,13 @@ def _counts(key: Key) -> str:
     return "in nacre serve within seconds" if is_taken_over_by_serve(name) else "at the next start"
 
 
-def _below(section: type[BaseModel]) -> dict[str, str]:
-    told = {}
-    for name, info in section.model_fields.items():
-        written = written_name(section, name)
-        field = Field(section=section, name=written, info=info, below=section_below(info.annotation))
-        told[written] = without_links(meaning_of(field)) or "see the keys below it"
+def _below(above: Field) -> dict[str, str]:
+    section, told = above.below, dict[str, str]()
+    if section is not None:
+        for name, info in section.model_fields.items():
+            written = written_name(section, name)
+            field = Field(section=section, name=written, info=info, below=section_below(info.annotation))
+            told[written] = without_links(meaning_of(field)) or "see the keys below it"
     return told
 
 
