@@ -58,7 +58,7 @@ def explained(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], fi
         "from": source,
         "counts": _counts(key),
         "meaning": "" if found is None or found.info is None else without_links(meaning_of(found)),
-        "below": {} if found is None or found.below is None else _below(found.below),
+        "below": {} if found is None or found.info is None else _below(found),
     }
 
 
