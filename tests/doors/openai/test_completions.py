@@ -33,7 +33,7 @@ async def asked(tmp_path: Path, *, as_owner: bool = True) -> AsyncIterator[tuple
 def sent(server: Served) -> list[tuple[str, str]]:
     """Roles and texts of the last request to the provider, without the system prompt."""
     messages = server.provider.requests[-1]["messages"]
-    return [(item["role"], str(item["content"])) for item in messages if item["role"] != "system"]
+    return [(item["role"], str(item.get("content"))) for item in messages if item["role"] != "system"]
 
 
 def words(text: str) -> dict[str, str]:
