@@ -31,7 +31,7 @@ from nacre.runtime.settings.settings import Settings
 log = logging.getLogger(__name__)
 
 LIVE_KEYS = ("channels", "bindings", "commands", "messages")
-"""Top-level keys of which a change counts at once; the others count from the next start on."""
+"""Top-level keys that are taken over here; the agents take over some of the others."""
 
 Hide: TypeAlias = Callable[[tuple[str, ...]], None]
 
@@ -169,19 +169,19 @@ class Server:
         gone = [name for name in here if name not in wanted or name in changed]
         for name in gone:
             await self._gateway.remove(name)
-        before, self._agents.settings = self._agents.settings, _live(self._agents.settings, config.settings)
+        self._agents.settings = _live(self._agents.settings, config.settings)
         for bridge in made:
             await self._gateway.add(bridge)
         self._config, self._accounts = config, found.accounts
         started = [f"{bridge.channel}/{bridge.account}" for bridge in made]
         stopped = ["/".join(name) for name in gone if name not in wanted]
-        later = _later(before, config.settings)
+        told = dict.fromkeys(sentence for agent in self._agents for sentence in agent.reread_settings())
         return (
             *([f"Started: {', '.join(started)}."] if started else []),
             *([f"Stopped: {', '.join(stopped)}."] if stopped else []),
             *found.notices,
             *self._agents.unknown(config.settings),
-            *([f"These count from the next start on: {', '.join(later)}."] if later else []),
+            *told,
         )
 
     async def close(self, *, turn_seconds: float = 0.0) -> None:
@@ -257,9 +257,3 @@ def _each_once(agents: Sequence[Agent], notices: Sequence[str]) -> tuple[str, ..
 def _live(before: Settings, after: Settings) -> Settings:
     """The settings with the changes that count at once."""
     return before.model_copy(update={name: getattr(after, name) for name in LIVE_KEYS})
-
-
-def _later(before: Settings, after: Settings) -> list[str]:
-    """The top-level keys whose changes do not count yet."""
-    names = (name for name in Settings.model_fields if name not in LIVE_KEYS)
-    return [name for name in names if getattr(before, name) != getattr(after, name)]

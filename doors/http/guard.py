@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nacre.doors.http.door import Door
@@ -22,13 +23,10 @@ MOST_BODY_BYTES = 32 * 1024 * 1024
 MOST_QUESTIONS, QUESTIONS_A_SECOND = 300, 50.0
 MOST_WRONG_TOKENS, WRONG_TOKENS_A_SECOND = 10, 0.1
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_TOO_LARGE = f"At most {MOST_BODY_BYTES} bytes are taken at once."
 _SAFE_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 
 log = logging.getLogger(__name__)
-
-
-class _TooLarge(Exception):
-    """More of a body came than is taken."""
 
 
 class Guard:
@@ -71,7 +69,7 @@ class Guard:
         if origin is not None and _host_of(origin) not in self._hosts:
             return 403, "A page of another site may not ask this server.", 0
         if not _is_number_up_to(headers.get(b"content-length", b"0"), MOST_BODY_BYTES):
-            return 413, f"At most {MOST_BODY_BYTES} bytes are taken at once.", 0
+            return 413, _TOO_LARGE, 0
         address, now = (scope.get("client") or ("",))[0], self._seconds()
         wait = self._asked.wait_seconds(address, now)
         if wait:
@@ -111,7 +109,7 @@ class Guard:
             message = await receive()
             taken_bytes += len(message.get("body", b""))
             if taken_bytes > MOST_BODY_BYTES:
-                raise _TooLarge
+                raise HTTPException(413, _TOO_LARGE)
             return message
 
         async def safe(message: Message) -> None:
@@ -125,9 +123,6 @@ class Guard:
 
         try:
             await self._app(scope, limited, safe)
-        except _TooLarge:
-            if not has_begun:
-                await _refuse(send, 413, f"At most {MOST_BODY_BYTES} bytes are taken at once.", 0)
         except Exception:
             log.exception("a request to %s failed", scope["path"])
             if not has_begun:

@@ -138,6 +138,11 @@ class Agent:
         """What the owner has set for this agent."""
         return self._parts.turn.settings
 
+    def reread_settings(self) -> tuple[str, ...]:
+        """Looks for changed settings, as every turn does first; sentences about what counts from when on."""
+        self._parts.reread_settings()
+        return self._parts.settings_file.to_tell()
+
     @property
     def workspace(self) -> Path:
         """The folder with the notes."""

@@ -32,8 +32,10 @@ class UsageSettings(SettingsSection):
     """`usage`."""
 
     daily_cap_usd: Annotated[float, Field(gt=0)] | None = None
-    """Most that models and embeddings may cost in a day of the owner, for all agents; `null` is no cap.
-    From four fifths on only replies and their summaries are asked of a model."""
+    """Most that models and embeddings may cost in a day of yours, in dollars by litellm's price map, for all
+    agents of the state folder together. From four fifths on only replies and their summaries are asked of a
+    model: flushes take notes without one, sessions are named by their time, notes are embedded tomorrow. At
+    the cap replies stop too, with a sentence. The call that crosses it is still paid for."""
 
 
 class Settings(SettingsSection):

@@ -192,6 +192,7 @@ MORE_ENTRIES = {
 """The root rooms hold rooms beside their own files, and the tests mirror all of them."""
 MANY_ENTRIES: dict[str, str] = {
     "bridges/channels": "one folder for each channel",
+    "memory/contracts": "the settings of a search in two files, since each key has its words beside it",
     "runtime/models": "what calls cost, below every way to a provider and below the embeddings",
     "memory/workspace": "a folder's git history, below which git is begun and above which sources are known",
 }
@@ -261,6 +262,7 @@ LIBRARIES = {
         "bridges/contracts/channel.py",
         "bridges/schedule/schedule_tool.py",
         "doors/mcp/append_tool.py",
+        "memory/contracts/index_settings.py",
         "memory/contracts/settings.py",
         "runtime/tools/file_arguments.py",
         "runtime/turn/loop/sub_agent.py",

@@ -20,7 +20,8 @@ def safe_html(text: str) -> str:
     HTML in it is shown as text, links lead to the web or to mail and nowhere else, and a picture is a link,
     so that looking at a text asks nobody for anything.
     """
-    return _parser().render(text)
+    html: str = _parser().render(text)
+    return html
 
 
 @cache

@@ -40,6 +40,7 @@ from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_workspace
 from nacre.runtime.settings.disk.private_places import keep_private
+from nacre.runtime.settings.rereading import SettingsInFile
 from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.parts import TurnParts
@@ -148,6 +149,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         running=running,
         facts=facts,
         history=history,
+        settings_file=SettingsInFile(config),
         closing=world.closing,
     )
 

@@ -33,7 +33,7 @@ async def asked(tmp_path: Path, *, as_owner: bool = True) -> AsyncIterator[tuple
 def sent(server: Served) -> list[tuple[str, str]]:
     """Roles and texts of the last request to the provider, without the system prompt."""
     messages = server.provider.requests[-1]["messages"]
-    return [(item["role"], str(item["content"])) for item in messages if item["role"] != "system"]
+    return [(item["role"], str(item.get("content"))) for item in messages if item["role"] != "system"]
 
 
 def words(text: str) -> dict[str, str]:
@@ -72,7 +72,9 @@ async def test_only_what_is_new_is_said_and_another_history_is_a_branch(tmp_path
     """The client's copy of the conversation is not ours: the session's own goes to the model."""
     async with asked(tmp_path) as (server, client):
 
-        async def say(*messages: dict[str, str]) -> None:
+        async def say(*messages: dict[str, str], leaves: bool = False) -> None:
+            if leaves:
+                server.provider.reply("NO_REPLY")  # notes of what is left are saved first
             server.provider.reply("ok")
             await client.chat.completions.create(model="main", messages=list(messages), user="kitchen")
 
@@ -85,9 +87,9 @@ async def test_only_what_is_new_is_said_and_another_history_is_a_branch(tmp_path
         await say({"role": "system", "content": "Be brief."}, words("One."), answered, words("Two."))
         assert [role for role, _ in sent(server)] == ["user", "assistant", "user"]
         assert sent(server)[1:] == [("assistant", "ok"), ("user", "Two.")]
-        await say(words("One."), answered, words("Two, better."))
+        await say(words("One."), answered, words("Two, better."), leaves=True)
         assert [text for role, text in sent(server) if role == "user"][1:] == ["Two, better."]
-        await say(words("Another beginning."), answered, words("Three."))
+        await say(words("Another beginning."), answered, words("Three."), leaves=True)
         (only,) = [text for role, text in sent(server) if role == "user"]
         assert "> user: Another beginning." in only
         assert only.endswith("Three.")
