@@ -59,7 +59,12 @@ async def served(tmp_path: Path, settings: Mapping[str, Any] | None = None) -> A
             server = await HttpServer.start([door], tokens=tokens, host="127.0.0.1", port=0)
             try:
                 yield Served(
-                    url=server.url, owner=owner, stranger=stranger, provider=provider, state=state, agent=agent
+                    url=server.url,
+                    owner=owner,
+                    stranger=stranger,
+                    provider=provider,
+                    state=state,
+                    agent=agent,
                 )
             finally:
                 await server.close()

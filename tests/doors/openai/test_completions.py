@@ -42,7 +42,7 @@ def words(text: str) -> dict[str, str]:
 
 
 async def test_an_answer_whole_and_streamed(tmp_path: Path) -> None:
-    """The first chunk has the role, the last ones why it ended and what it took; a command is answered, too."""
+    """The first chunk has the role, the last ones why it ended and what it took; a command is answered."""
     async with asked(tmp_path) as (server, client):
         server.provider.reply("In the shed.", usage=wire.usage(100, 5))
         whole = await client.chat.completions.create(model="main", messages=[words("Where is the saw?")])
@@ -115,7 +115,11 @@ async def test_tools_that_ran_are_told_and_not_asked_of_the_client(tmp_path: Pat
         server.provider.reply("Read.")
         whole = await client.chat.completions.create(model="main", messages=[words("Read it.")])
         message = whole.choices[0].message
-        assert (message.content, message.tool_calls, whole.choices[0].finish_reason) == ("Read.", None, "stop")
+        assert (message.content, message.tool_calls, whole.choices[0].finish_reason) == (
+            "Read.",
+            None,
+            "stop",
+        )
         assert message.reasoning_content.startswith("read")
 
 
@@ -124,7 +128,8 @@ async def test_the_model_alone_knows_nothing_and_keeps_nothing(tmp_path: Path) -
     async with asked(tmp_path) as (server, client):
         server.provider.reply("A title")
         answer = await client.chat.completions.create(
-            model="main/plain", messages=[{"role": "system", "content": "Name it."}, words("We spoke of cats.")]
+            model="main/plain",
+            messages=[{"role": "system", "content": "Name it."}, words("We spoke of cats.")],
         )
         request = server.provider.requests[-1]
         assert answer.choices[0].message.content == "A title"
@@ -170,7 +175,9 @@ async def test_errors_have_the_protocols_shape(tmp_path: Path, body: dict[str, A
     """With the field that is meant."""
     async with served(tmp_path) as server, httpx.AsyncClient() as http:
         answer = await http.post(
-            f"{server.url}/v1/chat/completions", json=body, headers={"authorization": f"Bearer {server.owner}"}
+            f"{server.url}/v1/chat/completions",
+            json=body,
+            headers={"authorization": f"Bearer {server.owner}"},
         )
         assert answer.status_code in (400, 404)
         assert answer.json()["error"]["param"] == field
