@@ -13,6 +13,7 @@ from nacre.bridges.answering.runner import RunHere, TurnRunner
 from nacre.bridges.channels.configured import Account, Configured, configured_accounts
 from nacre.bridges.connections.states import keep_statuses
 from nacre.bridges.connections.supervisor import BridgeStatus
+from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
 from nacre.bridges.schedule.schedule_tool import ScheduleDesk
@@ -91,10 +92,7 @@ class Server:
         now = clock or owner_clock(config.settings.agent.user_timezone)
         found = checked_channels(config)
         hide(found.secrets)
-        try:
-            bridges = [account.bridge(config.state_dir, now) for account in found.accounts]
-        except ChannelUnusable as error:
-            raise ConfigError(str(error)) from error
+        bridges = _made(found, config, now)
         closing = AsyncExitStack()
         try:
             opening = Runtime.open(
@@ -107,7 +105,13 @@ class Server:
             agents = BoundAgents(opened, config.settings)
             runner = await closing.enter_async_context(_runner(config))
             gateway = await Gateway.open(
-                agents, bridges, state_dir=config.state_dir, now=now, new_id=new_id, runner=runner
+                agents,
+                bridges,
+                state_dir=config.state_dir,
+                database_url=config.database_url,
+                now=now,
+                new_id=new_id,
+                runner=runner,
             )
             timetable = Timetable(gateway.tables, now=now)
             desk.opened(timetable, gateway.speaking)
@@ -236,11 +240,15 @@ def checked(config: Config, now: Clock) -> tuple[str, ...]:
         ConfigError: one of them cannot be used.
     """
     found = checked_channels(config)
+    bridges = _made(found, config, now)
+    return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
+
+
+def _made(found: Configured, config: Config, now: Clock) -> list[Bridge]:
     try:
-        bridges = [account.bridge(config.state_dir, now) for account in found.accounts]
+        return [account.bridge(config.state_dir, now) for account in found.accounts]
     except ChannelUnusable as error:
         raise ConfigError(str(error)) from error
-    return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
 
 
 def _each_once(agents: Sequence[Agent], notices: Sequence[str]) -> tuple[str, ...]:

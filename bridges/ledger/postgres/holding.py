@@ -39,7 +39,7 @@ class Holding:
         except DatabaseError as error:
             raise LedgerUnusable(str(error)) from error
         if connection is None:
-            who = f" ({before[0][0]})" if before else ""
+            who = f" ({before[0][0]})" if before and before[0][0] else ""
             raise LedgerUnusable(
                 f"Another program{who} runs the bridges of {agent}. Stop it first: both would answer every "
                 "message."

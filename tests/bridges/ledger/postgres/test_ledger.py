@@ -10,16 +10,22 @@ from typing import Any
 import pytest
 
 from nacre.bridges.contracts.errors import LedgerUnusable
+from nacre.bridges.ledger.contracts.contents import COLUMNS
 from nacre.bridges.ledger.contracts.ledger import Ledger
 from nacre.bridges.ledger.postgres import statements
 from nacre.bridges.ledger.postgres.ledger import PostgresLedger
+from nacre.bridges.ledger.postgres.moving import all_of, none_of
 from nacre.postgres.database import Database
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.bridges.ledger.ledger_contract import CHAT, PLACE, LedgerContract, OpenLedger, said
 from tests.sessions.stores.postgres.test_statements import scans
 
 pytestmark = pytest.mark.postgres
-STATEMENTS = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
+NAMED = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
+STATEMENTS: dict[str, str] = {
+    **{name: text for name, text in NAMED.items() if isinstance(text, str) and name != "IS_SERVED"},
+    **{f"{make.__name__} {name}": make(name) for name in COLUMNS for make in (all_of, none_of)},
+}
 NUMBERS = ("number", "turn", "most", "fence", "restarts")
 LOCKS = ("TRY_TO_HOLD", "LOCK_PEOPLE", "LOCK_JOBS")
 
