@@ -82,7 +82,7 @@ class Server:
     ) -> Self:
         """Opens every agent and the ledger, and starts the bridges.
 
-        `hide` is told the accounts' passwords before anything is done with them, to keep them out of a log.
+        `hide` is told the accounts' passwords first, to keep them out of a log.
 
         Raises:
             ConfigError: a channel that the settings name cannot be used, or anything else in them.
@@ -99,9 +99,8 @@ class Server:
                 state_dir=config.state_dir, environment=environment, clock=clock, new_id=new_id
             )
             runtime = await closing.enter_async_context(await opening)
-            first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
             desk = ScheduleDesk(now=now, new_id=new_id)
-            opened = [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
+            opened = await _opened(runtime, desk)
             agents = BoundAgents(opened, config.settings)
             runner = await closing.enter_async_context(_runner(config))
             gateway = await Gateway.open(
@@ -120,7 +119,6 @@ class Server:
         except BaseException:
             await closing.aclose()
             raise
-        notices = (*found.notices, *agents.unknown(config.settings), gateway.notice)
         return cls(
             config,
             environment,
@@ -128,7 +126,7 @@ class Server:
             gateway=gateway,
             timekeeper=timekeeper,
             accounts=found.accounts,
-            notices=_each_once(opened, notices),
+            notices=_each_once(opened, [*found.notices, *agents.unknown(config.settings), gateway.notice]),
             now=now,
             closing=closing,
             hide=hide,
@@ -242,6 +240,12 @@ def checked(config: Config, now: Clock) -> tuple[str, ...]:
     found = checked_channels(config)
     bridges = _made(found, config, now)
     return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
+
+
+async def _opened(runtime: Runtime, desk: ScheduleDesk) -> list[Agent]:
+    """All agents, the default one first."""
+    first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
+    return [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
 
 
 def _made(found: Configured, config: Config, now: Clock) -> list[Bridge]:
