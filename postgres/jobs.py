@@ -134,7 +134,7 @@ class JobQueue:
                     shutdown_graceful_timeout=last_seconds,
                     update_heartbeat_interval=self._pace.heartbeat_seconds,
                     stalled_worker_timeout=self._pace.stalled_seconds,
-                    fetch_job_polling_interval=self._pace.heartbeat_seconds,
+                    fetch_job_polling_interval=min(RETRY_SECONDS, self._pace.heartbeat_seconds),
                 )
                 watching = asyncio.gather(
                     self._watch(app, worker, mine), self._watch_ended(app, worker), return_exceptions=True
