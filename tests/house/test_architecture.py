@@ -30,6 +30,7 @@ ENVIRONMENT = {
     "runtime/models/tokenizer.py": "tiktoken takes the folder of its tables from the environment only",
 }
 IDS = {
+    "postgres/life.py": "numbers a lock of the server, which no other process may have by chance",
     "runtime/contracts/ids.py": "makes the ids",
     "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
 }
