@@ -32,6 +32,7 @@ ENVIRONMENT = {
 }
 IDS = {
     "doors/http/tokens.py": "makes tokens, which nobody may guess",
+    "postgres/life.py": "numbers a lock of the server, which no other process may have by chance",
     "runtime/contracts/ids.py": "makes the ids",
     "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
 }
