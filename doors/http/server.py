@@ -16,6 +16,7 @@ from starlette.routing import Mount, Route
 from nacre.doors.http.door import Door
 from nacre.doors.http.guard import LOOPBACK, Guard
 from nacre.doors.http.health import health
+from nacre.doors.http.metrics import Metrics
 from nacre.doors.http.tokens import Tokens
 
 MOST_CONNECTIONS = 500
@@ -76,17 +77,15 @@ class HttpServer:
                 f"The server cannot listen at {host}:{port} ({error}). Is another `nacre serve` running? "
                 "Choose another number for http.port."
             ) from error
-        app = Starlette(
-            routes=[
-                Route("/health", health, methods=["GET"]),
-                *(Mount(d.path, routes=d.routes) for d in doors),
-            ]
-        )
+        metrics = Metrics([door.path for door in doors])
+        doors = (metrics.door(), *doors)
+        mounted = [Mount(door.path, routes=door.routes) for door in doors]
+        app = Starlette(routes=[Route("/health", health, methods=["GET"]), *mounted])
         named = (*hosts, *([] if host in ("0.0.0.0", "::") else [host]))
         guarded = Guard(app, tokens=tokens, doors=doors, hosts=named)
         server = _Uvicorn(
             uvicorn.Config(
-                guarded,
+                metrics.counted(guarded),
                 lifespan="off",
                 log_config=None,
                 access_log=False,

@@ -11,7 +11,16 @@ from starlette.requests import Request
 
 from nacre.doors.http.door import caller_of
 from nacre.doors.http.tokens import Token
-from nacre.doors.openai.history import CHANNEL, SESSION_HEADER, Plan, owners_key, plan, worded
+from nacre.doors.openai.history import (
+    CHANNEL,
+    NO_NAMES,
+    OPEN_WEBUI_HEADER,
+    SESSION_HEADER,
+    Plan,
+    owners_key,
+    plan,
+    worded,
+)
 from nacre.doors.openai.wire import BadRequest, Said
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
@@ -20,6 +29,8 @@ from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 
+MAIN = "main"
+"""The short key of the chat in the terminal."""
 PLAIN = "plain"
 """Behind an agent's id: its model without its memory and transcript, for titles and tags of front ends."""
 
@@ -77,11 +88,12 @@ def asked_agent(agents: Mapping[str, Agent], request: Request, model: str) -> As
 
 
 def session_of(request: Request, *names: str | None) -> tuple[str, bool]:
-    """The name of the session and whether it is a key: of the header first, then of the fields."""
-    header = request.headers.get(SESSION_HEADER, "").strip()
-    if header:
-        return header, caller_of(request).is_owner
-    return next((name for name in names if name), ""), False
+    """The session's name and whether it is a key of the owner's: of a header first, then of the fields."""
+    own = request.headers.get(SESSION_HEADER, "").strip()
+    if caller_of(request).is_owner and (own == MAIN or own.startswith("agent:")):
+        return own, True
+    given = (own, request.headers.get(OPEN_WEBUI_HEADER, "").strip(), *names)
+    return next((name for name in given if name is not None and name not in NO_NAMES), ""), False
 
 
 class Talks:

@@ -21,9 +21,8 @@ from nacre.doors.openai.answers import (
     told_of,
 )
 from nacre.doors.openai.asking import Asked, Conversation, Talks, asked_agent, session_of
-from nacre.doors.openai.bodies import body_of
 from nacre.doors.openai.plain import plain_events
-from nacre.doors.openai.wire import ChatRequest, conversation_of
+from nacre.doors.openai.wire import ChatRequest, body_of, conversation_of
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.contracts.events import AnswerDiscarded, Event, TextStreamed, TurnFailed
 from nacre.sessions.contracts.usage import Usage

@@ -15,6 +15,10 @@ from nacre.doors.openai.wire import Said
 from nacre.prompts import quoted, render
 
 SESSION_HEADER = "x-nacre-session"
+OPEN_WEBUI_HEADER = "x-openwebui-chat-id"
+"""Open WebUI sends it where its `ENABLE_FORWARD_USER_INFO_HEADERS` is set."""
+NO_NAMES = ("", "new", "null", "undefined")
+"""What front ends send as the name of a conversation that has none yet."""
 CHANNEL = "openai"
 
 

@@ -13,8 +13,7 @@ from starlette.responses import JSONResponse, Response
 from nacre.doors.http.door import caller_of
 from nacre.doors.openai.answers import error_json
 from nacre.doors.openai.asking import PLAIN, Talks, asked_agent
-from nacre.doors.openai.bodies import body_of
-from nacre.doors.openai.wire import BadRequest, EmbeddingsRequest
+from nacre.doors.openai.wire import BadRequest, EmbeddingsRequest, body_of
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed
 
 MOST_TEXTS = 2048

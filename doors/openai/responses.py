@@ -13,7 +13,6 @@ from starlette.responses import JSONResponse, Response
 from nacre.doors.http.door import caller_of
 from nacre.doors.openai.answers import BEGINS_ANEW, ending_of, error_json, event_data, failure_of
 from nacre.doors.openai.asking import Conversation, Talks, asked_agent, session_of
-from nacre.doors.openai.bodies import body_of
 from nacre.doors.openai.completions import PING_SECONDS
 from nacre.doors.openai.plain import plain_events
 from nacre.doors.openai.response_objects import (
@@ -26,7 +25,7 @@ from nacre.doors.openai.response_objects import (
     response_id,
     text_delta,
 )
-from nacre.doors.openai.wire import BadRequest, ResponsesRequest, conversation_of, messages_of
+from nacre.doors.openai.wire import BadRequest, ResponsesRequest, body_of, conversation_of, messages_of
 from nacre.runtime.contracts.clock import epoch_ms
 from nacre.runtime.contracts.events import (
     AnswerDiscarded,

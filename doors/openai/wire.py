@@ -9,14 +9,18 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.requests import Request
 
 from nacre.runtime.contracts.inbound import Attachment
 
 NOT_FETCHED = "it is only named by an address, and nothing is fetched for a client"
+
+
+T = TypeVar("T", bound=BaseModel)
 
 
 class BadRequest(Exception):
@@ -85,6 +89,20 @@ class Said:
     role: str
     text: str
     attachments: tuple[Attachment, ...] = ()
+
+
+async def body_of(request: Request, kind: type[T]) -> T:
+    """The body as such a value.
+
+    Raises:
+        BadRequest: it is no JSON, or a field has the wrong kind; the first is named.
+    """
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise BadRequest(f"{place or 'The body'}: {first['msg']}.", place or None) from error
 
 
 def conversation_of(messages: Sequence[ChatMessage]) -> tuple[str, tuple[Said, ...]]:

@@ -1,7 +1,4 @@
-"""`Agent`: what a bot author embeds. Messages in, events and replies out; one agent, one state folder.
-
-`answering.py` tells the story of a message.
-"""
+"""`Agent`: what a bot author embeds. Messages in, events out; `answering.py` tells a message's story."""
 
 from __future__ import annotations
 
@@ -229,8 +226,8 @@ class Agent:
             if not isinstance(last, ReplyReady | Silence | TurnFailed):
                 yield stopped()
         finally:
-            if task.cancel():
-                await asyncio.gather(task, return_exceptions=True)
+            if task.cancel():  # cancelled once: `gather` would hand on each of its own cancellations
+                await asyncio.wait((task,))
 
     def ask_model(self, request: ModelRequest) -> AsyncIterator[Answering]:
         """What the agent's models answer to a request, without its prompt, notes and transcript; counted."""

@@ -104,6 +104,18 @@ async def test_whoever_tries_tokens_has_to_wait(tmp_path: Path) -> None:
         assert int(refused.headers["retry-after"]) > 0
 
 
+async def test_what_is_counted_names_nobody(tmp_path: Path) -> None:
+    """For Prometheus, by door and class of status; a token is asked for."""
+    async with listening(tmp_path) as (client, shown, _):
+        await client.post("/v1/echo")
+        await client.post("/v1/echo", headers=bearer(shown))
+        assert (await client.get("/metrics/")).status_code == 401
+        counts = (await client.get("/metrics", headers=bearer(shown), follow_redirects=True)).text
+        assert 'nacre_http_requests_total{door="/v1",status="4xx"} 1.0' in counts
+        assert 'nacre_http_requests_total{door="/v1",status="2xx"} 1.0' in counts
+        assert "desk" not in counts
+
+
 async def test_a_defect_tells_nothing(tmp_path: Path) -> None:
     """The log has it."""
     async with listening(tmp_path) as (client, shown, _):
@@ -119,7 +131,7 @@ async def test_an_address_that_others_reach_needs_a_token(tmp_path: Path) -> Non
         await HttpServer.start([], tokens=tokens, host="0.0.0.0", port=0)
     first = await HttpServer.start([], tokens=tokens, host="127.0.0.1", port=0)
     try:
-        with pytest.raises(ServerUnusable, match="http.port"):
+        with pytest.raises(ServerUnusable, match=r"http\.port"):
             await HttpServer.start(
                 [], tokens=tokens, host="127.0.0.1", port=int(first.url.rpartition(":")[2])
             )

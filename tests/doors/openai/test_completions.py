@@ -42,7 +42,7 @@ def words(text: str) -> dict[str, str]:
 
 
 async def test_an_answer_whole_and_streamed(tmp_path: Path) -> None:
-    """The first chunk has the role, the last ones why it ended and what it took; a command is answered, too."""
+    """The first chunk has the role, the last ones why it ended and what it took; a command is answered."""
     async with asked(tmp_path) as (server, client):
         server.provider.reply("In the shed.", usage=wire.usage(100, 5))
         whole = await client.chat.completions.create(model="main", messages=[words("Where is the saw?")])
@@ -106,6 +106,27 @@ async def test_without_a_session_each_request_is_its_own(tmp_path: Path) -> None
         server.provider.reply("ok")
         await client.chat.completions.create(model="main", messages=[words("Here.")], extra_headers=header)
         assert [turn.text for turn in await (await server.agent.sessions.get("main")).turns()] == ["Here."]
+
+
+async def test_front_ends_name_their_chats(tmp_path: Path) -> None:
+    """Open WebUI in a header of its own, LibreChat in ours; a chat without a name yet has none."""
+    async with asked(tmp_path) as (server, client):
+        for header in ({"x-openwebui-chat-id": "a-1"}, {"x-nacre-session": "b-2"}):
+            for text in (f"I am {header}.", "Who am I?"):
+                server.provider.reply("ok")
+                await client.chat.completions.create(
+                    model="main", messages=[words(text)], extra_headers=header
+                )
+            assert str(header) in str(server.provider.requests[-1]["messages"])
+        server.provider.reply("ok")
+        await client.chat.completions.create(
+            model="main", messages=[words("Alone.")], extra_headers={"x-nacre-session": "new"}
+        )
+        server.provider.reply("ok")
+        await client.chat.completions.create(
+            model="main", messages=[words("Alone, too.")], extra_headers={"x-nacre-session": "new"}
+        )
+        assert "Alone." not in str(server.provider.requests[-1]["messages"])
 
 
 async def test_tools_that_ran_are_told_and_not_asked_of_the_client(tmp_path: Path) -> None:
