@@ -32,7 +32,7 @@ class Pages:
 
     def text(self, template: str, **values: Any) -> str:
         """A template filled in."""
-        return self._templates.get_template(template).render(values)
+        return str(self._templates.get_template(template).render(values))
 
     def macro(self, name: str, *values: Any) -> str:
         """One part of pages, `name` in `parts.html`, filled in."""

@@ -57,7 +57,7 @@ class Visit:
 
     def asked(self, name: str, usual: str = "") -> str:
         """A word of the address."""
-        return self.request.query_params.get(name, usual)
+        return str(self.request.query_params.get(name, usual))
 
     def field(self, name: str) -> str:
         """A word of the form."""
