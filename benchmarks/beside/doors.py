@@ -4,9 +4,9 @@
 
 A provider on loopback, in a process of its own, sends each client so many tokens at that pace. The same
 clients, in this process, ask it first itself and then through `/v1/chat/completions` of a `nacre serve`,
-each in a session of its own. Printed for both: seconds to the first token, how late each further token is
-(the time from the one before it, less the pace), and the processor's time of the server. All share one
-machine, so the ratios of one run count, and not a figure alone.
+each in a new session; once all in the same moment, once begun within ten seconds. Printed for both: seconds
+to the first token, how late each further token is (the time from the one before it, less the pace), and the
+processor's time of the server. All share one machine, so the ratios of one run count, and not a figure alone.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from nacre.doors.http.tokens import Tokens
 from nacre.runtime.contracts.clock import owner_clock
 
 STARTED_SECONDS = 60
+SPREAD_SECONDS = 10.0
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 
 
@@ -101,9 +102,14 @@ async def ask(url: str, token: str, session: str) -> Heard:
     return heard
 
 
-async def all_at_once(url: str, token: str, clients: int, label: str) -> list[Heard]:
-    """So many clients that ask in the same moment."""
-    return await asyncio.gather(*(ask(url, token, f"{label}-{number}") for number in range(clients)))
+async def all_at_once(url: str, token: str, clients: int, label: str, over_seconds: float) -> list[Heard]:
+    """So many clients that ask in the same moment, or one after the other within `over_seconds`."""
+
+    async def later(number: int) -> Heard:
+        await asyncio.sleep(over_seconds * number / clients)
+        return await ask(url, token, f"{label}-{number}")
+
+    return await asyncio.gather(*(later(number) for number in range(clients)))
 
 
 def told(
@@ -178,14 +184,18 @@ def measure(clients: int, tokens: int, a_second: float) -> None:
             _running(providing, environment, provider_port) as provider,
             _running(serving, environment, port) as server,
         ):
-            lines = []
-            for name, at, pid in (("provider", provider_port, provider), ("nacre serve", port, server)):
-                asyncio.run(all_at_once(f"http://127.0.0.1:{at}", token, 2, "warm"))
-                before = _cpu_seconds(pid)
-                heard = asyncio.run(all_at_once(f"http://127.0.0.1:{at}", token, clients, "load"))
-                lines.append(told(name, heard, tokens, 1 / a_second, _cpu_seconds(pid) - before))
-    first, further = (1000 * (after - before) for before, after in zip(*lines, strict=True))
-    print(f"added: {first:.0f} ms to the first token, {further:.1f} ms to each further one")
+            for over_seconds in (0.0, SPREAD_SECONDS):
+                print(f"{clients} clients that begin within {over_seconds:.0f} s")
+                lines = []
+                for name, at, pid in (("provider", provider_port, provider), ("nacre serve", port, server)):
+                    url = f"http://127.0.0.1:{at}"
+                    asyncio.run(all_at_once(url, token, 2, "warm", 0))
+                    before = _cpu_seconds(pid)
+                    label = f"load-{over_seconds}"
+                    heard = asyncio.run(all_at_once(url, token, clients, label, over_seconds))
+                    lines.append(told(name, heard, tokens, 1 / a_second, _cpu_seconds(pid) - before))
+                first, further = (1000 * (after - before) for before, after in zip(*lines, strict=True))
+                print(f"added: {first:.0f} ms to the first token, {further:.1f} ms to each further one")
 
 
 def main() -> None:
