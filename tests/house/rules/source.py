@@ -32,6 +32,7 @@ class Source:
         try:
             return ast.parse(self.text)
         finally:
+            gc.freeze()
             gc.enable()
 
     @cached_property
