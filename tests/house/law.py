@@ -92,6 +92,7 @@ MEMORY: Floors = (
     ("memory/stores",),
     ("memory/stores/postgres",),
     ("memory/stores/postgres/reading",),
+    ("memory/files/tidy",),
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
     ("memory/files/facts", "memory/files/review"),
