@@ -69,6 +69,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "memory meter": ("nacre memory meter", "nacre memory meter --json"),
     "memory qmd": ('eval "$(nacre memory qmd)"',),
     "memory reflect": ("nacre memory reflect", "nacre memory reflect --apply --summaries"),
+    "memory review": ("nacre memory review", "nacre memory review accept all"),
     "memory search": (
         "nacre memory search 'when do I see the dentist'",
         "nacre memory search boat --after 'last March' --max-results 3 --json",

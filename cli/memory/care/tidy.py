@@ -1,4 +1,4 @@
-"""`nacre memory tidy`: shows what would be folded into MEMORY.md and what goes, and writes what was approved."""
+"""`nacre memory tidy`: shows what would come into MEMORY.md and what goes, and writes what was approved."""
 
 from __future__ import annotations
 
@@ -176,16 +176,26 @@ def _is_wanted(invocation: Invocation, change: Tidied, edit: Edit) -> bool:
 async def _written(
     invocation: Invocation, workspace: Workspace, change: Tidied, now: Clock, *, tells: bool
 ) -> str:
+    from functools import partial
+
+    from nacre.memory.files.tidy.reading import TidyFailed
     from nacre.memory.files.tidy.writing import write
+    from nacre.memory.workspace.history.committing import TIDIED
+    from nacre.memory.workspace.history.one_commit import HistoryBusy, as_one_commit
 
     config = invocation.config
-    commit, why = await write(
-        workspace,
-        change,
-        mode=config.settings.memory.history.commits,
-        lock_dir=config.state_dir / "locks",
-        at=now().isoformat(timespec="seconds"),
-    )
+    try:
+        commit, why = await as_one_commit(
+            workspace,
+            partial(write, workspace, change, at=now().isoformat(timespec="seconds")),
+            path=change.path,
+            mode=config.settings.memory.history.commits,
+            lock_dir=config.state_dir / "locks",
+            subject=f"Tidied {change.path}",
+            trailers=((TIDIED, change.path),),
+        )
+    except HistoryBusy as error:
+        raise TidyFailed(f"Nothing was changed: {error}.") from error
     if tells and commit:
         invocation.say(
             f"Wrote {change.path}; commit {commit[:12]} holds that, `nacre memory undo` takes it back."

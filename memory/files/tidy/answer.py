@@ -14,7 +14,9 @@ from typing import Any
 
 from nacre.memory.files.sources.stored import line_key
 from nacre.memory.files.tidy.edits import Edit, EditKind, Place, has_lines_below, tidied
+from nacre.memory.text.claims import is_not
 from nacre.memory.text.evidence import fold
+from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
 
 MOST_LINE_CHARS = 600
@@ -64,8 +66,8 @@ def edits_in(answer: str, given: Given) -> tuple[Edit, ...]:
     made = tidied(given.path, given.text, edits)
     if len(made.after) > max(given.most_chars, len(given.text)):
         raise AnswerBroken(
-            f"{given.path} would have {len(made.after):,} characters, and {given.most_chars:,} are its limit. "
-            "Write less, or remove what is superseded."
+            f"{given.path} would have {len(made.after):,} characters, more than its limit of "
+            f"{given.most_chars:,}. Write less, or remove what is superseded."
         )
     return edits
 
@@ -159,14 +161,16 @@ def _kind(removed: Sequence[Place], added: Sequence[str], newer: Sequence[Place]
 
 
 def _check_kept(number: int, removed: Sequence[Place], added: Sequence[str], newer: Sequence[Place]) -> None:
-    """Each line that goes is in what is written with all its words, or a newer line is named."""
+    """Each line that goes is in what is written with each word that tells something, or a newer is named."""
     kept = {word for line in added for word in _WORD.findall(fold(line))}
     for place in removed:
-        lost = [word for word in _WORD.findall(fold(place.text)) if word not in kept]
+        words = _WORD.findall(fold(place.text))
+        filler = stop_words_for(words)
+        lost = [word for word in words if word not in kept and (word not in filler or is_not(word))]
         if lost and not newer:
             raise AnswerBroken(
-                f"Edit {number} would lose {place.name}: {lost[0]!r} is not in what it writes, and no line is "
-                'named in "superseded_by".'
+                f"Edit {number} would lose {place.name}: {lost[0]!r} is not in what it writes, and "
+                '"superseded_by" names no line.'
             )
 
 

@@ -144,8 +144,9 @@ def _room_tokens(notes: Notes, text: str, limits: TidyLimits) -> int:
     room = min(MOST_INPUT_TOKENS, limits.window_tokens - 2 * limits.answer_tokens) - taken
     if room < LEAST_LOG_TOKENS:
         raise TidyFailed(
-            f"{notes.path} alone takes {taken:,} tokens, and a window of {limits.window_tokens:,} has no room for "
-            "logs beside it and the answer. Shorten it by hand, or name a model with a larger one (--model)."
+            f"{notes.path} alone takes {taken:,} tokens, and a window of {limits.window_tokens:,} has no "
+            "room for logs beside it and the answer. Shorten it by hand, or name a model with "
+            "a larger one (--model)."
         )
     return room
 
