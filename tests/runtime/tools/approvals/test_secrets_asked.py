@@ -1,4 +1,4 @@
-"""`memory.secrets: "ask"`: the owner decides about a key in their chats; where nobody can be asked it goes."""
+"""`memory.secrets: "ask"`: the owner decides about a key in their chats; elsewhere it is redacted."""
 
 from __future__ import annotations
 
