@@ -82,15 +82,15 @@ def file_tools(
                 WriteArguments,
                 files.write,
             ),
-            of_approved and of_approved.write,
+            of_approved.write if of_approved else None,
         ),
         asking_about_secrets(
             _tool("edit", f"Replace one exact passage of a file.{write_hint}", EditArguments, files.edit),
-            of_approved and of_approved.edit,
+            of_approved.edit if of_approved else None,
         ),
         asking_about_secrets(
             _tool("append", f"Add text at the end of a file.{write_hint}", AppendArguments, files.append),
-            of_approved and of_approved.append,
+            of_approved.append if of_approved else None,
         ),
         _tool("list", "List the files in a folder.", ListArguments, files.list),
     )

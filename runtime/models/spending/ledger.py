@@ -65,7 +65,7 @@ class SpendingLedger:
             log.warning("the usage of a call was not written down: %s", error)
 
     def _write(self, line: bytes) -> None:
-        """Adds a line, on disk when this returns. One that a kill has torn is ended first: it alone is lost."""
+        """Adds a line, on disk when this returns. One that a kill tore is ended first: it alone is lost."""
         path = self._today()
         with locked(path):
             size_bytes = path.stat().st_size if path.exists() else 0
