@@ -75,6 +75,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "nacre memory search boat --after 'last March' --max-results 3 --json",
     ),
     "memory status": ("nacre memory status", "nacre memory status --deep"),
+    "memory tidy": ("nacre memory tidy", "nacre memory tidy --dry-run --after 2026-01-01"),
     "memory undo": ("nacre memory undo", "nacre memory undo 3f2a9c10"),
     "memory why": ("nacre memory why memory/2026-01-20.md#L3",),
     "pairing": ("nacre pairing", "nacre pairing approve 7K3QX9"),
