@@ -159,6 +159,10 @@ class FileSessionStore:
             dry_run=dry_run,
         )
 
+    def fence(self, key: str) -> int | None:  # noqa: ARG002 - all keys are alike
+        """`None`: the system lets go of a lane when its process ends, and no sooner."""
+        return None
+
     def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Whether this caller alone may have a turn of the key until the block ends; never waits."""
         return self._lanes.lane(key)

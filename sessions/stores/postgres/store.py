@@ -192,6 +192,10 @@ class PostgresSessionStore:
             return report
         return await self._rows.write(partial(work, is_dry=False))
 
+    def fence(self, key: str) -> int | None:
+        """The fence of the lane of a key, as this process last took it; `None` where it does not have it."""
+        return self._rows.held.get(key)
+
     def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Whether this caller alone may have a turn of the key until the block ends; never waits."""
         return Lease(self._rows, key, holder=self._new_id(), lease_seconds=self._lease_seconds)
