@@ -64,6 +64,15 @@ TOLD: LiteralString = """
 UPDATE turn_questions SET told = TRUE
 WHERE agent = %(agent)s AND turn = %(id)s AND approval = %(approval)s
 """
+ENDED: LiteralString = """
+SELECT id, outcome,
+    (SELECT string_agg(inbound, E'\\n') FROM turn_words WHERE agent = %(agent)s AND turn = turns.id),
+    (SELECT string_agg(body, E'\\n') FROM turn_questions WHERE agent = %(agent)s AND turn = turns.id)
+FROM turns WHERE agent = %(agent)s AND state = 'done'
+"""
+FORGET_ENDED: LiteralString = """
+DELETE FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'done'
+"""
 OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float
 FROM turns WHERE agent = %(agent)s AND state <> 'done' GROUP BY state

@@ -14,12 +14,11 @@ from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.files.forgetting import Cut, Wanted
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.settings.config import Config
+    from nacre.sessions.stores.rewriting import RewritableStore
 
 _PLACE = re.compile(r"(?P<path>[^#]+?\.md)(?:#L(?P<first>\d+)(?:-L?(?P<last>\d+))?)?", re.IGNORECASE)
 
@@ -30,7 +29,7 @@ class _Plan:
 
     wanted: Wanted
     cuts: list[Cut]
-    transcripts: list[Path]
+    transcripts: tuple[str, ...]
     versions: int
     only: tuple[str, ...] = ()
     """The note that was named, if one was: nothing goes from the history of others."""
@@ -60,6 +59,7 @@ def forget(
     from nacre.memory.contracts.errors import MemoryIndexError
     from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
     from nacre.memory.workspace.git import GitFailed
+    from nacre.postgres.errors import DatabaseError
     from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
@@ -67,7 +67,7 @@ def forget(
     asked = _Asked(what=what, transcripts=transcripts, history=history, yes=yes, as_json=as_json)
     try:
         return run_until_signal(_forgotten(invocation, asked))
-    except (MemoryIndexError, FileBusy, PathOutsideRoot, SessionError) as error:
+    except (MemoryIndexError, FileBusy, PathOutsideRoot, SessionError, DatabaseError) as error:
         invocation.warn(f"{error} What went is gone; run it again for the rest.", tone="error")
     except GitFailed as error:
         invocation.warn(f"The history could not be changed: {error}.", tone="error")
@@ -84,12 +84,25 @@ class _Asked:
 
 
 async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
-    from nacre.cli.memory.care.left import OUT_OF_REACH, still_there
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.lanes.open_store import open_rewritable_store
+
+    now = owner_clock(invocation.config.settings.agent.user_timezone)
+    store = open_rewritable_store(invocation.config, now=now, new_id=random_id)
+    try:
+        return await _forgotten_in(store, invocation, asked, now)
+    finally:
+        await store.close()
+
+
+async def _forgotten_in(store: RewritableStore, invocation: Invocation, asked: _Asked, now: Clock) -> int:
+    from nacre.cli.memory.care.left import IN_A_DATABASE, OUT_OF_REACH, still_there
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
     config = invocation.config
     workspace = open_workspace(config.folders, config.state_dir)
-    plan = await _planned(config, workspace, asked)
+    plan = await _planned(config, workspace, store, asked)
     applies = bool(plan.cuts or plan.transcripts or plan.versions)
     if not asked.as_json:
         invocation.say(*(line for cut in plan.cuts for line in cut.diff))
@@ -98,7 +111,7 @@ async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
         if plan.versions:
             invocation.say(f"In the git history: {plan.versions} older versions of notes.")
     if not applies:
-        told = [] if asked.as_json else still_there(config, plan.wanted, ())
+        told = [] if asked.as_json else await still_there(config, store, plan.wanted, ())
         if asked.as_json:
             return print_json(_json(plan, applied=False, left=()))
         invocation.warn("Nothing says that in the notes.", *told)
@@ -108,10 +121,8 @@ async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
             return print_json(_json(plan, applied=False, left=()))
         invocation.warn("Nothing was changed. --yes takes this away.")
         return 0
-    import asyncio  # `nacre memory --help` does without
-
-    problems = await _taken_away(config, workspace, plan, asked)
-    left = [*problems, *await asyncio.to_thread(still_there, config, plan.wanted, plan.lines)]
+    problems = await _taken_away(config, workspace, store, plan, asked, now)
+    left = [*problems, *await still_there(config, store, plan.wanted, plan.lines)]
     if asked.as_json:
         return print_json(_json(plan, applied=True, left=left))
     invocation.say(
@@ -119,12 +130,13 @@ async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
     )
     invocation.warn(*left)
     invocation.say(*([] if left else ["Searched: nothing of it is left here."]), OUT_OF_REACH)
+    invocation.say(*([IN_A_DATABASE] if config.database_url else []))
     return 0
 
 
-async def _planned(config: Config, workspace: Workspace, asked: _Asked) -> _Plan:
+async def _planned(config: Config, workspace: Workspace, store: RewritableStore, asked: _Asked) -> _Plan:
     from nacre.cli.memory.care.left import in_history
-    from nacre.cli.memory.care.transcripts import files_with
+    from nacre.cli.memory.care.transcripts import transcripts_with
     from nacre.memory.contracts.notes import WantedNotes
     from nacre.memory.files.forgetting import cut_of, named_by, said_in
 
@@ -147,24 +159,25 @@ async def _planned(config: Config, workspace: Workspace, asked: _Asked) -> _Plan
             cut_of(name, data, lambda number, _line: first <= number <= last) for name, data in texts.items()
         ]
         wanted = said_in(line for cut in cuts if cut is not None for line in cut.lines)
-    sessions = config.folders.sessions_file.parent
-    in_files = not config.database_url
     return _Plan(
         wanted=wanted,
         cuts=[cut for cut in cuts if cut is not None],
-        transcripts=files_with(sessions, wanted) if asked.transcripts and in_files else [],
-        versions=in_history(config.workspace, wanted) if asked.history and in_files else 0,
+        transcripts=await transcripts_with(store, wanted) if asked.transcripts else (),
+        versions=in_history(config.workspace, wanted) if asked.history and not config.database_url else 0,
         only=(place["path"],) if place else (),
     )
 
 
-async def _taken_away(config: Config, workspace: Workspace, plan: _Plan, asked: _Asked) -> list[str]:
-    from nacre.cli.memory.care.transcripts import forget_in_transcripts
-    from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.lanes.open_store import open_store
+async def _taken_away(
+    config: Config,
+    workspace: Workspace,
+    store: RewritableStore,
+    plan: _Plan,
+    asked: _Asked,
+    now: Clock,
+) -> list[str]:
+    from nacre.cli.memory.care.transcripts import forget_in_transcripts, says_in
 
-    now = owner_clock(config.settings.agent.user_timezone)
     problems: list[str] = []
     for cut in plan.cuts:
         try:
@@ -173,13 +186,13 @@ async def _taken_away(config: Config, workspace: Workspace, plan: _Plan, asked: 
             problems.append(f"{cut.path} changed since it was shown, and was left alone. Run it again.")
     await _forget_sources(workspace, plan)
     if plan.transcripts:
-        store = open_store(config, now=now, new_id=random_id)
-        try:
-            problems += (
-                await forget_in_transcripts(config.folders.sessions_file.parent, plan.wanted, store)
-            )[1]
-        finally:
-            await store.close()
+        problems += await forget_in_transcripts(store, plan.wanted)
+    if asked.transcripts and config.database_url:
+        from nacre.bridges.workers.forgetting import forget_turns
+        from nacre.postgres.shared import shared_database
+
+        database = shared_database(config.database_url)
+        await forget_turns(database, config.agent_id, lambda text: says_in(text, plan.wanted))
     problems += await _index_anew(config, now)
     if asked.history and not config.database_url:
         import asyncio
@@ -283,7 +296,7 @@ def _json(plan: _Plan, *, applied: bool, left: object) -> dict[str, object]:
         "notes": [
             {"path": cut.path, "lines": list(cut.lines), "diff": "\n".join(cut.diff)} for cut in plan.cuts
         ],
-        "transcripts": [str(path) for path in plan.transcripts],
+        "transcripts": list(plan.transcripts),
         "historyVersions": plan.versions,
         "left": left,
     }

@@ -27,7 +27,7 @@ def open_approvals(
     """The calls of an agent that wait for its owner, where its sessions are. `fence_of` is that of a lane."""
     approvals = config.settings.tools.approvals
     return Approvals(
-        _approval_store(config, now, fence_of),
+        approval_store(config, now, fence_of=fence_of),
         now_ms=lambda: epoch_ms(now()),
         new_id=new_id,
         wait_seconds=approvals.wait_seconds,
@@ -35,7 +35,8 @@ def open_approvals(
     )
 
 
-def _approval_store(config: Config, now: Clock, fence_of: Callable[[str], int | None]) -> ApprovalStore:
+def approval_store(config: Config, now: Clock, *, fence_of: Callable[[str], int | None]) -> ApprovalStore:
+    """What keeps the approvals of the agent that a config describes; touches nothing yet."""
     if not config.database_url:
         return ApprovalFolder(config.folders.approvals, now=now)
     from nacre.postgres.shared import shared_database

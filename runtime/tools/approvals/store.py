@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.runtime.tools.approvals.approval import Approval
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopiedApprovals:
+    """How many approvals a source has, and how many of them its target has behind a copy, just so."""
+
+    source: int
+    target: int
 
 
 class ApprovalStore(Protocol):
@@ -47,3 +56,16 @@ class ApprovalStore(Protocol):
     async def remove(self, approval_id: str) -> None:
         """Strikes an approval off; it may be gone already."""
         ...
+
+
+async def copy_approvals(source: ApprovalStore, target: ApprovalStore) -> CopiedApprovals:
+    """Copies what the target does not have; what is there stays as it is.
+
+    Raises:
+        SessionError: a store refused; what was copied stays, and another call goes on.
+    """
+    there = await source.all()
+    for approval in there:
+        await target.put(approval)
+    now = {approval.id: approval for approval in await target.all()}
+    return CopiedApprovals(source=len(there), target=sum(now.get(each.id) == each for each in there))
