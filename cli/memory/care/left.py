@@ -20,9 +20,6 @@ OUT_OF_REACH = (
     "Out of reach: back-ups and copies of the disk, what providers of models and embeddings keep of what "
     "they were sent, what was sent to a chat, and what programs that are running have read until they end."
 )
-IN_A_DATABASE = (
-    "Of the database also: pages that the server has not used again, its write-ahead log, and its replicas."
-)
 _REWRITTEN = ("transcript_lines", "whole_results")
 """Tables of conversations, which are searched value by value."""
 _PASSED = frozenset({".git", "locks", "models"})

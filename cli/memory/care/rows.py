@@ -11,6 +11,9 @@ from nacre.postgres.database import Database
 if TYPE_CHECKING:
     from nacre.postgres.pool import Connection
 
+OUT_OF_REACH = (
+    "Of the database also: pages that the server has not used again, its log of changes, and its replicas."
+)
 _COLUMNS: LiteralString = """
 SELECT relname, array_agg(quote_ident(attname) || CASE WHEN atttypid = 'bytea'::regtype
     THEN '' ELSE '::text' END ORDER BY attnum)
@@ -50,6 +53,6 @@ async def rows_with(
 
 
 def _text(value: object) -> str:
-    return (
-        bytes(value).decode("utf-8", "replace") if isinstance(value, bytes | memoryview) else str(value or "")
-    )
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    return str(value or "")
