@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, LiteralString, cast
+from typing import TYPE_CHECKING, LiteralString
 
 from nacre.postgres.database import Database
 
@@ -45,7 +45,7 @@ async def rows_with(
             # Names that the server itself quoted, of its own catalogue.
             query = f'SELECT {", ".join(columns)} FROM "{table}" WHERE agent = %(agent)s'
             with connection.cursor(name="looked") as rows:
-                rows.execute(cast("LiteralString", query), {"agent": agent})
+                rows.execute(query.encode(), {"agent": agent})
                 found[table] += sum(any(says(_text(each)) for each in row) for row in rows)
         return {table: count for table, count in found.items() if count}
 

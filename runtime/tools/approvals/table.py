@@ -40,7 +40,7 @@ class ApprovalTable:
         def work(connection: Connection) -> bool:
             self._hold(connection, approval.session_key)
             row = {"id": approval.id, "key": approval.session_key, "body": to_bytes(approval)}
-            return connection.execute(statements.PUT, {"agent": self._agent, **row}).rowcount == 1
+            return bool(connection.execute(statements.PUT, {"agent": self._agent, **row}).rowcount)
 
         return await _told(self._database.write(work))
 
