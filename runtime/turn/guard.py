@@ -22,6 +22,9 @@ from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.toolbox import Tool, ToolFailed, ToolOutcome
 from nacre.sessions.contracts.messages import AssistantMessage, ToolCall, message_text
 
+WITHDRAWN = "Not run: the question whether it may was withdrawn, and it cannot be approved any more."
+"""The result of a call whose turn was stopped while it waited."""
+
 log = logging.getLogger(__name__)
 
 
@@ -84,7 +87,9 @@ class TurnGuard:
         if answered is not None and answered.state == "denied":
             self._answered[call.id] = approval.id
             raise ToolFailed(denied_text(answered))
-        if answered is None or await self._approvals.claim(approval.id) is None:
+        if answered is None:
+            raise ToolFailed(WITHDRAWN)
+        if await self._approvals.claim(approval.id) is None:
             raise ToolFailed(waiting_text(approval))
         self.let_pass(approval)
         return True

@@ -23,6 +23,7 @@ from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.journal.reading import read_transcript, transcript_bytes
 from nacre.sessions.stores.copying import refuse_another
+from nacre.sessions.stores.rewriting import Rewrite, rewritten_files
 from nacre.sessions.stores.store import LastWords
 from nacre.sessions.upkeep.catalogue import last_words, stored_sessions
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
@@ -158,6 +159,17 @@ class FileSessionStore:
             active_keys=active_keys,
             dry_run=dry_run,
         )
+
+    async def rewritten(
+        self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
+    ) -> tuple[str, ...]:
+        """Changes the files of all transcripts and results; see `RewritableStore`."""
+        folder = self.index.directory
+        return await asyncio.to_thread(rewritten_files, folder, change, but=but, dry_run=dry_run)
+
+    def fence(self, key: str) -> int | None:  # noqa: ARG002 - all keys are alike
+        """`None`: the system lets go of a lane when its process ends, and no sooner."""
+        return None
 
     def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Whether this caller alone may have a turn of the key until the block ends; never waits."""
