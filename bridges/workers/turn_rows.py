@@ -87,8 +87,9 @@ class TurnRows:
 
     async def finish(self, turn: TakenTurn, outcome: str) -> bool:
         """Keeps the outcome, unless another one took the turn meanwhile; whether it was kept."""
-        row = await self._one(
-            statements.FINISH, agent=turn.agent_id, id=turn.id, fence=turn.fence, outcome=outcome
+        values = {"agent": turn.agent_id, "id": turn.id, "fence": turn.fence, "outcome": outcome}
+        row: Any = await self._database.single(
+            lambda connection: connection.execute(statements.FINISH, values).fetchone()
         )
         return row is not None
 
@@ -105,7 +106,7 @@ class TurnRows:
     async def holds(self, turn: TakenTurn) -> bool:
         """Whether nobody took or ended a turn since."""
         values = {"agent": turn.agent_id, "id": turn.id, "fence": turn.fence}
-        found: Any = await self._database.read(
+        found: Any = await self._database.single(
             lambda connection: connection.execute(statements.HOLDS, values).fetchone()
         )
         return found is not None
@@ -126,7 +127,7 @@ class TurnRows:
 
     async def open_turns(self, agent_id: str) -> OpenTurns:
         """What is not over of an agent."""
-        found = await self._database.read(
+        found = await self._database.single(
             lambda connection: connection.execute(statements.OPEN, {"agent": agent_id}).fetchall()
         )
         counts = {state: number for state, number, _ in found}

@@ -33,7 +33,7 @@ class Lease:
 
     async def __aenter__(self) -> bool:
         """Whether it is this caller's."""
-        taken = await self._rows.write(
+        taken = await self._rows.single(
             lambda rows: rows.run(
                 statements.TAKE_LANE, lane=self._key, holder=self._holder, seconds=self._seconds
             )
@@ -67,6 +67,6 @@ class Lease:
         log.warning("another process went on with the session %r", self._key)
 
     async def _say(self, statement: str, **values: float) -> list[tuple[object, ...]]:
-        return await self._rows.write(
+        return await self._rows.single(
             lambda rows: rows.run(statement, lane=self._key, fence=self._fence, **values)
         )

@@ -131,9 +131,10 @@ INSERT INTO lanes AS lane (agent, key, fence, holder, held_until)
 VALUES (%(agent)s, %(lane)s, 1, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s))
 ON CONFLICT (agent, key) DO UPDATE
 SET fence = lane.fence + 1, holder = EXCLUDED.holder, held_until = EXCLUDED.held_until
-WHERE lane.held_until < clock_timestamp()
+WHERE lane.held_until < clock_timestamp() OR lane.holder = EXCLUDED.holder
 RETURNING fence
 """
+"""A holder whose answer was lost has it, with a later fence."""
 RENEW_LANE = """
 UPDATE lanes SET held_until = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s RETURNING fence
