@@ -81,11 +81,11 @@ async def _committing(connection: AsyncConnection[Any]) -> None:
     await connection.set_autocommit(True)
 
 
-def _unchecked(*, check: object, **arguments: Any) -> AsyncConnectionPool:
+def _unchecked(**arguments: Any) -> AsyncConnectionPool:
     """A pool that asks no connection whether it lives: a query on one that does not is tried again."""
     from psycopg_pool import AsyncConnectionPool
 
-    return AsyncConnectionPool(**arguments)
+    return AsyncConnectionPool(**{**arguments, "check": None})
 
 
 async def _patiently(query: Callable[[], Awaitable[T]], seconds: float) -> T:

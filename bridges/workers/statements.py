@@ -43,3 +43,9 @@ OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float
 FROM turns WHERE agent = %(agent)s AND state <> 'done' GROUP BY state
 """
+LEASES: LiteralString = """
+SELECT count(*) FILTER (WHERE held_until > clock_timestamp()),
+    count(*) FILTER (WHERE held_until <= clock_timestamp() AND held_until <> '-infinity')
+FROM lanes WHERE agent = %(agent)s
+"""
+"""Of lanes that were left nothing is held."""

@@ -39,11 +39,18 @@ class TakenTurn:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenTurns:
-    """How many turns of an agent wait or run, and for how long the oldest has been asked for."""
+    """How many turns of an agent wait or run, and which leases on its sessions there are.
+
+    `waiting_seconds` is for how long the oldest of those that wait has, and `oldest_seconds` when the oldest
+    of all was asked for. `leases_run_out` counts sessions whose holder went without a word.
+    """
 
     waiting: int
     running: int
+    waiting_seconds: float
     oldest_seconds: float
+    leases: int
+    leases_run_out: int
 
 
 class TurnRows:
@@ -126,15 +133,22 @@ class TurnRows:
         return await self._database.read(work)
 
     async def open_turns(self, agent_id: str) -> OpenTurns:
-        """What is not over of an agent."""
-        found = await self._database.single(
-            lambda connection: connection.execute(statements.OPEN, {"agent": agent_id}).fetchall()
-        )
-        counts = {state: number for state, number, _ in found}
+        """What is not over of an agent, all of one moment."""
+
+        def work(connection: Connection) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
+            found = connection.execute(statements.OPEN, {"agent": agent_id}).fetchall()
+            return found, connection.execute(statements.LEASES, {"agent": agent_id}).fetchone() or (0, 0)
+
+        found, (leases, run_out) = await self._database.read(work)
+        states = {state: (number, seconds) for state, number, seconds in found}
+        waiting, waiting_seconds = states.get("waiting", (0, 0.0))
         return OpenTurns(
-            waiting=counts.get("waiting", 0),
-            running=counts.get("running", 0),
-            oldest_seconds=max((seconds for _, _, seconds in found), default=0.0),
+            waiting=waiting,
+            running=states.get("running", (0, 0.0))[0],
+            waiting_seconds=waiting_seconds,
+            oldest_seconds=max((seconds for _, seconds in states.values()), default=0.0),
+            leases=leases,
+            leases_run_out=run_out,
         )
 
     async def _one(self, statement: str, **values: object) -> Any:

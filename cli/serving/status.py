@@ -79,8 +79,9 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     invocation.say(f"📮 Messages: {told(counts)}", *coming)
     if turns:
         invocation.say(
-            "⚙️ Turns: {waiting} wait, {running} run, the oldest for {oldestSeconds:.0f} s; "
-            "workers: {workers}".format(**turns)
+            "⚙️ Turns: {waiting} wait, the longest for {waitingSeconds:.0f} s; {running} run; the oldest was "
+            "asked for {oldestSeconds:.0f} s ago; workers: {workers}; sessions held: {leases}, "
+            "by workers that went silent: {leasesRunOut}".format(**turns)
         )
     return 0 if is_well else 1
 
@@ -97,7 +98,10 @@ async def _turns(config: Config) -> dict[str, Any]:
     return {
         "waiting": found.waiting,
         "running": found.running,
+        "waitingSeconds": found.waiting_seconds,
         "oldestSeconds": found.oldest_seconds,
+        "leases": found.leases,
+        "leasesRunOut": found.leases_run_out,
         "workers": workers,
     }
 
