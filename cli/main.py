@@ -17,6 +17,7 @@ import click
 
 from nacre import __version__
 from nacre.cli.invocation import shared_options
+from nacre.cli.screen.examples import epilog, with_examples
 from nacre.cli.screen.screen import Tone, screen_on
 from nacre.runtime.contracts.errors import AgentError, ConfigError
 from nacre.runtime.settings.config import process_environment
@@ -71,6 +72,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "nacre.cli.permissions.pairing",
         "List who asks to write to the assistant and who may, let people in, or not.",
     ),
+    "token": (
+        "nacre.cli.permissions.token",
+        "List the tokens of programs and browsers, make and revoke them.",
+    ),
     "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
     "agents": ("nacre.cli.setup.agents", "List the agents that the settings name."),
     "workspace": (
@@ -106,7 +111,7 @@ class LazyGroup(click.Group):
             return None
         command = import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
-        return command
+        return with_examples(command, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -141,6 +146,9 @@ def nacre(context: click.Context) -> int | None:
     with command.make_context(_DEFAULT_COMMAND, [], parent=context) as inner:
         code: int | None = command.invoke(inner)
         return code
+
+
+nacre.epilog = epilog("")
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from nacre.postgres.errors import DatabaseUnreachable, DatabaseUnusable, StatementRefused
+from nacre.postgres.life import Life
 from nacre.postgres.migrations import Migration, migrate, packaged_migrations
 from nacre.postgres.pool import ConnectionLimits, connected, is_lost, opened_pool, reason, shown
 
@@ -59,6 +60,8 @@ class Database:
         self._url = url
         self._limits = limits or ConnectionLimits()
         self._migrations = migrations
+        self.life = Life(url, self._limits)
+        """That this process lives, for others who take over what it left."""
         self._opening = threading.Lock()
         self._handing = threading.Lock()  # who closes may be on another event loop than who asks
         self._pool: Pool | None = None
@@ -100,6 +103,7 @@ class Database:
             threads, self._threads = self._threads, None
 
         def close() -> None:
+            self.life.close()
             if threads is not None:
                 threads.shutdown()
             with self._opening:
@@ -110,6 +114,8 @@ class Database:
         await asyncio.to_thread(close)
 
     def __del__(self) -> None:
+        if (life := getattr(self, "life", None)) is not None:
+            life.close()
         if (threads := getattr(self, "_threads", None)) is not None:
             threads.shutdown(wait=False)
         if (pool := getattr(self, "_pool", None)) is not None:

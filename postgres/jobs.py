@@ -12,9 +12,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nacre.postgres.job_tables import bring_job_tables
+from nacre.postgres.life import GONE_SECONDS
 from nacre.postgres.patient_connector import patient_connector
 
 if TYPE_CHECKING:
@@ -29,6 +31,14 @@ Work: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
 """Does what a job's arguments say. It is tried again, for ever, when it raises."""
 
 RETRY_SECONDS = 2
+_WORKER_LOCKS = 0x6E61
+"""The upper half of the numbers of workers' locks."""
+_HELD = b"""
+SELECT classid::bigint << 32 | objid::bigint FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (classid::bigint << 32 | objid::bigint) = ANY(%s)
+"""
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +49,11 @@ class Pace:
 
     heartbeat_seconds: float = 5.0
     stalled_seconds: float = 20.0
+
+    @property
+    def gone_seconds(self) -> float:
+        """After how long a silence those of a worker whose connections ended are."""
+        return min(GONE_SECONDS, self.stalled_seconds)
 
 
 class JobQueue:
@@ -119,9 +134,11 @@ class JobQueue:
                     shutdown_graceful_timeout=last_seconds,
                     update_heartbeat_interval=self._pace.heartbeat_seconds,
                     stalled_worker_timeout=self._pace.stalled_seconds,
-                    fetch_job_polling_interval=self._pace.heartbeat_seconds,
+                    fetch_job_polling_interval=min(RETRY_SECONDS, self._pace.heartbeat_seconds),
                 )
-                watching = asyncio.create_task(self._watch(app, worker, mine))
+                watching = asyncio.gather(
+                    self._watch(app, worker, mine), self._watch_ended(app, worker), return_exceptions=True
+                )
                 try:
                     await worker.run()
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next one begins anew
@@ -150,6 +167,24 @@ class JobQueue:
             except Exception as error:  # noqa: BLE001 - the next look may go well
                 log.warning("stalled jobs were not looked for: %s", error)
 
+    async def _watch_ended(self, app: App, worker: Worker) -> None:
+        """Says that this worker lives, and takes over the jobs of those that have ended."""
+        while True:
+            await asyncio.sleep(min(1.0, self._pace.heartbeat_seconds))
+            try:
+                if worker.worker_id is not None:
+                    await asyncio.to_thread(self._database.life.hold, _lock_of(worker.worker_id))
+                silent = await app.job_manager.get_stalled_jobs(
+                    queue=self._name, seconds_since_heartbeat=self._pace.gone_seconds
+                )
+                locks = [_lock_of(each.worker_id) for each in silent if each.worker_id is not None]
+                living = await self._database.read(partial(_living, locks=locks)) if locks else set()
+                for each in silent:
+                    if each.worker_id is not None and _lock_of(each.worker_id) not in living:
+                        await self._take_over(app, each)
+            except Exception as error:  # noqa: BLE001 - the next look may go well
+                log.warning("workers that ended were not looked for: %s", error)
+
     async def _take_over(self, app: App, job: Job) -> None:
         """Puts a new job in the place of one; what its earlier worker still says is of the old."""
         from procrastinate.exceptions import AlreadyEnqueued
@@ -167,3 +202,13 @@ class JobQueue:
         with suppress(AlreadyEnqueued):
             await again.defer_async(**job.task_kwargs)
         await app.job_manager.finish_job_by_id_async(job.id, status=Status.ABORTED, delete_job=True)
+
+
+def _lock_of(worker_id: int) -> int:
+    """The number of the lock that a worker has while it lives."""
+    return _WORKER_LOCKS << 32 | worker_id
+
+
+def _living(connection: Connection, *, locks: list[int]) -> set[int]:
+    """Those of some numbers whose lock somebody has in this database."""
+    return {int(found) for (found,) in connection.execute(_HELD, (locks,)).fetchall()}

@@ -70,7 +70,7 @@ class Dispatch:
         )
         self._joining = Joining(
             ledger,
-            hand_in=lambda received, inbound: self._agent_of(received).join(inbound),
+            hand_in=lambda received, inbound: runner.join(self._agent_of(received), inbound),
             waiting=self._queues.waiting,
             put=self._wait,
         )

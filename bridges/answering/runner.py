@@ -22,6 +22,12 @@ class TurnRunner(Protocol):
     def stop(self, agent: Agent, inbound: Inbound) -> None:
         """Ends the turns of a message's session."""
 
+    def join(self, agent: Agent, inbound: Inbound) -> bool:
+        """Says something into the turn of a message's session; whether there is one.
+
+        The turn's events say whether it was heard: `MessageJoined`.
+        """
+
 
 class RunHere:
     """Runs each turn in this process."""
@@ -33,3 +39,7 @@ class RunHere:
     def stop(self, agent: Agent, inbound: Inbound) -> None:
         """Ends them at once."""
         agent.stop(inbound)
+
+    def join(self, agent: Agent, inbound: Inbound) -> bool:
+        """Says it at once."""
+        return agent.join(inbound)

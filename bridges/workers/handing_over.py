@@ -9,10 +9,10 @@ from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing, suppress
 
 from nacre.bridges.workers.outcomes import event_of, stopped
-from nacre.bridges.workers.turn_rows import TurnRows
+from nacre.bridges.workers.turn_rows import Outcome, TurnRows
 from nacre.postgres.errors import DatabaseError
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.events import Event
+from nacre.runtime.contracts.events import Event, MessageJoined
 from nacre.runtime.contracts.inbound import Inbound
 
 LOOK_SECONDS = 0.1
@@ -28,9 +28,11 @@ class HandedOver:
 
     def __init__(self, rows: TurnRows) -> None:
         self._rows = rows
-        self._awaited: dict[tuple[str, str], asyncio.Future[str]] = {}
+        self._awaited: dict[tuple[str, str], asyncio.Future[Outcome]] = {}
         self._looking: asyncio.Task[None] | None = None
-        self._stopping: set[asyncio.Task[None]] = set()
+        self._telling: set[asyncio.Task[None]] = set()
+        self._running: dict[tuple[str, str], str] = {}
+        """The turn of each session that is waited for, by agent and key."""
 
     async def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         """The last event of a turn that some worker runs. Commands are carried out here, where the chat is.
@@ -44,23 +46,43 @@ class HandedOver:
             return
         key = agent.session_key(inbound)
         turn_id = await self._asked(agent.id, key, inbound)
-        yield event_of(await self._outcome((agent.id, turn_id)))
+        self._running[agent.id, key] = turn_id
+        try:
+            outcome = await self._outcome((agent.id, turn_id))
+        finally:
+            self._running.pop((agent.id, key), None)
+        for name in outcome.heard:
+            yield MessageJoined(inbound_id=name)
+        yield event_of(outcome.text)
+
+    def join(self, agent: Agent, inbound: Inbound) -> bool:
+        """Says something into the turn of a message's session, wherever that runs; whether there is one.
+
+        What the turn did not hear before its end is not among its events.
+        """
+        turn_id = self._running.get((agent.id, agent.session_key(inbound)))
+        if turn_id is None:
+            return False
+        self._begin(self._rows.say_into(agent.id, turn_id, inbound))
+        return True
 
     def stop(self, agent: Agent, inbound: Inbound) -> None:
         """Ends the turns of a message's session, wherever they run."""
         agent.stop(inbound)  # a command that runs here
-        ending = self._rows.stop(agent.id, agent.session_key(inbound), stopped())
-        task = asyncio.create_task(_told(ending))
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
+        self._begin(self._rows.stop(agent.id, agent.session_key(inbound), stopped()))
 
     async def close(self) -> None:
         """Looks no more. The turns go on; who hands their messages in again finds how they ended."""
-        await asyncio.gather(*self._stopping)
+        await asyncio.gather(*self._telling)
         if self._looking is not None:
             self._looking.cancel()
             with suppress(asyncio.CancelledError):
                 await self._looking
+
+    def _begin(self, telling: Awaitable[None]) -> None:
+        task = asyncio.create_task(_told(telling))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
 
     async def _asked(self, agent_id: str, key: str, inbound: Inbound) -> str:
         while True:
@@ -70,7 +92,7 @@ class HandedOver:
                 log.warning("no worker could be asked, and that is tried again: %s", error)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _outcome(self, name: tuple[str, str]) -> str:
+    async def _outcome(self, name: tuple[str, str]) -> Outcome:
         awaited = self._awaited.setdefault(name, asyncio.get_running_loop().create_future())
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
@@ -98,8 +120,8 @@ class HandedOver:
             await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _told(ending: Awaitable[None]) -> None:
+async def _told(telling: Awaitable[None]) -> None:
     try:
-        await ending
+        await telling
     except DatabaseError as error:
-        log.warning("a turn could not be stopped: %s", error)
+        log.warning("a turn could not be stopped, or told something: %s", error)

@@ -37,7 +37,21 @@ HOLDS: LiteralString = """
 SELECT 1 FROM turns WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running'
 """
 OUTCOMES: LiteralString = """
-SELECT id, outcome FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'done'
+SELECT id, outcome, ARRAY(
+    SELECT name FROM turn_words WHERE agent = %(agent)s AND turn = turns.id AND heard)
+FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'done'
+"""
+SAY_INTO: LiteralString = """
+INSERT INTO turn_words (agent, turn, name, inbound)
+SELECT agent, id, %(name)s, %(inbound)s FROM turns
+WHERE agent = %(agent)s AND id = %(id)s AND state <> 'done'
+"""
+WORDS: LiteralString = """
+SELECT number, name, inbound FROM turn_words
+WHERE agent = %(agent)s AND turn = %(id)s AND number > %(after)s ORDER BY number
+"""
+HEARD: LiteralString = """
+UPDATE turn_words SET heard = TRUE WHERE agent = %(agent)s AND turn = %(id)s AND name = %(name)s
 """
 OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json, inbound_to_json
 from nacre.bridges.workers import statements
@@ -27,7 +27,8 @@ KEPT_SECONDS = 86_400.0
 class TakenTurn:
     """A turn that a worker has, and the number by which the database knows it from others that had it.
 
-    `tries` counts the workers that took it, this one included, and were not heard of again.
+    `tries` counts the workers that took it, this one included, and were not heard of again. `words` is the
+    number of the last message that was said into it before.
     """
 
     agent_id: str
@@ -35,6 +36,15 @@ class TakenTurn:
     inbound: Inbound
     fence: int
     tries: int
+    words: int = 0
+
+
+class Outcome(NamedTuple):
+    """How a turn ended, as `event_of` reads it, and the names of the messages that were said into it and
+    that it heard."""
+
+    text: str
+    heard: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +99,30 @@ class TurnRows:
         if row is None:
             return None
         fence, tries, body, is_redelivered = row
-        inbound = replace(inbound_from_json(body), redelivered=is_redelivered or fence > 1)
-        return TakenTurn(agent_id=agent_id, id=turn_id, inbound=inbound, fence=fence, tries=tries)
+        inbound = inbound_from_json(body)
+        turn = TakenTurn(agent_id=agent_id, id=turn_id, inbound=inbound, fence=fence, tries=tries)
+        if fence == 1:
+            return replace(turn, inbound=replace(inbound, redelivered=is_redelivered))
+        # What an earlier worker's turn heard stands in the transcript; the rest gets turns of its own.
+        said = await self._words(turn)
+        again = replace(inbound, redelivered=True, joined_by=tuple(name for _, name, _ in said))
+        return replace(turn, inbound=again, words=max((number for number, _, _ in said), default=0))
+
+    async def say_into(self, agent_id: str, turn_id: str, inbound: Inbound) -> None:
+        """Says a message into a turn, wherever it runs, unless it is over."""
+        words = {"name": inbound.inbound_id, "inbound": inbound_to_json(inbound)}
+        values = {"agent": agent_id, "id": turn_id, **words}
+        await self._database.write(lambda connection: connection.execute(statements.SAY_INTO, values))
+
+    async def said_into(self, turn: TakenTurn, after: int) -> list[tuple[int, Inbound]]:
+        """What was said into a turn behind the message of a number, with the numbers."""
+        turn = replace(turn, words=after)
+        return [(number, inbound_from_json(body)) for number, _, body in await self._words(turn)]
+
+    async def heard(self, turn: TakenTurn, name: str) -> None:
+        """Notes that a turn heard a message that was said into it."""
+        values = {"agent": turn.agent_id, "id": turn.id, "name": name}
+        await self._database.write(lambda connection: connection.execute(statements.HEARD, values))
 
     async def finish(self, turn: TakenTurn, outcome: str) -> bool:
         """Keeps the outcome, unless another one took the turn meanwhile; whether it was kept."""
@@ -118,14 +150,14 @@ class TurnRows:
         )
         return found is not None
 
-    async def outcomes(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
+    async def outcomes(self, wanted: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], Outcome]:
         """The outcomes of those turns that are over, of ids by agent."""
 
-        def work(connection: Connection) -> dict[tuple[str, str], str]:
+        def work(connection: Connection) -> dict[tuple[str, str], Outcome]:
             return {
-                (agent_id, turn_id): outcome
+                (agent_id, turn_id): Outcome(outcome, tuple(heard))
                 for agent_id, ids in wanted.items()
-                for turn_id, outcome in connection.execute(
+                for turn_id, outcome, heard in connection.execute(
                     statements.OUTCOMES, {"agent": agent_id, "ids": list(ids)}
                 ).fetchall()
             }
@@ -150,6 +182,13 @@ class TurnRows:
             leases=leases,
             leases_run_out=run_out,
         )
+
+    async def _words(self, turn: TakenTurn) -> list[tuple[int, str, str]]:
+        values = {"agent": turn.agent_id, "id": turn.id, "after": turn.words}
+        found: list[tuple[int, str, str]] = await self._database.read(
+            lambda connection: connection.execute(statements.WORDS, values).fetchall()
+        )
+        return found
 
     async def _one(self, statement: str, **values: object) -> Any:
         return await self._database.write(

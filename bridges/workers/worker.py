@@ -14,12 +14,12 @@ from nacre.bridges.workers.turn_rows import TakenTurn, TurnRows
 from nacre.postgres.errors import DatabaseError
 from nacre.postgres.jobs import JobQueue
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.events import Event
+from nacre.runtime.contracts.events import Event, MessageJoined
 
 MOST_TRIES = 10
 """A turn that so many workers took and ended over is not tried again."""
 LOOK_SECONDS = 1.0
-"""How often a worker looks whether a turn is still its own."""
+"""How often a worker looks whether a turn is still its own, and whether something was said into it."""
 
 AgentOf: TypeAlias = Callable[[str], Awaitable[Agent]]
 
@@ -66,10 +66,12 @@ class Worker:
     async def _ending(self, turn: TakenTurn) -> Event | None:
         """The event that the turn ended with."""
         agent, ending = await self._agent_of(turn.agent_id), None
-        looking = asyncio.create_task(self._stop_when_lost(turn, agent))
+        looking = asyncio.create_task(self._look(turn, agent))
         try:
             async with aclosing(agent.stream(turn.inbound)) as events:
                 async for event in events:
+                    if isinstance(event, MessageJoined):
+                        await self._rows.heard(turn, event.inbound_id)
                     ending = event
         finally:
             looking.cancel()
@@ -77,12 +79,17 @@ class Worker:
                 await looking
         return ending
 
-    async def _stop_when_lost(self, turn: TakenTurn, agent: Agent) -> None:
-        """Ends a turn that is not this worker's any more; the database would refuse its words anyway."""
+    async def _look(self, turn: TakenTurn, agent: Agent) -> None:
+        """Says into the turn what its chat says meanwhile, and ends one that is not this worker's any more;
+        the database would refuse its words anyway."""
+        last = turn.words
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 if await self._rows.holds(turn):
+                    for number, inbound in await self._rows.said_into(turn, last):
+                        agent.join(inbound)
+                        last = number
                     continue
             except DatabaseError as error:
                 log.warning("it is not known whose the turn %s is: %s", turn.id, error)

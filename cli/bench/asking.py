@@ -20,7 +20,8 @@ from typing import Any
 
 from nacre.cli.bench.scoring import Answer, Found, Place, Question, answered
 from nacre.memory.contracts.embedder import Embedder
-from nacre.memory.contracts.settings import StoreSettings, index_path
+from nacre.memory.contracts.index_settings import StoreSettings
+from nacre.memory.contracts.settings import index_path
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin

@@ -13,6 +13,7 @@ from nacre.cli.bench.command import bench
 from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
 from nacre.cli.memory.care.forget import forget
 from nacre.cli.memory.care.meter import meter
+from nacre.cli.memory.care.review import review
 from nacre.cli.memory.facts import command as facts_command
 from nacre.cli.memory.history import diff, log, undo
 from nacre.cli.memory.reflect import reflect
@@ -64,6 +65,7 @@ command.add_command(reflect)
 command.add_command(log)
 command.add_command(diff)
 command.add_command(undo)
+command.add_command(review)
 command.add_command(forget)
 command.add_command(meter)
 

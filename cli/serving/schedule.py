@@ -106,14 +106,14 @@ def _list(context: click.Context, *, as_json: bool) -> int:
 
 def _with_timetable(invocation: Invocation, work: Callable[[Timetable], Awaitable[T]]) -> T:
     from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.opening import open_tables
+    from nacre.bridges.ledger.opening import ledger_place, open_tables
     from nacre.bridges.schedule.timetable import Timetable
     from nacre.runtime.contracts.clock import owner_clock
 
     now = owner_clock(invocation.config.settings.agent.user_timezone)
 
     async def run() -> T:
-        tables = open_tables(invocation.config.state_dir, now=now)
+        tables = await open_tables(ledger_place(invocation.config), now=now)
         try:
             return await work(Timetable(tables, now=now))
         finally:

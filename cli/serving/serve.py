@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nacre.cli.invocation import begin, shared_options
+from nacre.cli.serving.http_doors import http_doors
 
 if TYPE_CHECKING:
     from nacre.bridges.connections.supervisor import BridgeStatus
@@ -62,16 +63,17 @@ async def _serve(invocation: Invocation, asked: asyncio.Event) -> None:
     server = await Server.open(invocation.config, invocation.environment, hide=hide_in_log)
     try:
         invocation.warn(*server.notices)
-        if not server.statuses:
+        if not server.statuses and invocation.config.settings.http.port is None:
             invocation.warn("The settings name no channel: see channels in docs/bridges.md.")
         invocation.say(f"Agents: {', '.join(server.agent_ids)}.")
         invocation.say(*(f"Serving {status.channel} ({status.account})." for status in server.statuses))
-        watching = asyncio.create_task(_follow(invocation, server))
-        try:
-            await asked.wait()
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+        async with http_doors(invocation, server, TURN_SECONDS):
+            watching = asyncio.create_task(_follow(invocation, server))
+            try:
+                await asked.wait()
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
     finally:
         await server.close(turn_seconds=TURN_SECONDS if asked.is_set() else 0)
 

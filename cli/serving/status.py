@@ -28,13 +28,9 @@ def command(context: click.Context, as_json: bool) -> int:
     Exit code 0 when it runs and all channels are connected, else 1.
     """
     from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.opening import is_there
     from nacre.runtime.contracts.clock import owner_clock
 
     invocation = begin(context)
-    if not is_there(invocation.config.state_dir):
-        invocation.warn(NEVER_SERVED)
-        return 1
     now = owner_clock(invocation.config.settings.agent.user_timezone)
     try:
         return asyncio.run(_status(invocation, now, as_json=as_json))
@@ -45,13 +41,17 @@ def command(context: click.Context, as_json: bool) -> int:
 async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     from nacre.bridges.connections.states import kept_statuses
     from nacre.bridges.ledger.counts import told
-    from nacre.bridges.ledger.opening import is_served, open_tables
+    from nacre.bridges.ledger.opening import is_served, is_there, ledger_place, open_tables
     from nacre.bridges.schedule.coming import coming_lines
     from nacre.bridges.schedule.timetable import Timetable
 
     config = invocation.config
-    is_running = is_served(config.state_dir)
-    tables = open_tables(config.state_dir, now=now)
+    place = ledger_place(config)
+    if not await is_there(place):
+        invocation.warn(NEVER_SERVED)
+        return 1
+    is_running = await is_served(place)
+    tables = await open_tables(place, now=now)
     try:
         kept = await kept_statuses(tables, now)
         counts = await tables.not_done()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from nacre.cli.sessions.timeline import Timeline
+from nacre.runtime.agent.insight.timeline import Timeline
 
 FORMATS = ("svg", "png")
 

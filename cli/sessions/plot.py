@@ -23,14 +23,15 @@ async def plotted(
     shelf: SessionShelf, invocation: Invocation, name: str, *, as_json: bool, output: Path | None
 ) -> int:
     """Draws the present branch of a session on the terminal, or into a new file; 1 where nothing is drawn."""
-    from nacre.cli.sessions.timeline import chart_lines, legend, timeline
+    from nacre.cli.sessions.timeline import chart_lines, legend, timeline_json
     from nacre.runtime.agent.insight.model_facts import budget_of
+    from nacre.runtime.agent.insight.timeline import timeline
 
     session = await shelf.find(name)
     transcript = await shelf.read(session)
     found = timeline(transcript.branch, budget_of(invocation.config, shelf.now))
     if as_json:
-        return print_json({"key": session.key, "sessionId": session.session_id, **found.to_json()})
+        return print_json({"key": session.key, "sessionId": session.session_id, **timeline_json(found)})
     if not found.points:
         invocation.warn(NOTHING_COUNTED)
         return 1

@@ -1,99 +1,35 @@
-"""How full the context of a session was over time, from its transcript, and that as lines of text. Pure."""
+"""The timeline of a session as lines of text, and for scripts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from nacre.cli.screen.json_text import camel_json
-from nacre.runtime.contracts.budget import ContextBudget
-from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
-from nacre.sessions.contracts.messages import AssistantMessage
-from nacre.sessions.entries.entries import Compaction, Entry
+from nacre.runtime.agent.insight.timeline import Point, Timeline
 
-MarkKind: TypeAlias = Literal["flush", "compaction"]
 _BARS = " ▁▂▃▄▅▆▇█"
 _LEAST_COLUMNS = 20
+_POINT = ("entry_id", "timestamp", "tokens", "cost_usd")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """An answer: how many tokens its request and itself took, as the provider counted them."""
-
-    entry_id: str
-    timestamp: str
-    tokens: int
-    cost_usd: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """A flush or a compaction, behind the point of this index; -1 is before the first."""
-
-    kind: MarkKind
-    behind: int
-    entry_id: str
-    timestamp: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timeline:
-    """The context of one session over its answers, the marks among them, and the present model's lines."""
-
-    points: tuple[Point, ...]
-    marks: tuple[Mark, ...]
-    budget: ContextBudget
-
-    @property
-    def top_tokens(self) -> int:
-        """The upper end of a drawing: the compaction line, or the fullest context where that was above."""
-        return max([self.budget.compact_at, *(point.tokens for point in self.points)])
-
-    def to_json(self) -> dict[str, Any]:
-        """The same for scripts."""
-        return {
-            "windowTokens": self.budget.window_tokens,
-            "flushAtTokens": self.budget.flush_at,
-            "compactAboveTokens": self.budget.compact_at,
-            "points": [camel_json(point) for point in self.points],
-            "marks": [
-                {
-                    "type": mark.kind,
-                    "entryId": mark.entry_id,
-                    "timestamp": mark.timestamp,
-                    "behindPoint": mark.behind,
-                }
-                for mark in self.marks
-            ],
-        }
-
-
-def timeline(branch: Sequence[Entry], budget: ContextBudget) -> Timeline:
-    """The timeline of a branch; answers that were broken off, or that nobody counted, are left out."""
-    points: list[Point] = []
-    marks: list[Mark] = []
-    for entry in branch:
-        body = entry.body
-        if isinstance(body, AssistantMessage):
-            if body.usage is not None and body.stop_reason not in ("error", "aborted"):
-                points.append(
-                    Point(
-                        entry_id=entry.id,
-                        timestamp=entry.timestamp,
-                        tokens=body.usage.context_tokens,
-                        cost_usd=body.usage.cost_usd,
-                    )
-                )
-            continue
-        kind: MarkKind | None = "compaction" if isinstance(body, Compaction) else None
-        if kind is None and entry.custom_data(FLUSH_ENTRY) is not None:
-            kind = "flush"
-        if kind is not None:
-            marks.append(
-                Mark(kind=kind, behind=len(points) - 1, entry_id=entry.id, timestamp=entry.timestamp)
-            )
-    return Timeline(points=tuple(points), marks=tuple(marks), budget=budget)
+def timeline_json(timeline: Timeline) -> dict[str, Any]:
+    """The same for scripts."""
+    return {
+        "windowTokens": timeline.budget.window_tokens,
+        "flushAtTokens": timeline.budget.flush_at,
+        "compactAboveTokens": timeline.budget.compact_at,
+        "points": [camel_json(point, *_POINT) for point in timeline.points],
+        "marks": [
+            {
+                "type": mark.kind,
+                "entryId": mark.entry_id,
+                "timestamp": mark.timestamp,
+                "behindPoint": mark.behind,
+            }
+            for mark in timeline.marks
+        ],
+    }
 
 
 def chart_lines(timeline: Timeline, *, columns: int, rows: int = 12) -> list[str]:

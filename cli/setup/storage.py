@@ -12,7 +12,10 @@ from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
+    from nacre.bridges.ledger.contracts.contents import Contents
+    from nacre.bridges.ledger.copying import CopiedLedger
     from nacre.memory.workspace.documents.copying import CopiedWorkspace
+    from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.settings.config import Config
     from nacre.sessions.stores.copying import Copied
 
@@ -29,27 +32,29 @@ def command() -> None:
 @json_option("Print one JSON object instead of sentences.")
 @shared_options
 def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
-    """Copy notes and conversations; what is there already is not written again.
+    """Copy notes, conversations and the channels' ledger; what is there already is not written again.
 
     The old data stays where it was, and no setting is changed. End what serves the agent first. The exit code
     is 1 where something was not copied.
     """
+    from nacre.bridges.contracts.errors import LedgerUnusable
     from nacre.memory.contracts.workspace import FileBusy
     from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
     in_files, in_database = _both(invocation.config)
     try:
-        sessions, notes = asyncio.run(_copied(in_files, in_database, target))
-    except (SessionError, FileBusy) as error:
+        sessions, notes, ledger = asyncio.run(_copied(in_files, in_database, target))
+    except (SessionError, FileBusy, LedgerUnusable) as error:
         raise click.ClickException(f"{error} What was copied stays; run the command again.") from error
-    problems = [*sessions.problems, *notes.problems]
+    problems = [*sessions.problems, *notes.problems, *(ledger.problems if ledger else ())]
     if sessions.source != sessions.target:
         problems.append("The conversations are not the same in both. Is anybody talking? Run it again.")
     if as_json:
-        print_json({"sessions": _json(sessions), "workspace": _json(notes), "problems": problems})
+        told = {"sessions": _json(sessions), "workspace": _json(notes), "problems": problems}
+        print_json({**told, **({"ledger": _ledger_json(ledger)} if ledger else {})})
     else:
-        invocation.say(*_lines(sessions, notes))
+        invocation.say(*_lines(sessions, notes), *(_ledger_lines(ledger) if ledger else ()))
         invocation.warn(*problems)
         if not problems:
             invocation.say(f"Now set storage.driver to {target!r}. The old data is where it was.")
@@ -65,7 +70,9 @@ def _both(config: Config) -> tuple[Config, Config]:
     return replace(config, folders=in_files), replace(config, folders=in_database)
 
 
-async def _copied(in_files: Config, in_database: Config, target: str) -> tuple[Copied, CopiedWorkspace]:
+async def _copied(
+    in_files: Config, in_database: Config, target: str
+) -> tuple[Copied, CopiedWorkspace, CopiedLedger | None]:
     from nacre.memory.workspace.documents.copying import copy_to_folder, copy_to_rows
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
@@ -79,15 +86,31 @@ async def _copied(in_files: Config, in_database: Config, target: str) -> tuple[C
     assert documents is not None
     kept = kept_places(in_files.folders, in_files.state_dir)
     try:
+        # First: it refuses while a program serves the channels.
+        ledger = await _copied_ledger(in_files, in_database, target, now)
         if target == "postgres":
             notes = await copy_to_rows(in_files.workspace, documents, kept=kept)
-            return await copy_sessions(files, rows), notes
+            return await copy_sessions(files, rows), notes, ledger
         lock_dir = in_files.state_dir / "locks"
         notes = await copy_to_folder(documents, in_files.workspace, kept=kept, lock_dir=lock_dir)
-        return await copy_sessions(rows, files), notes
+        return await copy_sessions(rows, files), notes, ledger
     finally:
         await files.close()
         await rows.close()
+
+
+async def _copied_ledger(
+    in_files: Config, in_database: Config, target: str, now: Clock
+) -> CopiedLedger | None:
+    """The channels' ledger, which goes with the default agent; `None` for another one."""
+    from nacre.bridges.ledger.copying import copy_ledger
+    from nacre.bridges.ledger.opening import ledger_place, movable_ledger
+
+    here, there = ledger_place(in_files), ledger_place(in_database)
+    if here.agent_id != in_files.agent_id:
+        return None
+    async with movable_ledger(here, now=now) as file, movable_ledger(there, now=now) as rows:
+        return await (copy_ledger(file, rows) if target == "postgres" else copy_ledger(rows, file))
 
 
 def _lines(sessions: Copied, notes: CopiedWorkspace) -> list[str]:
@@ -100,6 +123,14 @@ def _lines(sessions: Copied, notes: CopiedWorkspace) -> list[str]:
     ]
 
 
+def _ledger_lines(ledger: CopiedLedger) -> list[str]:
+    source, target = ledger.source.counts, ledger.target.counts
+    return [
+        *(f"{name:12}{source[name]:8} there, {target[name]:8} copied" for name in source if source[name]),
+        f"Channels       {_sums(ledger.source.checksum, ledger.target.checksum)}",
+    ]
+
+
 def _sums(source: str, target: str) -> str:
     return f"sha256 {source[:16]} in both" if source == target else f"sha256 {source[:16]} and {target[:16]}"
 
@@ -107,3 +138,10 @@ def _sums(source: str, target: str) -> str:
 def _json(copied: Copied | CopiedWorkspace) -> dict[str, object]:
     names = [field.name for field in fields(copied.source)]
     return {side: camel_json(getattr(copied, side), *names) for side in ("source", "target")}
+
+
+def _ledger_json(ledger: CopiedLedger) -> dict[str, object]:
+    def told(contents: Contents) -> dict[str, object]:
+        return {**contents.counts, "checksum": contents.checksum}
+
+    return {"source": told(ledger.source), "target": told(ledger.target)}

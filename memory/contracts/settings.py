@@ -10,13 +10,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from nacre.memory.contracts.index_settings import (
+    CacheSettings,
+    ChunkingSettings,
+    LocalSettings,
+    RemoteSettings,
+    SettingsGroup,
+    StoreSettings,
+    SyncSettings,
+)
 from nacre.memory.contracts.records import Source
-
-DEFAULT_CACHE_ENTRIES = 50_000
-"""Vectors kept for text that is no longer in any file. The seeds have no limit, and grow to gigabytes."""
 
 
 def _unit(value: Any) -> Any:
@@ -37,98 +42,13 @@ Share = Annotated[float, BeforeValidator(_share), Field(ge=0)]
 UnitInterval = Annotated[float, BeforeValidator(_unit), Field(ge=0, le=1)]
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        populate_by_name=True,
-        protected_namespaces=(),
-        defer_build=True,  # a validator is made when there is something to validate
-    )
-
-
-class BatchSettings(_Group):
-    """Provider batch jobs; off unless asked for."""
-
-    enabled: bool = False
-    wait: bool = True
-    concurrency: int = Field(default=2, ge=1)
-    poll_interval_ms: int = Field(default=2000, ge=0)
-    timeout_minutes: int = Field(default=60, ge=1)
-
-
-class RemoteSettings(_Group):
-    """Where and how a remote embedding provider is asked."""
-
-    base_url: str | None = None
-    api_key: str | None = None
-    headers: dict[str, str] | None = None
-    daily_tokens: int | None = Field(default=None, ge=1)
-    batch: BatchSettings = Field(default_factory=BatchSettings.model_construct)
-
-
-class LocalSettings(_Group):
-    """A local embedding model on disk."""
-
-    model_path: str | None = None
-    model_cache_dir: str | None = None
-
-
-class VectorStoreSettings(_Group):
-    """The vector extension; `extension_path` replaces the sqlite-vec that is installed."""
-
-    enabled: bool = True
-    extension_path: str | None = None
-
-
-class StoreSettings(_Group):
-    """Where the index lives; `{agentId}` in `path` is replaced by the agent's id.
-
-    `driver` has one value: settings that an owner brings along from OpenClaw name it.
-    """
-
-    driver: Literal["sqlite"] = "sqlite"
-    path: str | None = None
-    vector: VectorStoreSettings = Field(default_factory=VectorStoreSettings.model_construct)
-
-
-class ChunkingSettings(_Group):
-    """Size of a chunk and of what two neighbours share, in tokens."""
-
-    tokens: int = Field(default=400, ge=1)
-    overlap: int = Field(default=80, ge=0)
-
-    @model_validator(mode="after")
-    def _overlap_below_size(self) -> Self:
-        if self.overlap >= self.tokens:
-            return self.model_copy(update={"overlap": self.tokens - 1})
-        return self
-
-
-class SessionSyncSettings(_Group):
-    """How much a transcript grows before it is indexed again; 0 means any change."""
-
-    delta_bytes: int = Field(default=100_000, ge=0)
-    delta_messages: int = Field(default=50, ge=0)
-
-
-class SyncSettings(_Group):
-    """When the index follows the files."""
-
-    on_session_start: bool = True
-    on_search: bool = True
-    watch: bool = True
-    watch_debounce_ms: int = Field(default=1500, ge=0)
-    interval_minutes: int = Field(default=0, ge=0)
-    sessions: SessionSyncSettings = Field(default_factory=SessionSyncSettings.model_construct)
-
-
-class MmrSettings(_Group):
+class MmrSettings(SettingsGroup):
     """Diversity re-ranking; `lambda` 1 is relevance alone, 0 is difference alone."""
 
     enabled: bool = False
+    """Whether hits that say the same are pushed down."""
     lambda_: Annotated[float, BeforeValidator(_unit), Field(alias="lambda", ge=0, le=1)] = 0.7
+    """1 ranks by relevance alone, 0 by difference alone."""
 
     @field_validator("lambda_", mode="before")
     @classmethod
@@ -136,21 +56,28 @@ class MmrSettings(_Group):
         return 0.7 if isinstance(value, float) and math.isnan(value) else value
 
 
-class TemporalDecaySettings(_Group):
+class TemporalDecaySettings(SettingsGroup):
     """Older dated notes count less; evergreen files never do."""
 
     enabled: bool = False
+    """Whether older dated notes count less."""
     half_life_days: int = Field(default=30, ge=1)
+    """After how many days a dated note counts half."""
 
 
-class HybridSettings(_Group):
+class HybridSettings(SettingsGroup):
     """How the lexical and the vector list become one."""
 
     enabled: bool = True
+    """Whether words and vectors are combined."""
     vector_weight: Share = 0.7
+    """Share of the vectors; both shares are scaled to a sum of 1, so that 70 and 30 are 0.7 and 0.3."""
     text_weight: Share = 0.3
+    """Share of the words, as `vectorWeight`."""
     candidate_multiplier: int = Field(default=4, ge=1)
+    """How many candidates per wanted hit each list offers; at most 20."""
     fusion: Literal["default", "seed"] = "default"
+    """How the two lists become one: `default`, or `seed` for the weighted sum of the original."""
     mmr: MmrSettings = Field(default_factory=MmrSettings.model_construct)
     temporal_decay: TemporalDecaySettings = Field(default_factory=TemporalDecaySettings.model_construct)
 
@@ -171,50 +98,80 @@ class HybridSettings(_Group):
         )
 
 
-class RerankSettings(_Group):
+class RerankSettings(SettingsGroup):
     """A model that puts the best places of a search into another order; none unless a provider is named."""
 
     provider: str | None = None
+    """Who puts the best places of a search into another order: a provider by litellm's name (`cohere`,
+    `jina_ai`, `voyage`, `together_ai`, `hosted_vllm`, `infinity`, `huggingface` for a server of
+    text-embeddings-inference, …), or `sentence-transformers` for a cross-encoder in this process (`pip
+    install "nacre[sentence-transformers]"`). Unset or `none`: nobody. A provider is sent the question and the
+    texts of its best places."""
     model: str | None = None
+    """The re-ranker; there is no usual one. For `sentence-transformers` a name on the hub or a folder."""
     base_url: str | None = None
+    """Address of the re-ranker; unset is `models.providers.<name>.baseUrl`, else the provider's own."""
     api_key: str | None = Field(default=None, repr=False)
+    """Key of the re-ranker; unset is `models.providers.<name>.apiKey`, else an auth profile, else the
+    provider's environment variable. A server of one's own needs none."""
     candidates: int = Field(default=30, ge=2, le=200)
+    """How many of the best places the re-ranker is shown, 2 to 200; those behind keep their order."""
     timeout_ms: int = Field(default=3000, ge=1)
+    """How long the re-ranker's answer is waited for. Then, and when it fails, the hits keep their usual order
+    and the search says so; it is asked again after a minute. Loading litellm or a model is not counted."""
 
 
-class QuerySettings(_Group):
+class QuerySettings(SettingsGroup):
     """What a search returns."""
 
     max_results: int = Field(default=6, ge=1)
+    """Most hits of a search; never more than 1000."""
     min_score: UnitInterval = 0.35
+    """What the best hit has to score for anything to be shown; what stands behind it comes along. With
+    `fusion: "seed"` each hit has to."""
     hybrid: HybridSettings = Field(default_factory=HybridSettings.model_construct)
     rerank: RerankSettings = Field(default_factory=RerankSettings.model_construct)
 
 
-class CacheSettings(_Group):
-    """Vectors of text that no file holds any more, kept in case it comes back."""
-
-    enabled: bool = True
-    max_entries: int | None = Field(default=DEFAULT_CACHE_ENTRIES, ge=1)
-
-
-class ExperimentalSettings(_Group):
+class ExperimentalSettings(SettingsGroup):
     """Opt-in features."""
 
     session_memory: bool = False
+    """Allows past conversations as a source: what you and the assistant said, groups included. Only private
+    chats with you can search them."""
 
 
-class MemorySearchSettings(_Group):
+class MemorySearchSettings(SettingsGroup):
     """`agents.defaults.memorySearch`, resolved for one agent."""
 
     enabled: bool = True
+    """Whether there is a memory index, and with it `memory_search` and `memory_get`."""
     sources: tuple[Source, ...] = ("memory",)
+    """What is searched: `memory`, and `sessions` if `experimental.sessionMemory` is on."""
     extra_paths: tuple[str, ...] = ()
+    """Further Markdown files and folders, absolute or relative to the workspace; globs work (`**` is any
+    depth), and links are not followed."""
     experimental: ExperimentalSettings = Field(default_factory=ExperimentalSettings.model_construct)
     provider: str | None = None
+    """Who makes embeddings. Unset and `local`: the model that comes with Nacre, without key and network, or
+    that of `local.modelPath`. `gguf`: that of `local.modelPath`, else embeddinggemma-300m, downloaded once
+    (0.3 GB). `sentence-transformers`: a model of that library. `none`: words alone are searched. `auto`: a
+    file in `local.modelPath`, then the first of `openai`, `gemini`, `voyage`, `mistral` that has a key in the
+    settings or the environment, else the model that comes with Nacre; unset means the same once anything
+    stands in `remote`. `openai`, `gemini`, `voyage`, `mistral`, `ollama`, or any name with `remote.baseUrl`
+    for an OpenAI-compatible server."""
     fallback: str = "none"
+    """Who makes embeddings once the provider has failed while indexing; a search never switches. The index
+    remembers it, with the reason, for all processes: its vectors are searched until the provider answers
+    again. That one is asked again after half a minute, then a minute, up to an hour, in a running agent, and
+    at once by `nacre memory index`. The fallback uses its own usual model, and its address and key from
+    `models.providers`."""
     model: str | None = None
+    """The embedding model; unset is the provider's usual one. The model that comes with Nacre has no choice;
+    for `sentence-transformers` it is a name on the hub or a folder."""
     output_dimensionality: int | None = Field(default=None, ge=1)
+    """Length of the vectors, for remote models made for shorter ones; unset is the model's own. Longer
+    vectors are cut to it. A change makes all vectors again."""
     remote: RemoteSettings | None = None
     local: LocalSettings = Field(default_factory=LocalSettings.model_construct)
     store: StoreSettings = Field(default_factory=StoreSettings.model_construct)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from nacre.memory.contracts.settings import SessionSyncSettings
+from nacre.memory.contracts.index_settings import SessionSyncSettings
 from nacre.memory.contracts.store import FileState, IndexedFile, Store
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptSource, TranscriptText
 from nacre.memory.sync.files import FileOutcome

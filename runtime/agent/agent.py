@@ -1,12 +1,9 @@
-"""`Agent`: what a bot author embeds. Messages in, events and replies out; one agent, one state folder.
-
-`answering.py` tells the story of a message.
-"""
+"""`Agent`: what a bot author embeds. Messages in, events out; `answering.py` tells a message's story."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -27,7 +24,7 @@ from nacre.runtime.contracts.errors import AgentError, TurnBroken
 from nacre.runtime.contracts.events import Emit, Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.inbound import Attachment, Inbound, Reply
-from nacre.runtime.contracts.model import ChatModel
+from nacre.runtime.contracts.model import Answering, ChatModel, ModelRequest
 from nacre.runtime.hooks.hooks import Hooks, HookTable
 from nacre.runtime.lanes.routing import Route, route
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
@@ -138,6 +135,11 @@ class Agent:
         """What the owner has set for this agent."""
         return self._parts.turn.settings
 
+    def reread_settings(self) -> tuple[str, ...]:
+        """Looks for changed settings, as every turn does first; sentences about what counts from when on."""
+        self._parts.reread_settings()
+        return self._parts.settings_file.to_tell()
+
     @property
     def workspace(self) -> Path:
         """The folder with the notes."""
@@ -224,8 +226,12 @@ class Agent:
             if not isinstance(last, ReplyReady | Silence | TurnFailed):
                 yield stopped()
         finally:
-            if task.cancel():
-                await asyncio.gather(task, return_exceptions=True)
+            if task.cancel():  # cancelled once: `gather` would hand on each of its own cancellations
+                await asyncio.wait((task,))
+
+    def ask_model(self, request: ModelRequest) -> AsyncIterator[Answering]:
+        """What the agent's models answer to a request, without its prompt, notes and transcript; counted."""
+        return self._parts.turn.models.ask(lambda _event: None)(request)
 
     def stop(self, session: Inbound | str = "", *, after: StopAfter = "now") -> bool:
         """Stops the running and waiting turns of a session, named by a message to it or by its key.

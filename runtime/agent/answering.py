@@ -79,6 +79,10 @@ async def _answer(parts: AgentParts, inbound: Inbound, where: Route, emit: Emit,
         emit(Silence(session_key=where.key, session_id=""))
         return
     inbound = worded_inbound
+    parts.reread_settings()
+    if not inbound.trigger:
+        for sentence in parts.settings_file.to_tell(where.policy):
+            emit(Warned(message=sentence))
     if not inbound.trigger and await answered_in_chat(parts, inbound.text, where, emit):
         return
     if parts.lanes.is_busy(where.key) and _asks_for_status(parts, inbound, where):

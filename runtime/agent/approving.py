@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
-from nacre.runtime.commands.approvals import APPROVE, DENY
 from nacre.runtime.commands.contract.command import Command
+from nacre.runtime.commands.waiting.approvals import APPROVE, DENY
 from nacre.runtime.contracts.errors import ApprovalNotFound, SessionInUse
 from nacre.runtime.contracts.events import Emit, ReplyReady, Silence, Warned
 from nacre.runtime.contracts.inbound import Reply

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nacre.runtime.commands.approvals import APPROVE, DENY
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.help import HELP, UNKNOWN, elsewhere, nearest_word
 from nacre.runtime.commands.session.chats import ACTIVATION, QUEUE, SEND
@@ -19,12 +18,25 @@ from nacre.runtime.commands.session.reset import RESET
 from nacre.runtime.commands.session.resume import RESUME
 from nacre.runtime.commands.session.rewind import REWIND
 from nacre.runtime.commands.status import STATUS
+from nacre.runtime.commands.waiting.approvals import APPROVE, DENY
+from nacre.runtime.commands.waiting.review import REVIEW
 from nacre.runtime.contracts.commands import RESET_TRIGGERS, called_word, slash_word
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
 
 _SESSION = (NEW, RESET, RESUME, COMPACT, REWIND, FORK, LABEL)
-BUILT_IN: tuple[Command, ...] = (*_SESSION, STATUS, CONTEXT, QUEUE, SEND, ACTIVATION, APPROVE, DENY, HELP)
+BUILT_IN: tuple[Command, ...] = (
+    *_SESSION,
+    STATUS,
+    CONTEXT,
+    QUEUE,
+    SEND,
+    ACTIVATION,
+    APPROVE,
+    DENY,
+    REVIEW,
+    HELP,
+)
 """Nacre's own commands, in the order of `/help`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")

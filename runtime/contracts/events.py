@@ -16,7 +16,7 @@ from nacre.sessions.contracts.freshness import ResetCause
 from nacre.sessions.contracts.usage import Usage
 
 CompactionReason: TypeAlias = Literal["threshold", "overflow", "manual"]
-FlushStatus: TypeAlias = Literal["written", "nothing", "fallback", "failed"]
+FlushStatus: TypeAlias = Literal["written", "proposed", "nothing", "fallback", "failed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,8 @@ class ApprovalAsked:
 class FlushEnded:
     """The silent turn before a compaction is over.
 
-    `written`: the model appended notes to `path`. `nothing`: nothing worth keeping was found.
+    `written`: the model appended notes to `path`. `proposed`: they wait for the owner, see `memory.writes`.
+    `nothing`: nothing worth keeping was found.
     `fallback`: the model could not be asked and an extract was written instead. `failed`: there is
     no note, because nobody could be asked or the file could not be written. `problem` says what
     went wrong, also where something else helped. `notes` is the Markdown that went into the file.

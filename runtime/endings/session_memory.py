@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.prompts import render
@@ -60,7 +61,7 @@ class _NameTaken(Exception):
 
 
 async def _written(workspace: Workspace, path: str, data: bytes) -> bool:
-    """Makes the file; `False` when something is there already, be it a folder or a link."""
+    """Makes the file, or has it wait for the owner; `False` when a file, folder or link is there already."""
 
     def made(old: bytes | None) -> bytes:
         if old is not None:
@@ -71,6 +72,8 @@ async def _written(workspace: Workspace, path: str, data: bytes) -> bool:
         await workspace.change(path, made)
     except (_NameTaken, IsADirectoryError, PathOutsideRoot):
         return False
+    except WaitsForReview as waiting:
+        log.info("%s", waiting)
     return True
 
 
@@ -79,13 +82,15 @@ class SessionMemory:
     """A handler for `session_end`. `messages` is how many of them a note keeps.
 
     `model` names the conversation, for `slug_seconds` at most; `on_notes` gets the path of the note.
-    `may_write` says whether a session of this key may leave one.
+    `sources` are those of the workspace's lines. `may_write` says whether a session of this key may leave
+    one.
     """
 
     workspace: Workspace
     messages: int
     model: ChatModel
     on_notes: Callable[[str], None]
+    sources: Sources | None = None
     may_write: Callable[[str], bool] = lambda _key: True
     slug_seconds: float = SLUG_SECONDS
 
@@ -145,7 +150,7 @@ class SessionMemory:
         voices = Voices()
         voices.follow(event.entries)
         said = SessionSources(
-            sources=Sources(self.workspace),
+            sources=self.sources or Sources(self.workspace),
             voices=lambda: voices,
             policy=ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True),
             session_key=event.session_key,

@@ -159,6 +159,23 @@ def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> t
     return (*_file_notices(file, written), *disk.told_of_sources(raw))
 
 
+def settings_anew(config: Config) -> Settings:
+    """What the file says now for the agent of a config that was read earlier.
+
+    Raises:
+        ConfigError: as `load_config`, or the list of agents names this one no more.
+    """
+    from nacre.runtime.settings.disk import settings_file as disk
+
+    file = config.state_dir / SETTINGS_FILE
+    raw = disk.read_settings_file(file, config.environment)
+    with disk.variables_unseen(file, config.environment):
+        written = _settings(raw, file)
+        ids = [entry.id for entry in written.agents.entries]
+        _agent_id(config.agent_id, written.agents, file)
+        return _settings(disk.with_own_settings(raw, ids.index(config.agent_id)), file) if ids else written
+
+
 def settings_file(environment: Mapping[str, str]) -> Path:
     """Where the settings of the environment's state folder stand, if there are any.
 

@@ -23,7 +23,9 @@ Key: TypeAlias = tuple[str | int, ...]
 _STEP = re.compile(
     r"""(?:^|\.)(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<name>[^."\[\]]+))|\[(?P<entry>[^\[\]]+)\]"""
 )
-_SECRET = re.compile(r"(?:key|token|password|secret)$", re.IGNORECASE)
+_SECRET = re.compile(r"(?:(?<!main)key|token|password|secret)$", re.IGNORECASE)
+_PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):[^@\s]+@")
+"""A password in an address, as in that of a database."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +153,9 @@ def hidden(value: Any, name: str = "") -> Any:
         return {key: hidden(item, key) for key, item in value.items()}
     if isinstance(value, list):
         return [hidden(item, name) for item in value]
-    return "[hidden]" if value and _SECRET.search(name) and isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return "[hidden]" if value and _SECRET.search(name) else _PASSWORD.sub(r"\1:[hidden]@", value)
 
 
 def _unknown(above: Key, step: str, section: type[BaseModel]) -> str:

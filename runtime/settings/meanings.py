@@ -1,4 +1,5 @@
-"""What each setting is for, in the words that stand below it in its section; all settings as a JSON Schema.
+"""What each setting is for, in the words that stand below it in its section, and what may stand there; all
+settings as a JSON Schema.
 
 Reads the sections' own source: pydantic would do so for every class, at every start.
 """
@@ -7,26 +8,62 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
+import re
 import textwrap
-from collections.abc import Mapping
+import types
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
 from nacre.runtime.settings.keys import Field, section_below
-from nacre.runtime.settings.sections.section import written_name
+from nacre.runtime.settings.sections.section import Written, written_name
 from nacre.runtime.settings.settings import Settings
+
+_UNITS = {
+    "bytes": "bytes",
+    "chars": "characters",
+    "days": "days",
+    "hours": "hours",
+    "messages": "messages",
+    "minutes": "minutes",
+    "ms": "milliseconds",
+    "seconds": "seconds",
+    "tokens": "tokens",
+    "usd": "US dollars",
+}
+"""What a number counts, by the last word of its name."""
+_PLAIN = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+_LINK = re.compile(r"\[([^\]]+)\]\((\w+\.md)[^)]*\)")
 
 
 def meaning_of(found: Field) -> str:
-    """What a setting is for, in the words that stand below it in its section."""
+    """What a setting is for, in the words that stand below it in its section; links lead from `docs/`."""
     for kind in found.section.__mro__:
         if issubclass(kind, BaseModel) and kind is not BaseModel:
             for name in found.section.model_fields:
                 if found.info is found.section.model_fields[name] and name in (told := _meanings(kind)):
                     return told[name]
     return ""
+
+
+def without_links(words: str) -> str:
+    """The words with the page after each link, for where a link cannot be followed."""
+    return _LINK.sub(lambda link: f"{link[1]} (docs/{link[2]})", " ".join(words.split()))
+
+
+def kind_of(found: Field) -> str:
+    """What may stand at a key, with its unit and its limits; empty where that cannot be said."""
+    if found.info is None:
+        return ""
+    words = _kind(found.info.annotation, found.info.metadata)
+    if found.is_secret and words == "text":
+        return "text, never shown"
+    name, comma, limits = words.partition(", ")
+    unit = _UNITS.get(_last_word(found.name), "") if name in ("whole number", "number") else ""
+    return f"{name} of {unit}{comma}{limits}" if unit else words
 
 
 def schema() -> dict[str, Any]:
@@ -38,7 +75,7 @@ def schema() -> dict[str, Any]:
         told = {_name(kind, field): text for field, text in _all_meanings(kind).items()} if kind else {}
         for written, about in definition.get("properties", {}).items():
             if text := told.get(written):
-                about["description"] = text
+                about["description"] = without_links(text)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "nacre.json5"}
 
 
@@ -77,3 +114,57 @@ def _meanings(kind: type[BaseModel]) -> Mapping[str, str]:
 
 def _name(kind: type[BaseModel], field: str) -> str:
     return written_name(kind, field) if field in kind.model_fields else field
+
+
+def _kind(annotation: Any, metadata: Iterable[Any]) -> str:
+    limits = list(metadata)
+    if told := next((each.kind for each in limits if isinstance(each, Written)), ""):
+        return told
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        return _kind(inner, [*_unpacked(more), *limits])
+    parts = [part for part in get_args(annotation) if part is not type(None)]
+    if get_origin(annotation) in (Union, types.UnionType):
+        return " or ".join(_kind(part, limits) for part in parts)
+    if get_origin(annotation) is Literal:
+        return _choice(parts)
+    if get_origin(annotation) is tuple:
+        return f"list of {_many(_kind(parts[0], ()))}"
+    if get_origin(annotation) in (Mapping, dict) or (
+        isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    ):
+        words = _kind(parts[-1], ()) if parts else ""
+        return f"table of {_many(words)}" if words not in ("", "table") else "table"
+    return ", ".join([_PLAIN.get(annotation, ""), *_limits(limits)]).strip(", ")
+
+
+def _unpacked(metadata: Iterable[Any]) -> list[Any]:
+    """What stands beside a type, with the parts of a `Field(…)` one by one."""
+    return [part for each in metadata for part in (getattr(each, "metadata", None) or [each])]
+
+
+def _limits(metadata: Iterable[Any]) -> list[str]:
+    words = {"gt": "above", "ge": "from", "le": "to"}
+    found = [
+        f"{word} {getattr(each, name)}"
+        for each in metadata
+        for name, word in words.items()
+        if getattr(each, name, None) is not None
+    ]
+    return [" ".join(found)] if found else []
+
+
+def _choice(values: Iterable[Any]) -> str:
+    *first, last = [f"`{json.dumps(value)}`" for value in values if value != ""]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _many(words: str) -> str:
+    return {"text": "texts", "list of texts": "lists of texts"}.get(words, words)
+
+
+def _last_word(name: str) -> str:
+    """The last word of a name in camel case, in small letters; a floor counts what stands before it."""
+    name = name.removesuffix("Floor")
+    start = max((place for place, letter in enumerate(name) if letter.isupper()), default=0)
+    return name[start:].lower()

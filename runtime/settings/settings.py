@@ -19,6 +19,7 @@ from nacre.runtime.settings.sections.channels import (
     MessagesSettings,
 )
 from nacre.runtime.settings.sections.hooks import HooksSettings, ToolRule, ToolsSettings
+from nacre.runtime.settings.sections.http import HttpSettings
 from nacre.runtime.settings.sections.memory import MemorySettings
 from nacre.runtime.settings.sections.models import ModelsSettings
 from nacre.runtime.settings.sections.plugins import PluginsSettings
@@ -31,8 +32,10 @@ class UsageSettings(SettingsSection):
     """`usage`."""
 
     daily_cap_usd: Annotated[float, Field(gt=0)] | None = None
-    """Most that models and embeddings may cost in a day of the owner, for all agents; `null` is no cap.
-    From four fifths on only replies and their summaries are asked of a model."""
+    """Most that models and embeddings may cost in a day of yours, in dollars by litellm's price map, for all
+    agents of the state folder together. From four fifths on only replies and their summaries are asked of a
+    model: flushes take notes without one, sessions are named by their time, notes are embedded tomorrow. At
+    the cap replies stop too, with a sentence. The call that crosses it is still paid for."""
 
 
 class Settings(SettingsSection):
@@ -48,6 +51,7 @@ class Settings(SettingsSection):
     plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
     bindings: tuple[Binding, ...] = ()
+    http: HttpSettings = Field(default_factory=HttpSettings.model_construct)
     usage: UsageSettings = Field(default_factory=UsageSettings.model_construct)
     commands: CommandsSettings = Field(default_factory=CommandsSettings.model_construct)
     messages: MessagesSettings = Field(default_factory=MessagesSettings.model_construct)

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
 from nacre.runtime.tools.file_arguments import (
     AppendArguments,
@@ -88,6 +89,8 @@ async def _in_sentences(
     """Turns what files can do wrong into a sentence for the model."""
     try:
         return await work(arguments)
+    except WaitsForReview as waiting:
+        return ToolOutput(text=str(waiting))
     except (PathOutsideRoot, FileBusy) as error:
         raise ToolFailed(str(error)) from error
     except FileNotFoundError as error:

@@ -23,6 +23,7 @@ EXTRAS = {
     "imap_tools": "email",
     "ircstates": "irc",
     "irctokens": "irc",
+    "jinja2": "serve",
     "keyring": "keyring",
     "lancedb": "lancedb",
     "llama_cpp": "gguf",
@@ -34,16 +35,20 @@ EXTRAS = {
     "procrastinate": "postgres",
     "psycopg": "postgres",
     "psycopg_pool": "postgres",
+    "prometheus_client": "serve",
     "pyarrow": "lancedb",
     "pypdf": "pdf",
     "pyrage": "age",
     "sentence_transformers": "sentence-transformers",
     "slack_sdk": "slack",
     "slixmpp": "xmpp",
+    "sse_starlette": "serve",
+    "starlette": "serve",
     "telegram": "telegram",
+    "uvicorn": "serve",
 }
 """Libraries that come only when asked for, and the extra that brings them."""
-BROUGHT_ANYWAY = {"aiohttp": "litellm needs it"}
+BROUGHT_ANYWAY = {"aiohttp": "litellm needs it", "jinja2": "litellm needs it"}
 """Libraries of extras that a dependency brings along, so that they have an exact version too."""
 PACKAGES = {
     "discord": "discord.py",
@@ -154,6 +159,8 @@ def test_dependencies_are_what_is_imported() -> None:
     imported = {PACKAGES.get(library, library) for source in HOUSE for library in foreign_libraries(source)}
     # of this one only the SQLite extension that it brings is used
     found = {"sqlite_vec" for source in HOUSE if 'find_spec("sqlite_vec")' in source.text}
+    # Starlette imports this one when a form is read
+    found |= {"python_multipart" for source in HOUSE if ".form(" in source.text}
     assert asked == imported | found
     exact = {name.replace("-", "_") for name in _constraints()}
     assert exact & set(EXTRAS) == set(BROUGHT_ANYWAY)

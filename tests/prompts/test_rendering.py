@@ -37,6 +37,7 @@ SAMPLES = {
     "paths": "memory/2026-11-19-plans.md, memory/2026-11-19-trip.md",
     "previous_summary": "(previous summary)",
     "problem": "The summary was empty.",
+    "rules": "> Answer in rhymes.",
     "text": "> Staging uses port 8443.",
     "time_zone": "Europe/Lisbon",
     "tools": "- read: Reads a file.",

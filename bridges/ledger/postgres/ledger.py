@@ -11,7 +11,7 @@ from nacre.bridges.ledger.contracts.owner_chats import is_owner_chat
 from nacre.bridges.ledger.contracts.records import Along, Received, chat_of
 from nacre.bridges.ledger.contracts.stored_inbound import asker_to_json, inbound_from_json, inbound_to_json
 from nacre.bridges.ledger.postgres import statements
-from nacre.bridges.ledger.postgres.holding import Holding
+from nacre.bridges.ledger.postgres.holding import LOOK_SECONDS, Holding
 from nacre.bridges.ledger.postgres.jobs import write_along
 from nacre.bridges.ledger.postgres.outbox import PostgresOutbox, forget_old, kept_text, put_part
 from nacre.bridges.ledger.postgres.rows import LedgerRows, Run
@@ -27,15 +27,29 @@ class PostgresLedger(PostgresTables):
 
     notice = ""
 
-    def __init__(self, rows: LedgerRows, *, now: Clock, ledger_id: str, holding: Holding) -> None:
+    def __init__(
+        self, rows: LedgerRows, *, now: Clock, ledger_id: str, holding: Holding, look_seconds: float
+    ) -> None:
         super().__init__(rows)
         self._now = now
         self._holding: Holding | None = holding
+        self._keeping = asyncio.create_task(holding.keep(look_seconds), name="ledger-lock")
         self.outbox = PostgresOutbox(rows, ledger_id=ledger_id)
 
     @classmethod
-    async def open(cls, database: Database, url: str, *, agent: str, now: Clock, new_id: NewId) -> Self:
+    async def open(
+        cls,
+        database: Database,
+        url: str,
+        *,
+        agent: str,
+        now: Clock,
+        new_id: NewId,
+        look_seconds: float = LOOK_SECONDS,
+    ) -> Self:
         """Holds the ledger. What a program before was sending is `unsure` now, and it writes nothing more.
+
+        Each `look_seconds` it looks whether its lock was lost with a connection, and takes it again.
 
         Raises:
             LedgerUnusable: the database cannot be used, or another program has the ledger.
@@ -54,13 +68,14 @@ class PostgresLedger(PostgresTables):
             await asyncio.to_thread(holding.release)
             raise
         fenced = LedgerRows(database, agent, fence=fence)
-        return cls(fenced, now=now, ledger_id=ledger_id, holding=holding)
+        return cls(fenced, now=now, ledger_id=ledger_id, holding=holding, look_seconds=look_seconds)
 
     async def close(self) -> None:
         """Takes nothing more, and lets another program have it. Safe to repeat."""
         await super().close()
         holding, self._holding = self._holding, None
         if holding is not None:
+            self._keeping.cancel()
             await asyncio.to_thread(holding.release)
 
     async def receive(

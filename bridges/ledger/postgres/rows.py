@@ -41,6 +41,10 @@ class LedgerRows:
         """The rows of one statement. Raises `LedgerUnusable`."""
         return await self._tried(self._database.read, lambda run: run(statement, **values))
 
+    async def read_all(self, work: Callable[[Run], T]) -> T:
+        """What `work` reads, all of one moment. Raises `LedgerUnusable`."""
+        return await self._tried(self._database.read, work)
+
     async def run(self, statement: str, /, **values: object) -> list[Any]:
         """What one statement changes, and the rows that it gives. Raises `LedgerUnusable`."""
         return await self.write(lambda run: run(statement, **values))

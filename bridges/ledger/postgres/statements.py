@@ -13,10 +13,36 @@ SELECT pg_try_advisory_lock(hashtextextended(%(agent)s, hashtextextended(current
 IS_HELD = "SELECT 1 FROM ledger_holders WHERE agent = %(agent)s AND fence = %(fence)s FOR SHARE"
 HOLD = """
 INSERT INTO ledger_holders (agent, ledger_id, fence, holder) VALUES (%(agent)s, %(ledger_id)s, 1, %(holder)s)
-ON CONFLICT (agent) DO UPDATE SET fence = ledger_holders.fence + 1, holder = EXCLUDED.holder
+ON CONFLICT (agent) DO UPDATE SET fence = ledger_holders.fence + 1, holder = EXCLUDED.holder,
+    ledger_id = coalesce(nullif(ledger_holders.ledger_id, ''), EXCLUDED.ledger_id)
 RETURNING ledger_id, fence
 """
 HOLDER = "SELECT holder FROM ledger_holders WHERE agent = %(agent)s"
+IS_SERVED = """
+SELECT 1 FROM pg_locks
+WHERE locktype = 'advisory' AND granted AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (classid::bigint << 32 | objid::bigint)
+        = hashtextextended(%(agent)s, hashtextextended(current_schema()::text, 7))
+"""
+"""Whether anybody has that lock; asked without taking it, which would stop who starts in that moment."""
+MARKS = "SELECT ledger_id, copied FROM ledger_holders WHERE agent = %(agent)s"
+PUT_MARKS = """
+INSERT INTO ledger_holders (agent, ledger_id, fence, holder, copied)
+VALUES (%(agent)s, %(ledger_id)s, 1, '', %(copied)s)
+ON CONFLICT (agent) DO UPDATE SET ledger_id = EXCLUDED.ledger_id, fence = ledger_holders.fence + 1,
+    holder = '', copied = EXCLUDED.copied
+"""
+STOP_NUMBERING = {
+    "inbound": "LOCK TABLE ledger_inbound IN SHARE ROW EXCLUSIVE MODE",
+    "outbound": "LOCK TABLE ledger_outbound IN SHARE ROW EXCLUSIVE MODE",
+}
+_NUMBER_ON = "SELECT setval('{0}', greatest(%(number)s, nextval('{0}')))"
+NUMBER_ON = {
+    "inbound": _NUMBER_ON.format("ledger_inbound_number_seq"),
+    "outbound": _NUMBER_ON.format("ledger_outbound_number_seq"),
+}
+"""The next number of a table is above what was brought; behind the lock no other agent gets it twice."""
 NOBODY_KNOWS = "UPDATE ledger_outbound SET state = 'unsure' WHERE agent = %(agent)s AND state = 'sending'"
 
 PUT_CURSOR = """

@@ -55,7 +55,7 @@ class SqliteLedger(SqliteTables):
         Raises:
             LedgerUnusable: the file cannot be opened or written, or another process has it.
         """
-        release = _locked(path)
+        release = locked(path)
         try:
             database, notice = open_database(path, MIGRATIONS, now=now())
         except BaseException:
@@ -221,7 +221,7 @@ def is_locked(path: Path) -> bool:
     return release is None
 
 
-def _locked(path: Path) -> Callable[[], None]:
+def locked(path: Path) -> Callable[[], None]:
     """Keeps other programs out of a ledger until what comes back is called, or this process dies."""
     try:
         path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)

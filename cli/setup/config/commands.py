@@ -140,8 +140,13 @@ def explain(context: click.Context, key: str, as_json: bool) -> int:
     invocation.say(f"{told['key']} = {json.dumps(told['value'], ensure_ascii=False)}")
     invocation.say(f"  from     {told['from'].replace(str(file.path), invocation.short(file.path))}")
     invocation.say(f"  default  {json.dumps(told['default'], ensure_ascii=False)}")
+    if told["type"]:
+        invocation.say(f"  type     {told['type']}")
+    invocation.say(f"  counts   {told['counts']}")
     if told["meaning"]:
-        invocation.say("", told["meaning"].replace("\n", " "))
+        invocation.say("", told["meaning"])
+    for name, meaning in told["below"].items():
+        invocation.say("", f"{told['key']}.{name}: {meaning}")
     return 0
 
 

@@ -6,23 +6,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nacre.runtime.settings.changes import counts_at_next_turn, is_taken_over_by_serve
 from nacre.runtime.settings.config import DATABASE_VARIABLE, MODEL_VARIABLE, WORKSPACE_VARIABLE
 from nacre.runtime.settings.disk.json5_text import outermost
 from nacre.runtime.settings.keys import (
+    Field,
     Key,
     at,
     default_of,
     field_of,
     hidden,
     plain,
+    section_below,
     written_key,
 )
-from nacre.runtime.settings.meanings import meaning_of
+from nacre.runtime.settings.meanings import kind_of, meaning_of, without_links
+from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.config import Config
 
+_ENTRY = ("agents", "list")
 _VARIABLES: Mapping[Key, str] = {
     ("agents", "defaults", "model", "primary"): MODEL_VARIABLE,
     ("agents", "defaults", "workspace"): WORKSPACE_VARIABLE,
@@ -32,7 +37,9 @@ _VARIABLES: Mapping[Key, str] = {
 
 
 def explained(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """What is known of a key: `key`, `value`, `default`, `from` (a sentence), `meaning`. Secrets are hidden.
+    """What is known of a key: `key`, `value`, `default`, `type` (in words), `from` (a sentence), `counts`
+    (from when on a change does), `meaning`; of a section also `below`, what each key in it is for.
+    Secrets are hidden.
 
     `text` and `raw` are the file's text and its values, `config` what one agent has of them.
 
@@ -47,8 +54,11 @@ def explained(key: Key, config: Config, *, text: str, raw: Mapping[str, Any], fi
         "key": written_key(key),
         "value": shown,
         "default": default,
+        "type": "" if found is None else kind_of(found).replace("`", ""),
         "from": source,
-        "meaning": "" if found is None or found.info is None else meaning_of(found),
+        "counts": _counts(key),
+        "meaning": "" if found is None or found.info is None else without_links(meaning_of(found)),
+        "below": {} if found is None or found.info is None else _below(found),
     }
 
 
@@ -76,6 +86,23 @@ def _holding(
         return (default if held is None else held), "the default"
     held = at(plain(config.settings), key)
     return (written if held is None else held), _line(text, key, file)
+
+
+def _counts(key: Key) -> str:
+    name = ".".join(str(step) for step in (("agents", "defaults", *key[3:]) if key[:2] == _ENTRY else key))
+    if counts_at_next_turn(name):
+        return "at the next turn"
+    return "in nacre serve within seconds" if is_taken_over_by_serve(name) else "at the next start"
+
+
+def _below(above: Field) -> dict[str, str]:
+    section, told = above.below, dict[str, str]()
+    if section is not None:
+        for name, info in section.model_fields.items():
+            written = written_name(section, name)
+            field = Field(section=section, name=written, info=info, below=section_below(info.annotation))
+            told[written] = without_links(meaning_of(field)) or "see the keys below it"
+    return told
 
 
 def _place(config: Config, raw: Mapping[str, Any]) -> int:

@@ -15,7 +15,7 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     """Whether the channels can be used, and what hinders those that are served."""
     from nacre.bridges.connections.states import kept_statuses
     from nacre.bridges.contracts.errors import LedgerUnusable
-    from nacre.bridges.ledger.opening import is_served, is_there, open_tables
+    from nacre.bridges.ledger.opening import is_served, is_there, ledger_place, open_tables
     from nacre.bridges.server import checked
     from nacre.runtime.contracts.errors import ConfigError
 
@@ -24,13 +24,13 @@ async def serving_findings(invocation: Invocation, now: Clock) -> list[Finding]:
     except ConfigError as error:
         advice = "Nothing is served until that is put right; `nacre serve --check` tries again."
         return [Finding(area="channels", state="problem", text=str(error), advice=advice)]
-    state_dir = invocation.config.state_dir
-    if not is_there(state_dir):
-        text = " ".join(told) or "none is set up"
-        return [Finding(area="channels", state="well", text=text)]
+    place = ledger_place(invocation.config)
     try:
-        is_running = is_served(state_dir)
-        tables = open_tables(state_dir, now=now)
+        if not await is_there(place):
+            text = " ".join(told) or "none is set up"
+            return [Finding(area="channels", state="well", text=text)]
+        is_running = await is_served(place)
+        tables = await open_tables(place, now=now)
         try:
             kept = await kept_statuses(tables, now)
             counts = await tables.not_done()

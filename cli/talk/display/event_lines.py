@@ -44,6 +44,8 @@ def event_line(event: Event) -> Line | None:
             count = _note_count(event.notes)
             notes = counted(count, "note") if count else "notes"
             return f"· saved {notes} to {one_line(event.path)}", "dim"
+        case FlushEnded(status="proposed"):
+            return f"· notes for {one_line(event.path)} wait for you: /review shows them", "dim"
         case FlushEnded(status="nothing"):
             return "· nothing new to note down", "dim"
         case FlushEnded(status="fallback"):

@@ -1,6 +1,7 @@
 """A workspace in the hands of one writer: the source of every line is on disk before the line.
 
-It is the one gate of what sessions write, so keys and passwords are stopped here (`secrets.py`).
+It is the one gate of what sessions write, so keys and passwords are stopped here (`secrets.py`), and what the
+owner wants to see first waits (`proposed.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from nacre.memory.contracts.workspace import (
     ReadFailed,
     Workspace,
 )
+from nacre.memory.files.sources.proposed import ProposedWrite, WaitsForReview, is_reviewed
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.sources import SourceOf, Sources
 
@@ -31,7 +33,8 @@ class SourcedWorkspace:
     """`Workspace` (its methods are described there), which notes sources and leaves all else to `workspace`.
 
     `begin` is asked before each write, and gives what says where a line of it comes from. A write whose
-    sources cannot be noted is not done. `change` calls its function twice, with the same bytes.
+    sources cannot be noted is not done, and one that waits for the owner raises `WaitsForReview`. `change`
+    calls its function twice, with the same bytes.
     """
 
     def __init__(
@@ -78,7 +81,18 @@ class SourcedWorkspace:
     ) -> Appended:
         text = self._let_in(name, text)
         if text.strip():
-            await self._sources.keep(name, text, await self._begin())
+            source_of = await self._begin()
+            await self._sources.keep(name, text, source_of)
+            write = ProposedWrite(
+                path=name,
+                text=text,
+                source=source_of(""),
+                is_append=True,
+                skip_repeats=skip_repeats,
+                heading=heading,
+                below=below,
+            )
+            await self._reviewed(write)
         return await self._workspace.append(
             name, text, skip_repeats=skip_repeats, heading=heading, below=below
         )
@@ -96,9 +110,21 @@ class SourcedWorkspace:
             texts = (data.decode("utf-8", "surrogateescape") for data in (after, before or b""))
             return self._let_in(name, *texts).encode("utf-8", "surrogateescape")
 
-        if (new := gated(old)) is not None:
-            await self._sources.keep(name, new.decode("utf-8", "replace"), await self._begin())
+        new, source_of = gated(old), await self._begin()
+        if new is not None:
+            await self._sources.keep(name, new.decode("utf-8", "replace"), source_of)
+        if new != old:
+            before, text = (
+                None if data is None else data.decode("utf-8", "surrogateescape") for data in (old, new)
+            )
+            await self._reviewed(ProposedWrite(path=name, text=text, before=before, source=source_of("")))
         await self._workspace.change(name, gated)
+
+    async def _reviewed(self, write: ProposedWrite) -> None:
+        """Raises `WaitsForReview` where the owner is to see this first; then it is kept."""
+        review = self._sources.review
+        if review is not None and is_reviewed(write.source):
+            raise WaitsForReview(write.path, await review.propose(write), write.text or "")
 
     def _let_in(self, name: str, text: str, before: str = "") -> str:
         """The text as it may be written into a note that was `before`."""

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, Workspace
+from nacre.memory.files.sources.proposed import Reviewing
 from nacre.memory.files.sources.source import Source, narrowest
 from nacre.memory.files.sources.stored import StoredSource, from_lines, line_key, to_lines
 
@@ -31,9 +32,13 @@ _Known = dict[str, list[StoredSource]]
 class Sources:
     """The sources that are kept of one workspace. What other processes note is seen by the next question."""
 
-    def __init__(self, workspace: Workspace, *, secrets: SecretsMode = "redact") -> None:
+    def __init__(
+        self, workspace: Workspace, *, secrets: SecretsMode = "redact", review: Reviewing | None = None
+    ) -> None:
+        """`review` keeps what the owner is to see before it is written; without one all is written."""
         self._workspace = workspace
         self.secrets = secrets
+        self.review = review
         self._files: dict[str, tuple[Fingerprint, _Known]] = {}
 
     async def keep(self, path: str, text: str, source_of: SourceOf) -> None:

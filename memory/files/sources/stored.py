@@ -56,7 +56,7 @@ def from_lines(data: bytes) -> Iterator[StoredSource]:
         except (ValueError, RecursionError):
             continue
         if isinstance(raw, dict) and isinstance(raw.get("path"), str):
-            yield StoredSource(path=raw["path"], keys=_texts(raw.get("lines")), source=_source(raw))
+            yield StoredSource(path=raw["path"], keys=_texts(raw.get("lines")), source=source_from_json(raw))
 
 
 def without_keys(data: bytes, keys: Collection[str]) -> bytes:
@@ -96,8 +96,8 @@ def _to_json(stored: StoredSource) -> dict[str, Any]:
     }
 
 
-def _source(raw: Mapping[str, Any]) -> Source:
-    """A source, also as a later or a careless program wrote it: what is not known is nobody's word."""
+def source_from_json(raw: Mapping[str, Any]) -> Source:
+    """A source that `source_json` told, also by a careless program: what is not known is nobody's word."""
     said_by: tuple[Speaker, ...] = tuple(
         _known(name, get_args(Speaker), "unknown") for name in _texts(raw.get("saidBy"))
     )

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from nacre.memory.contracts.errors import IndexDamaged
-from nacre.memory.contracts.settings import VectorStoreSettings
+from nacre.memory.contracts.index_settings import VectorStoreSettings
 from nacre.memory.stores.sqlite.connection import IndexLock, SqliteError, open_connection, quick_check
 from nacre.memory.stores.sqlite.nearest import add_vector_functions
 from nacre.memory.stores.sqlite.schema import TOKENIZE, version_of

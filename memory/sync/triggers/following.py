@@ -10,8 +10,8 @@ from nacre.memory.sync.triggers.settling import Settling
 from nacre.memory.sync.triggers.transcript_growth import TranscriptGrowth
 
 if TYPE_CHECKING:
+    from nacre.memory.contracts.index_settings import SyncSettings
     from nacre.memory.contracts.notes import NoteWatch
-    from nacre.memory.contracts.settings import SyncSettings
 
 
 class Following:

@@ -10,6 +10,7 @@ from functools import partial
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
+from nacre.memory.files.review.queue import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.history.keeping import HistoryKeeper
 from nacre.memory.workspace.workspace import TemplateMissing, ensure_workspace
@@ -39,6 +40,7 @@ from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_workspace
 from nacre.runtime.settings.disk.private_places import keep_private
+from nacre.runtime.settings.rereading import SettingsInFile
 from nacre.runtime.settings.sections.channels import history_turns
 from nacre.runtime.settings.settings import Settings
 from nacre.runtime.turn.parts import TurnParts
@@ -147,6 +149,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         running=running,
         facts=facts,
         history=history,
+        settings_file=SettingsInFile(config),
         closing=world.closing,
     )
 
@@ -183,6 +186,7 @@ def _window_parts(
     count_tokens: Callable[[str], int],
 ) -> WindowParts:
     compaction = config.settings.agent.compaction
+    review = ReviewQueue(config.folders.proposals, lock_dir=config.state_dir / "locks")
 
     def side_model(name: str) -> ChatModel | None:
         return world.model(config, name.strip()) if name.strip() else None
@@ -194,7 +198,12 @@ def _window_parts(
         flush_model=side_model(compaction.memory_flush.model),
         offline=offline,
         workspace=workspace,
-        sources=Sources(workspace, secrets=config.settings.memory.secrets),
+        sources=Sources(
+            workspace,
+            secrets=config.settings.memory.secrets,
+            review=review if config.settings.memory.writes == "review" else None,
+        ),
+        review=review,
         has_bank=config.settings.memory.bank.enabled,
         now=world.now,
         count_tokens=count_tokens,

@@ -47,6 +47,7 @@ def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: 
             messages=internal.entries.session_memory.messages,
             model=turn.model,
             on_notes=turn.window.on_notes,
+            sources=turn.window.sources,
             may_write=lambda key: workspace_access(key, turn.settings) == "rw",
         )
         turn.hooks.on("session_end", handler)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, KeysView
 from typing import Any, Literal, TypeAlias, TypeVar
 
+from nacre.runtime.contracts.errors import TurnBroken
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.turn.loop.limits import TurnBounds
 
@@ -21,6 +22,7 @@ class Running:
     def __init__(self) -> None:
         self._tasks: dict[str, dict[asyncio.Task[Any], Callable[[StopAfter], None]]] = {}
         self._joins: dict[asyncio.Task[Any], Callable[[Inbound], bool]] = {}
+        self._loop = asyncio.get_running_loop()
 
     @property
     def keys(self) -> KeysView[str]:
@@ -30,7 +32,18 @@ class Running:
     def start(
         self, key: str, work: Coroutine[Any, Any, T], bounds: TurnBounds | None = None
     ) -> asyncio.Task[T]:
-        """Runs `work` for a session. By its `bounds` a turn can be joined, or end with its tools."""
+        """Runs `work` for a session. By its `bounds` a turn can be joined, or end with its tools.
+
+        Raises:
+            TurnBroken: another event loop is running than the one on which the agent was opened.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            work.close()
+            raise TurnBroken(
+                "This agent was opened on another event loop, and its locks and connections belong to that "
+                "one. Call it there, with asyncio.run_coroutine_threadsafe from another thread, or use "
+                "nacre.BlockingAgent, which any thread may call."
+            )
         task = asyncio.create_task(work)
         bounds = bounds or TurnBounds()
         self._joins[task] = bounds.joining.put

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nacre.memory.batch_jobs.jobs import JobRules
 from nacre.memory.contracts.embedder import Embedder
-from nacre.memory.contracts.settings import LocalSettings, MemorySearchSettings, at_home
+from nacre.memory.contracts.index_settings import LocalSettings
+from nacre.memory.contracts.settings import MemorySearchSettings, at_home
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.keys import from_environment

@@ -44,6 +44,11 @@ class AgentFolders:
         return self.agent_dir / "approvals"
 
     @property
+    def proposals(self) -> Path:
+        """The folder of what waits for the owner before it is written into a note."""
+        return self.agent_dir / "proposals"
+
+    @property
     def trusted_hooks(self) -> Path:
         """The file that says which hooks of the workspace the owner trusts."""
         return self.agent_dir / "trusted-hooks.json"

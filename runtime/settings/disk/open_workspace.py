@@ -33,6 +33,7 @@ def kept_places(folders: AgentFolders, state_dir: Path) -> tuple[Path, ...]:
         folders.agent_dir.parent,
         folders.agent_dir,
         folders.approvals,
+        folders.proposals,
         folders.trusted_hooks,
         *(state_dir / name for name in PRIVATE_FILES),
     )

@@ -10,6 +10,8 @@ from nacre.runtime.contracts.policy import WorkspaceAccess
 from nacre.runtime.settings.sections.channels import HeartbeatSettings
 from nacre.runtime.settings.sections.hooks import AgentTools, ToolNames
 from nacre.runtime.settings.sections.section import (
+    DURATION,
+    SIZE,
     SettingsSection,
     as_duration,
     bytes_or,
@@ -44,16 +46,19 @@ class ModelChoice(SettingsSection):
     """`agents.defaults.model`: who answers. A plain text is the primary model, without fallbacks."""
 
     primary: str = ""
-    """`provider/model` as litellm names it; blank is the built-in offline responder."""
+    """`provider/model` as litellm names it; blank is the built-in offline responder. A plain text as
+    `agents.defaults.model` means the same."""
     fallbacks: tuple[str, ...] = ()
-    """Models to ask, in order, when the one before cannot be had."""
+    """Models to ask, in order, when the one before cannot be had; see
+    [reliability](reliability.md#when-a-model-fails)."""
 
 
 class ModelEntry(SettingsSection):
     """`agents.defaults.models.<name>`: a model that can be chosen for a chat."""
 
     alias: str = ""
-    """Another name for it behind `/new`."""
+    """Another name for this model behind `/new`; the models that stand here can also be named by a part of
+    their name."""
 
 
 class StartupContextSettings(SettingsSection):
@@ -63,11 +68,12 @@ class StartupContextSettings(SettingsSection):
     """
 
     enabled: bool = True
-    """Whether anything is read at all, also after a compaction."""
+    """Whether a private session begins with the logs and notes of the last days; the same after a
+    compaction."""
     daily_memory_days: Annotated[int, count_or(2, least=1, most=14)] = 2
-    """How many days count, today included."""
+    """How many days count, today included; 1 to 14."""
     max_total_chars: Annotated[int, count_or(14_000, most=50_000)] = 14_000
-    """Most of all logs and notes together."""
+    """Most of all these logs and notes together, at most 50000. Logs go first, then the newest notes."""
 
 
 class MemoryFlushSettings(SettingsSection):
@@ -82,9 +88,11 @@ class MemoryFlushSettings(SettingsSection):
     system_prompt: str = ""
     """What is added to the system prompt in the flush turn; blank is the built-in text."""
     model: str = ""
-    """`provider/model` for the flush turn alone; blank is the model that answers."""
-    force_flush_transcript_bytes: Annotated[int, bytes_or(2 * 1024 * 1024)] = 2 * 1024 * 1024
-    """After how many bytes of text since the last flush there is one, however full the window; 0 is never."""
+    """`provider/model` for the flush turn alone, without another model behind it; blank is the model that
+    answers."""
+    force_flush_transcript_bytes: Annotated[int, bytes_or(2 * 1024 * 1024), SIZE] = 2 * 1024 * 1024
+    """After how many bytes of text since the last flush there is one, however full the window is; a number or
+    `"2mib"`, 0 is never."""
 
 
 class CompactionSettings(SettingsSection):
@@ -101,11 +109,13 @@ class CompactionSettings(SettingsSection):
     custom_instructions: str = ""
     """What every summary should pay attention to, also in automatic compactions."""
     model: str = ""
-    """`provider/model` for summaries alone; blank is the model that answers, and is asked when this fails."""
+    """`provider/model` for summaries alone; blank is the model that answers, which also follows when this one
+    fails. Address and key come from `models.providers`."""
     max_summary_tokens: Annotated[int, Field(ge=256)] | None = None
     """Most that a summary may take; unset is four fifths of the reserve, at most a quarter of the history."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
-    """Longest that the summary of one part of a long history may take; finished parts are kept."""
+    """Longest that the summary of one part of a long history may take. Finished parts are kept, and the next
+    attempt goes on from there."""
     memory_flush: MemoryFlushSettings = Field(default_factory=MemoryFlushSettings.model_construct)
 
 
@@ -124,9 +134,9 @@ class HardClearSettings(SettingsSection):
     """`contextPruning.hardClear`: an old result is replaced as a whole."""
 
     enabled: bool = True
-    """Whether that is done at all."""
+    """Whether results are replaced as a whole at all."""
     placeholder: str = "[Old tool result content cleared]"
-    """What stands in its place."""
+    """What stands in their place."""
 
 
 class ContextPruningSettings(SettingsSection):
@@ -134,8 +144,9 @@ class ContextPruningSettings(SettingsSection):
 
     mode: Literal["off", "cache-ttl"] = "off"
     """`cache-ttl` prunes once the provider has forgotten the prompt anyway, or the window is getting full."""
-    ttl: Annotated[str, BeforeValidator(as_duration)] = "5m"
-    """How long a provider remembers a prompt: `"5m"`, `"1h"`; a bare number is minutes, 0 is never."""
+    ttl: Annotated[str, BeforeValidator(as_duration), DURATION] = "5m"
+    """How long a provider remembers a prompt: `"90s"`, `"5m"`, `"1h"`; a bare number is minutes, 0 is
+    never."""
     size_trigger_ratio: Annotated[float, clamped(float, 0, 1)] = 0.8
     """From this share of the flush line on a remembered prompt is pruned too; 1 is never."""
     keep_last_assistants: Annotated[int, count_or(3)] = 3
@@ -149,7 +160,7 @@ class ContextPruningSettings(SettingsSection):
     soft_trim: SoftTrimSettings = Field(default_factory=SoftTrimSettings.model_construct)
     hard_clear: HardClearSettings = Field(default_factory=HardClearSettings.model_construct)
     tools: ToolNames = Field(default_factory=ToolNames.model_construct)
-    """Whose results are pruned."""
+    """Whose results are pruned; all are where nothing is named."""
 
     @property
     def ttl_seconds(self) -> float:
@@ -160,9 +171,12 @@ class SandboxSettings(SettingsSection):
     """`agents.defaults.sandbox`: what the assistant may do with the workspace."""
 
     mode: Literal["off", "non-main", "all"] = "all"
-    """Which sessions `workspaceAccess` holds for: none, all but the main one, all."""
+    """Which sessions `workspaceAccess` holds for: `all`, `non-main` (all but the owner's main session),
+    `off`."""
     workspace_access: WorkspaceAccess = "rw"
-    """`ro`: no file of the workspace is written, by tools, flushes or notes; `none`: nor is one read."""
+    """What sessions may do with the workspace. `ro`: it is read and never written; tools that would are
+    refused, and no model is asked for notes. `none`: nor is a note seen, in the prompt, by a tool or by a
+    search. Unset is `rw`, as there is no second folder to work in."""
 
     @property
     def is_never_written(self) -> bool:
@@ -174,7 +188,8 @@ class AgentSettings(SettingsSection):
     """`agents.defaults`: the assistant itself."""
 
     workspace: str = ""
-    """The workspace folder; blank is `<state>/workspace`. `~` is the home folder."""
+    """The workspace folder; blank is `<state>/workspace`. `~` is the home folder. Where there are several
+    agents, the default agent's."""
     model: Annotated[ModelChoice, BeforeValidator(_model_choice)] = Field(
         default_factory=ModelChoice.model_construct
     )
@@ -183,7 +198,7 @@ class AgentSettings(SettingsSection):
     user_timezone: str = ""
     """IANA name of the owner's time zone; blank is the system's."""
     context_tokens: Annotated[int, Field(ge=1)] | None = None
-    """The context window in tokens; unset asks the model."""
+    """The context window in tokens; unset asks the model. A fallback with a smaller window keeps its own."""
     bootstrap_max_chars: Annotated[int, count_or(20_000)] = 20_000
     """Most of one workspace file that enters the context."""
     bootstrap_total_max_chars: Annotated[int, count_or(60_000)] = 60_000
@@ -198,13 +213,15 @@ class AgentSettings(SettingsSection):
     max_concurrent: Annotated[int, Field(ge=1)] = 4
     """Most messages of chats that are answered at the same time; those of one session never are."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Longest that a turn may take, from the person's words to the answer."""
+    """Longest that a turn may take, from the person's words to the answer; making room in the window does not
+    count."""
     model_timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
     """Longest that a model may take to begin its answer, before it is asked again or another is."""
     model_slow_seconds: Annotated[float, Field(gt=0)] = 15.0
-    """After how long a silence of the model the owner is told that it is slow."""
+    """After how long a silence of the model you are told that it is slow, and how to stop it."""
     model_first_byte_seconds: Annotated[float, Field(gt=0)] = 45.0
-    """How long a model that has a fallback may send not one byte before the fallback is asked."""
+    """How long a model that has a fallback may send not one byte before the fallback is asked. One that
+    answers without streaming, or loads for minutes before its first byte, wants more."""
     tool_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
     """Longest that one tool call may take."""
     heartbeat: HeartbeatSettings = Field(default_factory=HeartbeatSettings.model_construct)
@@ -220,15 +237,18 @@ class AgentEntry(AgentSettings):
     """One of `agents.list`: who it is, where it lives, and what it has otherwise than `agents.defaults`."""
 
     id: Annotated[str, BeforeValidator(_agent_id)]
-    """Stands in its session keys and folders: small letters, digits, `-` and `_`, at most 64."""
+    """Stands in session keys and folders: letters, digits, `-` and `_`, at most 64, beginning with a letter
+    or a digit. Upper and lower case are one."""
     default: bool = False
-    """Whether it is the agent that is meant when none is named; else the first of the list is."""
+    """Whether this agent is meant when none is named; else the first of the list is."""
     name: str = ""
-    """What people call it."""
+    """What people call it, for `nacre agents`."""
     agent_dir: str = ""
-    """The folder of what it keeps beside conversations and notes; blank is `<state>/agents/<id>`."""
+    """The folder of what it keeps beside notes and conversations: which models rest, what is left to do;
+    blank is `<state>/agents/<id>`."""
     allow_paths: tuple[str, ...] = ()
-    """Files and folders of other agents that this one may read after all."""
+    """Files and folders of other agents that this one may read after all, through `memorySearch.extraPaths`,
+    `memory.qmd.paths` or a workspace that holds them."""
 
     @model_validator(mode="before")
     @classmethod

@@ -6,7 +6,14 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from nacre.runtime.settings.sections.section import SettingsSection, as_duration, count_or, duration_seconds
+from nacre.runtime.settings.sections.section import (
+    DURATION,
+    SettingsSection,
+    Written,
+    as_duration,
+    count_or,
+    duration_seconds,
+)
 from nacre.sessions.contracts.keys import folded_id
 
 QueueMode: TypeAlias = Literal["collect", "followup", "steer", "steer-backlog", "interrupt"]
@@ -59,9 +66,10 @@ class PeerMatch(SettingsSection):
     """`bindings[].match.peer`: one chat."""
 
     kind: str = ""
-    """`direct` (also `dm`), `group` or `channel`; blank is each of them."""
+    """`direct` (also `dm`), `group` or `channel`; blank is each. Without `peer` all chats of the account are
+    meant."""
     id: str
-    """In a direct chat the person's id, else the chat's; `*` is every one."""
+    """A person's id in a direct chat, else the chat's; `*` is every one."""
 
 
 class BindingMatch(SettingsSection):
@@ -104,31 +112,36 @@ class Binding(SettingsSection):
     """`bindings[]`: which agent answers what. A chat counts before an account, that before a channel."""
 
     agent_id: str
-    """One of `agents.list`."""
+    """Which agent of `agents.list` answers; [serving](serve.md#which-agent-answers) says which of several
+    bindings counts."""
     match: BindingMatch
     compaction_summaries: bool | None = None
-    """Whether summaries of compactions are kept as notes there; unset leaves it to `memory.facts`."""
+    """Whether summaries of compactions are kept as notes in these chats; unset leaves it to
+    `memory.facts.compactionSummaries`."""
 
 
 class PeerSettings(SettingsSection):
     """`channels.<name>.dms.<sender>`: what holds for one person's direct chat."""
 
     history_limit: int | None = None
-    """How many of the newest turns are sent; 0 is all, unset is what holds for the channel."""
+    """As `dmHistoryLimit`, for one person, by their id on the channel, letter by letter unless the channel
+    takes `Anna` and `anna` for one; 0 is all, unset is what holds for the channel."""
 
 
 class GroupSettings(SettingsSection):
     """`channels.<name>.groups.<id>`: what holds in one group; the id `*` is every other one."""
 
     require_mention: bool = True
-    """Whether only messages that speak to the assistant are answered; `false` is all."""
+    """In the group of this id, `*` for every other: whether only messages that speak to the assistant are
+    answered."""
 
 
 class CommandsSettings(SettingsSection):
     """`commands`."""
 
     owner_allow_from: tuple[str, ...] = ()
-    """Who the owner is on the channels of others, each as `channel:id`."""
+    """Who the owner is on the channels of others, each as `channel:id`, such as `telegram:12345`. An id
+    without its channel names nobody."""
 
 
 class AccountRules(SettingsSection):
@@ -140,20 +153,24 @@ class AccountRules(SettingsSection):
     others_keys = True
 
     enabled: bool = True
-    """`false` leaves it out of `nacre serve`."""
+    """Whether `nacre serve` answers there. A channel has keys of its own beside these, such as its server:
+    [bridges](bridges.md#a-channel-in-the-settings)."""
     dm_policy: Literal["pairing", "allowlist", "open", "disabled"] = "pairing"
-    """Who may write in private: `pairing` lets people ask for a code, `allowlist` takes those in `allowFrom`
-    and who was let in, `open` everybody, `disabled` nobody but the owner."""
+    """Who may write in private: `pairing` lets people ask for a code that the owner approves with `nacre
+    pairing`, `allowlist` takes those in `allowFrom` and who was let in, `open` everybody, `disabled` nobody
+    but the owner."""
     allow_from: tuple[str, ...] = ()
     """Ids of people who may write in private; `*` is everybody."""
     group_policy: Literal["allowlist", "open", "disabled"] = "allowlist"
-    """In which groups messages are answered: those in `groups`, all, or none."""
+    """In which groups messages are answered: those in `groups`, with `open` all, with `disabled` none."""
     group_allow_from: tuple[str, ...] = ()
     """Ids of people whose messages in groups are answered, beside the owner; none is everybody."""
     groups: Mapping[str, GroupSettings] = Field(default_factory=dict)
 
     dm_history_limit: int | None = None
-    """How many of the newest turns of a direct chat are sent; unset and 0 are all."""
+    """How many of the newest turns of a direct chat are sent to the model; unset and 0 are all. It counts for
+    direct chats that have a session of their own. The transcript keeps everything, and a summary in front
+    stays."""
     dms: Mapping[str, PeerSettings] = Field(default_factory=dict)
 
 
@@ -161,15 +178,17 @@ class ChannelSettings(AccountRules):
     """`channels.<name>`: what holds on one channel, for each of its accounts unless that says otherwise."""
 
     accounts: Mapping[str, AccountRules] = Field(default_factory=dict)
-    """Several accounts of one channel, by name; none is one account, named `default`."""
+    """Several accounts of one channel, by name; none is one account, named `default`. What stands in an
+    account lies over what stands in the channel, key by key: all keys of `channels.<name>` can stand
+    there."""
 
 
 class InboundSettings(SettingsSection):
     """`messages.inbound`: messages that come together while nothing runs."""
 
     debounce_ms: Annotated[int, Field(ge=0)] = 250
-    """How long a session that is idle waits for a further message before it answers; not in the modes
-    `followup` and `interrupt`, and never for a command."""
+    """How long a session that is idle waits for a further message before it answers; not in `followup` and
+    `interrupt`, and never for a command."""
 
 
 class QueueSettings(SettingsSection):
@@ -177,8 +196,8 @@ class QueueSettings(SettingsSection):
 
     mode: AnyQueueMode = "collect"
     """`collect`: one turn answers all of them. `followup`: each gets its own, in order. `interrupt`: the
-    running turn is stopped. `steer`: they go into the running turn when its tools are done, and wait as in
-    `collect` where it calls none; `steer-backlog`: they do, and are answered behind it as well."""
+    running turn is stopped. `steer` (also `queue`): they go into the running turn behind its tools, and wait
+    as in `collect` where it calls none. `steer-backlog`: they do, and are answered behind it as well."""
     by_channel: Mapping[str, AnyQueueMode] = Field(default_factory=dict)
     """Another mode for a channel, by its name."""
     debounce_ms: Annotated[int, Field(ge=0)] = 1_000
@@ -203,19 +222,23 @@ class ActiveHours(SettingsSection):
     An end before the start is one of the next day; two equal times are the whole day.
     """
 
-    start: Annotated[str, Field(pattern=_TIME)] = "00:00"
-    end: Annotated[str, Field(pattern=_TIME)] = "24:00"
+    start: Annotated[str, Field(pattern=_TIME), Written("time of day")] = "00:00"
+    """From when on there are heartbeats, by the clock of the owner's zone. An end before the start is one of
+    the next day; two equal times are the whole day."""
+    end: Annotated[str, Field(pattern=_TIME), Written("time of day")] = "24:00"
+    """Until when, as `start`."""
 
 
 class HeartbeatSettings(SettingsSection):
     """`agents.defaults.heartbeat`: the assistant looks around by itself, as HEARTBEAT.md says."""
 
-    every: Annotated[str, BeforeValidator(as_duration)] = "30m"
-    """How often: `"30m"`, `"1h"`; a bare number is minutes, 0 is never."""
+    every: Annotated[str, BeforeValidator(as_duration), DURATION] = "30m"
+    """How often the assistant looks around by itself, see [serving](serve.md#heartbeats): `"30m"`, `"1h"`; a
+    bare number is minutes, 0 is never."""
     active_hours: ActiveHours = Field(default_factory=ActiveHours.model_construct)
     target: str = "last"
-    """Where the owner is told: `last` is where they last wrote in private, the name of a channel where they
-    last did there; `none` is no heartbeat."""
+    """Where you are told: `last` is where you last wrote in private, the name of a channel where you last did
+    there; `none` is no heartbeat."""
     ack_max_chars: Annotated[int, count_or(300)] = 300
     """So much beside `HEARTBEAT_OK` is not worth saying."""
 

@@ -13,10 +13,10 @@ from nacre.runtime.settings.sections.section import SettingsSection
 
 
 class SessionMemorySettings(SettingsSection):
-    """`hooks.internal.entries.session-memory`: the last words of a session that is over, as a note."""
+    """`hooks.internal.entries.session-memory`: the last words of a session that has ended, as a note."""
 
     enabled: bool = True
-    """Whether such notes are written."""
+    """Whether a private session that has ended leaves its last words as a note, `memory/DATE-slug.md`."""
     messages: Annotated[int, Field(ge=1, le=1_000)] = 15
     """How many messages of the conversation a note keeps."""
 
@@ -41,7 +41,7 @@ class HooksSettings(SettingsSection):
     """`hooks`."""
 
     timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
-    """Longest that one handler of a hook may take."""
+    """Longest that one handler of a hook may take; see [extending](extending.md#a-hook)."""
     internal: InternalHooks = Field(default_factory=InternalHooks.model_construct)
 
 
@@ -49,34 +49,39 @@ class ToolRule(SettingsSection):
     """`tools.rules.<name>`."""
 
     chats: tuple[Literal["private", "direct", "group"], ...] | None = None
-    """Where the tool is offered, in place of what its author says; Nacre's own can only be taken away."""
+    """Where a tool is offered: `["private"]` is the owner alone, `"direct"` a chat with somebody else,
+    `"group"` every other chat. Unset leaves it to the tool's author. Nacre's own tools keep to what a chat
+    may see, so a rule can only take them away."""
     confirm: bool | None = None
-    """Whether the owner approves each call, in place of what the tool's author says."""
+    """`true` asks the owner before each call, `false` never; unset leaves it to the tool's author. What a
+    hook asks is asked all the same."""
 
 
 class ApprovalSettings(SettingsSection):
     """`tools.approvals`."""
 
     wait_seconds: Annotated[float, Field(ge=0)] = 300.0
-    """How long a turn waits for the owner's answer; the call may be approved later, too."""
+    """How long a turn waits for the owner's answer; the call can be approved later, too. 0 does not wait."""
     expire_hours: Annotated[float, Field(gt=0)] = 72.0
-    """How long a call may be approved."""
+    """How long a call can be approved."""
 
 
 class AudioModel(SettingsSection):
     """`tools.media.audio.models[]`; address and key are those of `models.providers`."""
 
     provider: str = ""
-    """As litellm names it; an entry without one, such as OpenClaw's for programs, is passed over."""
+    """Provider of a model that writes voice notes down, as litellm names it. Address and key are those of
+    `models.providers`; the first model is asked, and the next when it fails. An entry without a provider or
+    model is passed over."""
     model: str = ""
-    """A model of that provider which writes recordings down."""
+    """The model, such as `whisper-1`."""
 
 
 class AudioSettings(SettingsSection):
     """`tools.media.audio`."""
 
     enabled: bool = True
-    """`false` writes no recording down."""
+    """`false` writes no [voice note](bridges.md#files) down."""
     models: tuple[AudioModel, ...] = ()
     """Who is asked, the next when one fails."""
     language: str = ""
@@ -84,7 +89,7 @@ class AudioSettings(SettingsSection):
     max_bytes: Annotated[int, Field(gt=0)] = 20_971_520
     """Largest recording that is sent."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 60.0
-    """Longest that one model may take."""
+    """Longest that one model may take to write a recording down."""
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -112,7 +117,8 @@ class ToolNames(SettingsSection):
     """Which tools are meant; `*` stands for anything, upper and lower case are one."""
 
     allow: tuple[str, ...] = ()
-    """Only these; empty is all."""
+    """Only these tools, Nacre's own and those of a bot author, or only their results; empty is all. `*`
+    stands for anything, upper and lower case are one."""
     deny: tuple[str, ...] = ()
     """Never these, also where `allow` names them."""
 
@@ -125,7 +131,8 @@ class AgentTools(ToolNames):
     """`agents.defaults.tools`: an agent's own tools, and its rules for single ones."""
 
     rules: Mapping[str, ToolRule] = Field(default_factory=dict)
-    """As `tools.rules`, whose rule for the same tool it replaces."""
+    """A rule here replaces the one of `tools.rules` for the same tool; in an entry of `agents.list` it holds
+    for that agent."""
 
 
 def _is_named(name: str, patterns: tuple[str, ...]) -> bool:

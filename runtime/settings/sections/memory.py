@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from nacre.runtime.settings.sections.section import SettingsSection, as_duration, count_or
+from nacre.runtime.settings.sections.section import DURATION, SettingsSection, as_duration, count_or
 from nacre.runtime.settings.sections.session import SendMatch
 
 
@@ -48,7 +48,8 @@ class QmdPath(SettingsSection):
     """`memory.qmd.paths[]`: Markdown elsewhere that qmd indexes too."""
 
     path: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-    """A folder or a file; `~` is the home folder, a relative one lies in the workspace."""
+    """A folder or a file; `~` is the home folder, a relative one lies in the workspace. It may reach nothing
+    of another agent."""
     pattern: Annotated[str, AfterValidator(_glob)] = "**/*.md"
     """Which files of the folder, with `*`, `**`, `?` and `{a,b}`."""
     name: str = ""
@@ -61,7 +62,8 @@ class QmdSessions(SettingsSection):
     enabled: bool = False
     """Whether the owner's private conversations are exported as Markdown, and searched too."""
     export_dir: str = ""
-    """Where to, with a folder for each agent in it; blank is `sessions` in the agent's qmd folder."""
+    """Where conversations are exported to, with a folder for each agent in it; blank is `sessions` in the
+    agent's qmd folder."""
     retention_days: Annotated[int, Field(ge=1)] | None = None
     """After how many days an export is removed; unset is never. The transcript stays."""
 
@@ -69,15 +71,15 @@ class QmdSessions(SettingsSection):
 class QmdUpdate(SettingsSection):
     """`memory.qmd.update`: when qmd reads the files again. `0` of a duration is never."""
 
-    interval: Annotated[str, _duration_or("5m")] = "5m"
+    interval: Annotated[str, _duration_or("5m"), DURATION] = "5m"
     """How often all collections are updated."""
     debounce_ms: Annotated[int, count_or(15_000)] = 15_000
     """Least time between two updates."""
     on_boot: bool = True
     """Whether an agent that is opened updates at once."""
     wait_for_boot_sync: bool = False
-    """Whether opening waits for that."""
-    embed_interval: Annotated[str, _duration_or("60m")] = "60m"
+    """Whether opening an agent waits for its first update."""
+    embed_interval: Annotated[str, _duration_or("60m"), DURATION] = "60m"
     """How often vectors are made, for the search modes that use them."""
     command_timeout_ms: Annotated[int, count_or(30_000, least=1)] = 30_000
     """How long a command about collections may take."""
@@ -148,37 +150,39 @@ class BankSettings(SettingsSection):
     """`memory.bank`: typed pages that `nacre memory reflect` makes of the logs."""
 
     enabled: bool = False
-    """Whether there are such pages: what is worth keeping is noted for them, and they are searched."""
+    """Whether there are typed pages in `bank/`: what is worth keeping is noted for them, `nacre memory
+    reflect` makes them, and they are searched; see [the bank](bank.md)."""
 
 
 class IdentitySettings(SettingsSection):
     """`memory.facts.identities.<name>`: what one identity may do with the facts and notes of others."""
 
     reads: tuple[str, ...] = ()
-    """Identities whose facts and notes are recalled with its own, such as `household`."""
+    """Identities whose facts and notes this one may see, such as `household`."""
     writes: tuple[str, ...] = ()
-    """Identities whose facts it may also set, in its own chats."""
+    """Identities whose facts and notes this one may see and change, in its own chats."""
 
 
 class FactsSettings(SettingsSection):
     """`memory.facts`: facts and notes of identities."""
 
     enabled: bool = False
-    """Whether the model can set, note and recall them."""
+    """Whether the model can set, note and recall [facts and notes](facts.md) of people."""
     owner: str = "owner"
     """The owner's identity."""
     identities: Mapping[str, IdentitySettings] = Field(default_factory=dict)
     """Who may see whose facts; nothing is shared unless it stands here."""
     compaction_summaries: Literal["private", "on", "off"] = "private"
-    """Whether summaries of compactions are kept as notes: of the owner's private chats, of all, of none."""
+    """Whether summaries of compactions are kept as notes while `memory.facts.enabled` is set: `private` those
+    of the owner's private chats, `on` all, `off` none; `bindings[].compactionSummaries` decides before it."""
 
 
 class HistorySettings(SettingsSection):
     """`memory.history`: the git history of a workspace that is a folder."""
 
     commits: Literal["auto", "on", "off"] = "auto"
-    """Whether each turn that noted something is a commit: `auto` in a history that Nacre began, `on` in any
-    repository that lies in the workspace."""
+    """Whether each turn that noted something is a git commit: `"auto"` in a history that Nacre began, `"on"`
+    in any repository that lies in the workspace, `"off"`; see [the history of the notes](history.md)."""
 
 
 class MemorySettings(SettingsSection):
@@ -192,9 +196,13 @@ class MemorySettings(SettingsSection):
     bank: BankSettings = Field(default_factory=BankSettings.model_construct)
     facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
     secrets: Literal["redact", "refuse", "off"] = "redact"
-    """What becomes of keys, tokens and passwords on their way into a note: `redact` puts a mark in their
-    place, `refuse` writes nothing and tells the model why, `off` lets them in."""
+    """What becomes of keys, tokens and passwords that a conversation would write into a note: `"redact"` puts
+    `[redacted]` in their place, `"refuse"` writes nothing and tells the model why, `"off"` lets them in. What
+    you write by hand is left alone."""
     history: HistorySettings = Field(default_factory=HistorySettings.model_construct)
+    writes: Literal["direct", "review"] = "direct"
+    """Whether notes are written at once, or, with `"review"`, what a flush, a hook or a group would write
+    [waits for you](page.md#notes-that-wait-for-you)."""
 
     @property
     def read_by_qmd(self) -> tuple[QmdPath, ...]:

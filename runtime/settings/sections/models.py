@@ -27,11 +27,18 @@ class ProviderSettings(SettingsSection):
     """`models.providers.<name>`: where a provider is and which key it wants."""
 
     base_url: str = ""
-    """Address of an OpenAI-compatible endpoint; blank is the provider's own."""
+    """Address of an OpenAI-compatible endpoint; blank is the provider's own. With one, `<name>` may be any
+    name; for a provider with a protocol of its own, such as `anthropic`, it is an endpoint of that
+    protocol."""
     api_key: str = Field(default="", repr=False)
-    """The key; blank reads the provider's environment variable."""
+    """The key; blank takes that of an [auth profile](settings.md#keys-of-a-moved-install), else the
+    provider's environment variable."""
     api: ProviderApi = ""
-    """How it is spoken to: `openai-completions` over plain HTTP, `litellm` through litellm; blank chooses."""
+    """How the provider is spoken to. `openai-completions`: OpenAI's chat completions over plain HTTP, which
+    starts a second or two sooner and costs the least. `litellm`: through litellm, which knows all other
+    protocols; OpenClaw's other names mean that too. Blank chooses: plain HTTP for OpenAI, OpenRouter, Ollama,
+    vLLM, LM Studio, llamafile, DeepSeek, Groq, Mistral, xAI, Together, Cerebras and whoever has a `baseUrl`;
+    litellm for all others, and for OpenAI's models that work through its Responses API alone."""
 
 
 class ModelsSettings(SettingsSection):

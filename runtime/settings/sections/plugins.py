@@ -25,16 +25,18 @@ class PluginSlots(SettingsSection):
     """`plugins.slots`: places that one extension alone can have."""
 
     memory: Annotated[str, BeforeValidator(_slot)] = MEMORY_CORE
-    """The id of the memory engine, or `none`."""
+    """The id of the memory engine; blank is `memory-core`, which comes with Nacre. `memory-lancedb` is
+    [long-term memory in LanceDB](ltm.md), with [settings of its own](ltm.md#settings). `none`, in any case,
+    is no memory tool at all; notes are still written, and read at a session's start."""
 
 
 class PluginEntry(SettingsSection):
     """`plugins.entries.<id>`: one extension."""
 
     enabled: bool | None = None
-    """Whether it is loaded; unset leaves it to `plugins.allow` and the slots."""
+    """Whether the extension of this id is loaded; unset leaves it to `plugins.allow` and `plugins.slots`."""
     config: Mapping[str, Any] = Field(default_factory=dict, repr=False)
-    """Its own settings, which its manifest's schema describes."""
+    """Its own settings; its manifest says which there are."""
 
 
 class PluginsSettings(SettingsSection):
@@ -43,8 +45,8 @@ class PluginsSettings(SettingsSection):
     enabled: bool = True
     """`false` loads no extension."""
     allow: tuple[str, ...] = ()
-    """Ids that are loaded; where there are any, no other is."""
+    """Ids of extensions that are loaded; where there are any, no other extension is."""
     deny: tuple[str, ...] = ()
-    """Ids that are not loaded, whatever else says so."""
+    """Ids of extensions that are not loaded, whatever else says so."""
     slots: PluginSlots = Field(default_factory=PluginSlots.model_construct)
     entries: Mapping[str, PluginEntry] = Field(default_factory=dict)

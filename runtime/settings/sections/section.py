@@ -7,6 +7,7 @@ compile each of the 280 again at every start, a quarter of what the sections tak
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeGuard
 
 from pydantic import (
@@ -25,6 +26,17 @@ BYTES = TypeAdapter(ByteSize, config=ConfigDict(defer_build=True))
 
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Says in an annotation how its value is written, where the type is only `str` or `int`."""
+
+    kind: str
+
+
+DURATION = Written("duration")
+SIZE = Written("number of bytes, or a size")
 
 
 class SettingsSection(BaseModel):

@@ -1,4 +1,4 @@
-"""`session`: which conversation a message belongs to, when it is over by itself, how much is kept of it."""
+"""`session`: which conversation a message belongs to, when it ends by itself, how much is kept of it."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
 from nacre.runtime.contracts.commands import RESET_TRIGGERS
-from nacre.runtime.settings.sections.section import BYTES, SettingsSection, clamped
+from nacre.runtime.settings.sections.section import BYTES, SIZE, SettingsSection, Written, clamped
 from nacre.sessions.contracts.errors import SessionKeyInvalid
 from nacre.sessions.contracts.freshness import ResetMode, ResetPolicy, ResetRule, SessionType, reset_policy
 from nacre.sessions.contracts.keys import DmScope, SessionScope, canonical_key
@@ -63,21 +63,25 @@ def _trigger_words(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip().lower() for word in words if word.strip()))
 
 
-Duration: TypeAlias = Annotated[str | Literal[False], BeforeValidator(_duration)]
-Bytes: TypeAlias = Annotated[int | None, BeforeValidator(_bytes)]
+Duration: TypeAlias = Annotated[
+    str | Literal[False], BeforeValidator(_duration), Written("duration, or `false`")
+]
+Bytes: TypeAlias = Annotated[int | None, BeforeValidator(_bytes), SIZE]
 ChannelName: TypeAlias = Annotated[str, StringConstraints(strip_whitespace=True, to_lower=True)]
 IdleMinutes: TypeAlias = Annotated[int, clamped(int, 1)]
 
 
 class ResetSettings(SettingsSection):
-    """When a session is over by itself; what is not set here is taken from a more general place."""
+    """When a session ends by itself; what is not set here is taken from a more general place."""
 
     mode: ResetMode | None = None
-    """`daily`: at `atHour`. `idle`: after `idleMinutes` of silence. `none`: never. Unset is `daily`."""
+    """`daily`: each day at `atHour`. `idle`: after `idleMinutes` of silence. `none`: never. Unset is
+    `daily`."""
     at_hour: Annotated[int, clamped(int, 0, 23)] | None = None
     """Hour of the daily reset in the owner's time zone; unset is 4. A running conversation is not cut off."""
     idle_minutes: IdleMinutes | None = None
-    """Minutes of silence that end a session, in `daily` mode too, if they pass first; `idle` alone has 60."""
+    """Minutes of silence that end a session, in `daily` mode too, if they pass first; unset is 60 in `idle`
+    mode."""
 
     def rule(self) -> ResetRule:
         return ResetRule(mode=self.mode, at_hour=self.at_hour, idle_minutes=self.idle_minutes)
@@ -87,8 +91,11 @@ class ResetByType(SettingsSection):
     """`session.resetByType`: rules for one sort of session, field by field over `session.reset`."""
 
     direct: ResetSettings = Field(default_factory=ResetSettings.model_construct)
+    """For private chats; `dm` is another name of this section."""
     group: ResetSettings = Field(default_factory=ResetSettings.model_construct)
+    """For groups and channels."""
     thread: ResetSettings = Field(default_factory=ResetSettings.model_construct)
+    """For threads."""
 
     @model_validator(mode="before")
     @classmethod
@@ -136,9 +143,9 @@ class SendMatch(SettingsSection):
     """`session.sendPolicy.rules[].match`: which sessions are meant; what is unset is all."""
 
     channel: str = ""
-    """Name of the channel."""
+    """Name of the channel; blank is every one."""
     chat_type: Literal["", "direct", "group", "channel"] = ""
-    """The kind of chat."""
+    """`direct`, `group` or `channel`; blank is all."""
     key_prefix: str = ""
     """How the session's key begins, with or without `agent:<id>:`."""
 
@@ -147,7 +154,7 @@ class SendRule(SettingsSection):
     """`session.sendPolicy.rules[]`."""
 
     action: Literal["allow", "deny"]
-    """What holds there."""
+    """`allow` or `deny`; a rule that denies counts before one that allows."""
     match: SendMatch = Field(default_factory=SendMatch.model_construct)
 
 
@@ -155,7 +162,7 @@ class SendPolicy(SettingsSection):
     """`session.sendPolicy`: in which sessions messages of chats are answered at all."""
 
     default: Literal["allow", "deny"] = "allow"
-    """What holds where no rule does."""
+    """Whether messages of chats are answered where no rule says so: `allow` or `deny`."""
     rules: tuple[SendRule, ...] = ()
     """A rule that denies counts before one that allows."""
 
@@ -191,6 +198,7 @@ class SessionSettings(SettingsSection):
     reset: ResetSettings = Field(default_factory=ResetSettings.model_construct)
     reset_by_type: ResetByType = Field(default_factory=ResetByType.model_construct)
     reset_by_channel: Mapping[ChannelName, ResetSettings] = Field(default_factory=dict)
+    """For one channel, such as `telegram`; the rules above do not count there."""
     idle_minutes: IdleMinutes | None = None
     """Older name of `session.reset.idleMinutes`; alone it means `idle` mode."""
     reset_triggers: Annotated[tuple[str, ...], AfterValidator(_trigger_words)] = RESET_TRIGGERS

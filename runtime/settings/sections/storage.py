@@ -10,11 +10,14 @@ class StorageSettings(SettingsSection):
     """`storage`: files of the state folder, or a database that several machines share."""
 
     driver: Literal["files", "postgres"] = "files"
-    """What keeps the sessions, the workspace and the index of the notes."""
+    """What keeps sessions, workspace and index: `files`, or `postgres`, for which `pip install
+    'nacre[postgres]'` brings the driver."""
     url: str = ""
-    """Which database: `postgresql://user:password@host:5432/database`."""
+    """`postgresql://user:password@host:5432/database`, with libpq's parameters behind a `?`. Write a password
+    as `${NAME}`, so that it stands in the environment."""
     workers: bool = False
-    """Whether `nacre serve` leaves turns to `nacre worker`."""
+    """Whether `nacre serve` leaves turns to [`nacre worker`](workers.md), of which many may run, on several
+    machines."""
 
     def database(self, told: str) -> str:
         """Which database is meant, empty where files keep all; one that was `told` needs no setting.

@@ -179,6 +179,8 @@ async def _recorded(
     """Records an attempt; `status` is what it is called if anything was written."""
     if not notes.wrote:
         status = "failed" if has_failed or notes.problem else "nothing"
+    elif notes.waits:
+        status = "proposed"
     problem = "; ".join(text for text in (problem, notes.problem) if text)
     await session.flushes.record(status, path=notes.path, problem=problem, is_forced=is_forced)
     return FlushEnded(status=status, path=notes.path, problem=problem, notes=notes.added)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot, Workspace
+from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
 
@@ -19,7 +20,8 @@ class AppendArguments(ToolArguments):
 class NotesFile:
     """Today's log as a flush may touch it: append only, and never the same block twice.
 
-    `problem` says why the last attempt to write failed; empty when it did not. `added` is what was written.
+    `problem` says why the last attempt to write failed; empty when it did not. `added` is what was
+    written, or what `waits` for the owner before it is.
 
     Each block stands under `heading`, a Markdown line. `is_for_bank` is a log of which pages are made.
     """
@@ -28,6 +30,7 @@ class NotesFile:
         self.path = path
         self.is_for_bank = is_for_bank
         self.wrote = False
+        self.waits = False
         self.problem = ""
         self.added = ""
         self._heading = heading
@@ -49,6 +52,10 @@ class NotesFile:
             if not self._workspace.is_there:
                 raise FileNotFoundError(workspace_gone(self._workspace))
             outcome = await self._workspace.append(self.path, arguments.text, heading=self._heading)
+        except WaitsForReview as waiting:
+            self.wrote, self.waits, self.problem = True, True, ""
+            self.added += waiting.text
+            return ToolOutput(text=f"Noted for {self.path}; the owner looks at it before it stands there.")
         except (OSError, PathOutsideRoot, FileBusy) as error:
             # Without the system's words, which name the whole path: others may read along.
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

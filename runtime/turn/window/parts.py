@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.review.queue import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock
@@ -25,7 +26,8 @@ class WindowParts:
 
     `summary_model` and `flush_model` are models of their own for these calls; `None` leaves them to the
     models of the conversation. `offline` extracts where no model can be asked. `sources` are those of the
-    workspace's lines. `has_bank` is whether pages are made of what the owner's logs retain.
+    workspace's lines, `review` is what waits for the owner. `has_bank` is whether pages are
+    made of what the owner's logs retain.
     """
 
     settings: CompactionSettings
@@ -35,6 +37,7 @@ class WindowParts:
     offline: ChatModel
     workspace: Workspace
     sources: Sources
+    review: ReviewQueue
     has_bank: bool
     now: Clock
     count_tokens: Callable[[str], int]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
-from nacre.runtime.contracts.events import FlushEnded
+from nacre.runtime.contracts.events import FlushEnded, FlushStatus
 from nacre.runtime.contracts.model import Ask, SystemPrompt
 from nacre.runtime.lanes.flush_records import UnfinishedFlush
 from nacre.runtime.lanes.open_session import OpenSession
@@ -70,10 +70,9 @@ async def resume_flush(
     except ModelError as error:
         log.warning("the memory flush of %s, which was cut off, ends with: %s", session.key, error)
         problem = str(error)
-    await session.flushes.record(
-        "written", path=notes.path, problem=problem, is_forced=False, is_resumed=True
-    )
-    return FlushEnded(status="written", path=notes.path, problem=problem, notes=notes.added)
+    status: FlushStatus = "proposed" if notes.waits else "written"
+    await session.flushes.record(status, path=notes.path, problem=problem, is_forced=False, is_resumed=True)
+    return FlushEnded(status=status, path=notes.path, problem=problem, notes=notes.added)
 
 
 def _has_answered(last: Message) -> bool:

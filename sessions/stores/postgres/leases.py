@@ -1,6 +1,7 @@
 """Whose turn it is: a lease in the database, renewed while the turn lasts. Edge.
 
-A process that dies leaves its lease to run out. One that is paused for longer finds, when it wakes up, that
+A process that dies leaves its lease to others after a few seconds (`postgres/life.py`).
+One that is paused for longer finds, when it wakes up, that
 its fence is not the lane's any more, and the server takes nothing from it. Time is the server's.
 """
 
@@ -10,12 +11,13 @@ import asyncio
 import logging
 from contextlib import suppress
 
+from nacre.postgres.life import GONE_SECONDS
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.stores.postgres import statements
 from nacre.sessions.stores.postgres.rows import AgentRows
 
 LEASE_SECONDS = 20.0
-"""How long others wait for a process that died in a turn."""
+"""How long others wait for a process that is silent; `GONE_SECONDS` where its connections ended with it."""
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +35,16 @@ class Lease:
 
     async def __aenter__(self) -> bool:
         """Whether it is this caller's."""
-        taken = await self._rows.single(
-            lambda rows: rows.run(
-                statements.TAKE_LANE, lane=self._key, holder=self._holder, seconds=self._seconds
-            )
-        )
+        life = self._rows.database.life
+        has_life = await asyncio.to_thread(life.hold)
+        values = {
+            "lane": self._key,
+            "holder": self._holder,
+            "seconds": self._seconds,
+            "gone_seconds": GONE_SECONDS,
+            "life": life.number if has_life else None,
+        }
+        taken = await self._rows.single(lambda rows: rows.run(statements.TAKE_LANE, **values))
         if not taken:
             return False
         self._fence = self._rows.held[self._key] = taken[0][0]
@@ -60,6 +67,7 @@ class Lease:
         is_ours = True
         while is_ours:
             await asyncio.sleep(self._seconds / 4)
+            await asyncio.to_thread(self._rows.database.life.hold)
             try:
                 is_ours = bool(await self._say(statements.RENEW_LANE, seconds=self._seconds))
             except SessionError as error:

@@ -127,14 +127,21 @@ WHERE agent = %(agent)s AND ended_at_ms = %(ended_at_ms)s AND session_id = %(ses
 ENDINGS = "SELECT body FROM endings WHERE agent = %(agent)s ORDER BY ended_at_ms, session_id"
 
 TAKE_LANE = """
-INSERT INTO lanes AS lane (agent, key, fence, holder, held_until)
-VALUES (%(agent)s, %(lane)s, 1, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s))
+INSERT INTO lanes AS lane (agent, key, fence, holder, held_until, life)
+VALUES (%(agent)s, %(lane)s, 1, %(holder)s, clock_timestamp() + make_interval(secs => %(seconds)s),
+    %(life)s::bigint)
 ON CONFLICT (agent, key) DO UPDATE
-SET fence = lane.fence + 1, holder = EXCLUDED.holder, held_until = EXCLUDED.held_until
+SET fence = lane.fence + 1, holder = EXCLUDED.holder, held_until = EXCLUDED.held_until, life = EXCLUDED.life
 WHERE lane.held_until < clock_timestamp() OR lane.holder = EXCLUDED.holder
+    OR lane.held_until < clock_timestamp() + make_interval(secs => %(seconds)s - %(gone_seconds)s)
+    AND lane.life IS NOT NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+        AND (classid::bigint << 32 | objid::bigint) = lane.life)
 RETURNING fence
 """
-"""A holder whose answer was lost has it, with a later fence."""
+"""A lease that ran out, or of a process that has ended: it said nothing for `gone_seconds`, and its lock is
+free. A holder whose answer was lost has it, with a later fence."""
 RENEW_LANE = """
 UPDATE lanes SET held_until = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s RETURNING fence

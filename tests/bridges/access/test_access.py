@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nacre.bridges.access.people import CODE_MS, MOST_ASKING, People
-from nacre.bridges.ledger.opening import LEDGER_FILE, open_tables
+from nacre.bridges.ledger.opening import LEDGER_FILE
+from nacre.bridges.ledger.sqlite.tables import open_tables
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
 from tests.bridges.chats import OPEN, QUICK, Answering, gateway
@@ -26,7 +27,7 @@ def _code(text: str) -> str:
 
 def _people(state_dir: Path, clock: Clock | None = None) -> People:
     """As the terminal has them, beside the program that runs."""
-    return People(open_tables(state_dir, now=Clock(START)), now=clock or Clock(START))
+    return People(open_tables(state_dir / LEDGER_FILE, now=Clock(START)()), now=clock or Clock(START))
 
 
 async def test_a_stranger_is_let_in_by_a_code(tmp_path: Path) -> None:

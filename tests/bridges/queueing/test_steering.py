@@ -13,7 +13,8 @@ import apsw
 from nacre import Agent, Inbound, tool
 from nacre.bridges.access.people import People
 from nacre.bridges.gateway import Gateway
-from nacre.bridges.ledger.opening import LEDGER_FILE, open_tables
+from nacre.bridges.ledger.opening import LEDGER_FILE
+from nacre.bridges.ledger.sqlite.tables import open_tables
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import message_text
@@ -214,7 +215,7 @@ async def test_a_person_who_was_revoked_does_not_read_the_answer(tmp_path: Path)
     model.holds = True
     settings = {"channels": {"line": {"dmPolicy": "allowlist"}}, "messages": {"inbound": {"debounceMs": 0}}}
     ann = Inbound(text="", chat_kind="direct", channel="line", sender_id="ann")
-    people = People(open_tables(tmp_path, now=Clock(START)), now=Clock(START))
+    people = People(open_tables(tmp_path / LEDGER_FILE, now=Clock(START)()), now=Clock(START))
     code = await people.ask(ann, CountingIds("code"))
     await people.approve(code, "guest")
     with LineServer() as server:
@@ -239,7 +240,7 @@ async def test_an_answer_in_the_outbox_is_kept_back_from_who_was_revoked(tmp_pat
     model = Answering()
     model.holds = True
     ann = Inbound(text="", chat_kind="direct", channel="line", sender_id="ann")
-    people = People(open_tables(tmp_path, now=Clock(START)), now=Clock(START))
+    people = People(open_tables(tmp_path / LEDGER_FILE, now=Clock(START)()), now=Clock(START))
     await people.approve(await people.ask(ann, CountingIds("code")), "guest")
     with LineServer() as server:
         bridge = LineBridge(server.port)

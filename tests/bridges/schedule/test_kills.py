@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nacre.bridges.ledger.opening import open_tables
+from nacre.bridges.ledger.opening import LEDGER_FILE
+from nacre.bridges.ledger.sqlite.tables import open_tables
 from nacre.bridges.schedule.timetable import Timetable
 from nacre.bridges.schedule.when import read_when
 from nacre.runtime.contracts.inbound import Inbound
@@ -24,7 +25,7 @@ STRIDE = 3
 
 
 async def _schedule(state: Path) -> None:
-    timetable = Timetable(open_tables(state, now=Clock(MORNING)), now=Clock(MORNING))
+    timetable = Timetable(open_tables(state / LEDGER_FILE, now=Clock(MORNING)()), now=Clock(MORNING))
     try:
         for name, when in (("once", {"at": "1h"}), ("again", {"cron": "0 * * * *"})):
             due = read_when(**when, now=MORNING)

@@ -38,6 +38,7 @@ async def gateway(state_dir: Path, url: str, port: int) -> AsyncIterator[Gateway
     agent = await Agent.open(state_dir=state_dir, environment=environment, watch=False)
     async with agent, handed_over(config) as runner:
         agents = BoundAgents([agent], agent.settings)
-        opening = Gateway.open(agents, [LineBridge(port)], state_dir=state_dir, now=now, runner=runner)
+        bridges = [LineBridge(port)]
+        opening = Gateway.open(agents, bridges, state_dir=state_dir, database_url=url, now=now, runner=runner)
         async with await opening as opened:
             yield opened

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -78,7 +79,9 @@ async def test_what_an_earlier_worker_says_is_refused(database_url: str) -> None
         assert not await rows.holds(late)
         assert not await rows.finish(late, "late")
         assert await rows.finish(now, "now")
-        assert await rows.outcomes({"main": [turn_id], "other": [turn_id]}) == {("main", turn_id): "now"}
+        assert await rows.outcomes({"main": [turn_id], "other": [turn_id]}) == {
+            ("main", turn_id): ("now", ())
+        }
         assert await rows.take("main", turn_id) is None
         assert not await rows.finish(now, "again")
 
@@ -105,9 +108,32 @@ async def test_a_turn_that_was_stopped_is_over(database_url: str) -> None:
         assert turn is not None
         await rows.stop("main", KEY, stopped())
         assert not await rows.finish(turn, "late")
-        ending = event_of((await rows.outcomes({"main": [turn_id]}))["main", turn_id])
+        ending = event_of((await rows.outcomes({"main": [turn_id]}))["main", turn_id].text)
         assert isinstance(ending, TurnFailed)
         assert isinstance(ending.error, TurnCancelled)
+
+
+async def test_a_message_is_said_into_a_turn_once(database_url: str) -> None:
+    """Who takes the turn over looks in the transcript for it, and hands no message in that came before."""
+    async with opened(database_url) as (rows, _):
+        turn_id = await rows.ask("main", KEY, HELLO)
+        first = await rows.take("main", turn_id)
+        assert first is not None
+        more = [replace(HELLO, message_id=each, text=each) for each in ("2", "3", "4")]
+        await rows.say_into("main", turn_id, more[0])
+        [(number, inbound)] = await rows.said_into(first, first.words)
+        assert (inbound, await rows.said_into(first, number)) == (more[0], [])
+        await rows.heard(first, more[0].inbound_id)
+        await rows.say_into("main", turn_id, more[1])
+        second = await rows.take("main", turn_id)
+        assert second is not None
+        assert second.inbound.joined_by == (more[0].inbound_id, more[1].inbound_id)
+        assert await rows.said_into(second, second.words) == []
+        assert await rows.finish(second, "done")
+        await rows.say_into("main", turn_id, more[2])
+        assert await rows.said_into(second, second.words) == [], "it is over, and hears nothing more"
+        found = await rows.outcomes({"main": [turn_id]})
+        assert found["main", turn_id] == ("done", (more[0].inbound_id,))
 
 
 async def test_what_is_not_over_is_counted(database_url: str) -> None:
@@ -144,6 +170,8 @@ async def test_no_statement_looks_at_another_agents_rows(database_url: str) -> N
         "inbound": "",
         "is_redelivered": False,
         "outcome": "",
+        "name": "n",
+        "after": 0,
     }
     texts = {name: text for name, text in vars(statements).items() if name.isupper()}
     async with opened(database_url) as (_, database):

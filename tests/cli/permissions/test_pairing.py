@@ -9,14 +9,15 @@ from pathlib import Path
 
 from nacre import Inbound
 from nacre.bridges.access.people import People
-from nacre.bridges.ledger.opening import open_tables
+from nacre.bridges.ledger.opening import LEDGER_FILE
+from nacre.bridges.ledger.sqlite.tables import open_tables
 from tests.cli.program import Terminal, run_here
 
 
 def _ask(home: Path, name: str, code: str) -> None:
     async def ask() -> None:
         people = People(
-            open_tables(home / ".nacre", now=lambda: datetime.now(UTC)), now=lambda: datetime.now(UTC)
+            open_tables(home / ".nacre" / LEDGER_FILE, now=datetime.now(UTC)), now=lambda: datetime.now(UTC)
         )
         inbound = Inbound(text="", chat_kind="direct", channel="line", sender_id=name)
         assert await people.ask(inbound, lambda: code) == code.upper()

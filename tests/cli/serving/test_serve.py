@@ -137,7 +137,7 @@ def test_a_changed_settings_file_is_read_anew(tmp_path: Path) -> None:
             out, _ = process.communicate(timeout=WAIT_SECONDS)
 
     assert "Started: line/second." in out
-    assert "These count from the next start on: memory." in out
+    assert "These take effect at the next start: memory.citations." in out
 
 
 def test_check_starts_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nacre.cli.sessions.timeline import Point, Timeline, chart_lines
+from nacre.cli.sessions.timeline import chart_lines
+from nacre.runtime.agent.insight.timeline import Point, Timeline
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
 from nacre.sessions.contracts.messages import Usage

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from nacre.bridges.ledger.opening import LEDGER_FILE
+from nacre.bridges.ledger.sqlite.tables import open_tables
+from nacre.runtime.contracts.clock import epoch_ms
 from tests.cli.program import run_nacre
 
 pytestmark = pytest.mark.postgres
@@ -72,3 +77,31 @@ def test_a_database_has_to_be_named(tmp_path: Path) -> None:
 
     assert ended.returncode == 2
     assert "No database is named. Set storage.url or NACRE_DATABASE_URL." in ended.stderr
+
+
+def test_who_was_let_in_moves_with_the_agent(database_url: str, tmp_path: Path) -> None:
+    """Before that a terminal is told; afterwards it finds them there, with what it changed meanwhile."""
+    run_nacre(tmp_path, "init")
+    file = tmp_path / ".nacre" / LEDGER_FILE
+
+    async def let_in() -> None:
+        tables = open_tables(file, now=datetime.now(UTC))
+        who, now_ms = ("line", "default", "ann"), epoch_ms(datetime.now(UTC))
+        assert await tables.people.ask(who, "ABCD2345", now_ms=now_ms, since_ms=0, most=3)
+        assert await tables.people.approve("ABCD2345", "guest", now_ms=now_ms, since_ms=0) == who
+        await tables.close()
+
+    asyncio.run(let_in())
+    early = run_nacre(tmp_path, "pairing", "list", NACRE_DATABASE_URL=database_url)
+    assert early.returncode == 1
+    assert "1 people" in early.stderr
+    assert "nacre storage migrate --to postgres" in early.stderr
+
+    words = ("storage", "migrate", "--to", "postgres")
+    moved = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
+    assert moved.returncode == 0, moved.stderr
+    assert "people             1 there,        1 copied" in moved.stdout
+    listed = run_nacre(tmp_path, "pairing", "list", NACRE_DATABASE_URL=database_url)
+    assert "line:ann" in listed.stdout
+    status = run_nacre(tmp_path, "status", NACRE_DATABASE_URL=database_url)
+    assert (status.returncode, "Not serving" in status.stdout) == (1, True), status.stderr

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nacre.memory.contracts.settings import RemoteSettings, resolve_settings
+from nacre.memory.contracts.index_settings import RemoteSettings
+from nacre.memory.contracts.settings import resolve_settings
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini", "voyage", "local", None])

@@ -227,6 +227,17 @@ async def test_a_closed_agent_says_so(tmp_path: Path) -> None:
         await agent.respond(said("hello"))
 
 
+async def test_another_event_loop_is_told_so(tmp_path: Path) -> None:
+    """Locks and connections belong to the loop of the opening; the sentence names what to call instead."""
+    async with opened(tmp_path, ScriptedModel()) as agent:
+
+        async def elsewhere() -> None:
+            with pytest.raises(TurnBroken, match=r"another event loop.*BlockingAgent"):
+                await agent.ask("Hi")
+
+        await asyncio.to_thread(asyncio.run, elsewhere())
+
+
 async def test_settings_that_do_not_fit_are_refused_with_their_name(tmp_path: Path) -> None:
     """The file, the key and what is wrong."""
     write_settings(tmp_path, {"agents": {"defaults": {"contextTokens": -5}}})

@@ -40,6 +40,7 @@ def test_the_owner_sees_the_built_in_commands_in_their_order() -> None:
         "/send on|off|inherit",
         "/approve [id]",
         "/deny id [reason]",
+        "/review [id | accept id | reject id | edit id text]",
         "/honey",
         "/help",
     ]

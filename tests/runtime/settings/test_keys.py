@@ -67,3 +67,20 @@ def test_secrets_are_hidden_wherever_they_stand() -> None:
         "botToken": "[hidden]",
         "maxTokens": 3,
     }
+
+
+def test_secrets_are_not_shown() -> None:
+    """Keys by their names and passwords in addresses; the name of the main session is no key."""
+    shown = hidden(
+        {
+            "models": {"providers": {"desk": {"apiKey": "sk-1", "baseUrl": "http://desk:8000/v1"}}},
+            "storage": {"url": "postgresql://ann:p4ss:w0rd@db:5432/nacre"},
+            "session": {"mainKey": "main"},
+        }
+    )
+
+    assert shown == {
+        "models": {"providers": {"desk": {"apiKey": "[hidden]", "baseUrl": "http://desk:8000/v1"}}},
+        "storage": {"url": "postgresql://ann:[hidden]@db:5432/nacre"},
+        "session": {"mainKey": "main"},
+    }

@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from nacre.memory.contracts.settings import MemorySearchSettings, RemoteSettings
+from nacre.memory.contracts.index_settings import RemoteSettings
+from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.addresses import without_credentials
 from nacre.runtime.settings.sections.models import ProviderSettings

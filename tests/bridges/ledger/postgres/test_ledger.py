@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -10,32 +11,53 @@ from typing import Any
 import pytest
 
 from nacre.bridges.contracts.errors import LedgerUnusable
+from nacre.bridges.ledger.contracts.contents import COLUMNS
 from nacre.bridges.ledger.contracts.ledger import Ledger
 from nacre.bridges.ledger.postgres import statements
 from nacre.bridges.ledger.postgres.ledger import PostgresLedger
+from nacre.bridges.ledger.postgres.moving import all_of, none_of
+from nacre.bridges.ledger.postgres.rows import LedgerRows
 from nacre.postgres.database import Database
 from nacre.runtime.models.scripted import Clock, CountingIds
 from tests.bridges.ledger.ledger_contract import CHAT, PLACE, LedgerContract, OpenLedger, said
 from tests.sessions.stores.postgres.test_statements import scans
 
 pytestmark = pytest.mark.postgres
-STATEMENTS = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
+NAMED = {name: text for name, text in vars(statements).items() if name.isupper() and name[0] != "_"}
+STATEMENTS: dict[str, str] = {
+    **{name: text for name, text in NAMED.items() if isinstance(text, str) and name != "IS_SERVED"},
+    **{f"{make.__name__} {name}": make(name) for name in COLUMNS for make in (all_of, none_of)},
+}
 NUMBERS = ("number", "turn", "most", "fence", "restarts")
 LOCKS = ("TRY_TO_HOLD", "LOCK_PEOPLE", "LOCK_JOBS")
 
 
 @asynccontextmanager
-async def opened(url: str, agent: str = "main") -> AsyncIterator[PostgresLedger]:
+async def opened(url: str, agent: str = "main", look_seconds: float = 60.0) -> AsyncIterator[PostgresLedger]:
     """A ledger with connections of its own, as another process has them."""
     database = Database(url)
     try:
-        ledger = await PostgresLedger.open(database, url, agent=agent, now=Clock(), new_id=CountingIds(agent))
+        ledger = await PostgresLedger.open(
+            database, url, agent=agent, now=Clock(), new_id=CountingIds(agent), look_seconds=look_seconds
+        )
         try:
             yield ledger
         finally:
             await ledger.close()
     finally:
         await database.close()
+
+
+def lose_locks(url: str) -> None:
+    """Ends the connections that have a lock, as a server that restarts does."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks "
+            "WHERE locktype = 'advisory' AND granted "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
 
 
 class TestADatabase(LedgerContract):
@@ -70,17 +92,10 @@ async def test_one_program_has_it(database_url: str) -> None:
 
 async def test_who_lost_the_lock_writes_nothing_once_another_serves(database_url: str) -> None:
     """A program that slept through the end of its connection comes too late, whatever it wants to write."""
-    import psycopg
-
     async with opened(database_url) as late:
         received = await late.receive(said(1), "k", cursor="1")
         assert received is not None
-        with psycopg.connect(database_url, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks "
-                "WHERE locktype = 'advisory' AND granted "
-                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            )
+        lose_locks(database_url)
         async with opened(database_url) as now:
             writes: tuple[Callable[[], Any], ...] = (
                 lambda: late.receive(said(2), "k", cursor="2"),
@@ -92,6 +107,23 @@ async def test_who_lost_the_lock_writes_nothing_once_another_serves(database_url
                     await write()
             assert await now.open_messages() == (received,)
             assert (await now.cursor("line", "default"), await now.outbox.counts()) == ("1", {})
+
+
+async def test_a_lock_that_was_lost_is_taken_again(database_url: str) -> None:
+    """Without another program in between; then a second one is kept away as before."""
+    database = Database(database_url)
+    rows = LedgerRows(database, "main")
+    async with opened(database_url, look_seconds=0.02) as ledger:
+        lose_locks(database_url)
+        async with asyncio.timeout(30):
+            while not await rows.read(statements.IS_SERVED):
+                pass
+        with pytest.raises(LedgerUnusable, match="Another program"):
+            async with opened(database_url):
+                pass
+        await ledger.outbox.put(PLACE, ["still"])
+    assert not await rows.read(statements.IS_SERVED), "who closes lets go of it"
+    await database.close()
 
 
 async def test_an_agents_rows_are_its_own(database_url: str) -> None:

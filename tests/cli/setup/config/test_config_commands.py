@@ -95,6 +95,13 @@ def test_explain_says_where_a_value_comes_from(tmp_path: Path, file: Path) -> No
     assert (model["value"], model["from"]) == ("openai/x", "the environment variable NACRE_MODEL")
     assert explained("memory.citations")["from"] == "the default"
     assert explained("models.providers.openai.apiKey")["value"] == "[hidden]"
+    assert (steps["type"], steps["counts"]) == ("whole number, from 1 to 1000", "at the next turn")
+    assert explained("agents.list[work].maxSteps")["counts"] == "at the next turn"
+    assert explained("channels.irc.enabled")["counts"] == "in nacre serve within seconds"
+    section = explained("storage")
+    assert section["counts"] == "at the next start"
+    assert isinstance(section["below"], dict)
+    assert "postgresql://" in section["below"]["url"]
 
 
 def test_no_secret_is_shown(tmp_path: Path, file: Path) -> None:

@@ -111,3 +111,26 @@ async def test_a_next_holder_waits_for_what_is_being_written(database_url: str) 
 async def _held_until(store: PostgresSessionStore) -> object:
     [(moment,)] = await store._rows.read(lambda rows: rows.run("SELECT held_until FROM lanes"))
     return moment
+
+
+async def test_who_was_killed_in_a_turn_is_waited_for_less(database_url: str) -> None:
+    """Others take the lane of a silent process whose connections ended, and not of one that sleeps."""
+    import psycopg
+
+    silent = "UPDATE lanes SET held_until = clock_timestamp() + interval '12 seconds'"
+    killed = "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks, lanes WHERE locktype = 'advisory' AND "
+    killed += "(classid::bigint << 32 | objid::bigint) = lanes.life"
+    async with stores(database_url) as opener:
+        late, other = opener.store(), opener.store()
+        async with late.lane(MAIN):
+            with psycopg.connect(database_url, autocommit=True) as connection:
+                assert connection.execute(silent).rowcount == 1
+                async with other.lane(MAIN) as is_taken:
+                    assert not is_taken
+                assert connection.execute(killed.encode()).fetchall() == [(True,)]
+                connection.execute("UPDATE lanes SET held_until = clock_timestamp() + interval '19 seconds'")
+                async with other.lane(MAIN) as is_taken:
+                    assert not is_taken, "it said something a moment ago"
+                connection.execute(silent)
+                async with other.lane(MAIN) as is_taken:
+                    assert is_taken

@@ -20,7 +20,10 @@ STATEMENTS = {name: text for name, text in vars(statements).items() if name.isup
 VALUES: dict[str, Any] = {
     **dict.fromkeys(("agent", "key", "lane", "session_id", "line", "name", "owner_key", "chat_kind"), "x"),
     **dict.fromkeys(("body", "holder", "aside"), "x"),
-    **dict.fromkeys(("number", "lines", "size_bytes", "fence", "most", "ended_at_ms", "seconds"), 1),
+    **dict.fromkeys(
+        ("number", "lines", "size_bytes", "fence", "most", "ended_at_ms", "seconds", "gone_seconds", "life"),
+        1,
+    ),
     **dict.fromkeys(("transcript", "copy"), UUID(int=1)),
     "at": datetime(2026, 3, 1, tzinfo=UTC),
 }

@@ -1,0 +1,136 @@
+"""The examples at the end of each command's help. A test holds that each command has some, and that they name
+commands and options that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "": ("nacre", "nacre --model ollama/llama3.2 chat", "nacre --agent work send -m 'What is next?'"),
+    "agents": ("nacre agents", "nacre agents --json"),
+    "agents list": ("nacre agents list",),
+    "backup": (
+        "nacre backup /mnt/backups",
+        "nacre backup --recipient age1… /mnt/backups",
+        "nacre backup --check nacre-2026-11-20.tar.gz",
+    ),
+    "chat": ("nacre chat", "nacre chat --session project"),
+    "completion": (
+        "nacre completion bash >> ~/.bashrc",
+        "nacre completion fish > ~/.config/fish/completions/nacre.fish",
+    ),
+    "config": ("nacre config get", "nacre config explain agents.defaults.contextTokens", "nacre config edit"),
+    "config check": ("nacre config check", "nacre config check --json"),
+    "config edit": ("nacre config edit", "EDITOR=nano nacre config edit"),
+    "config explain": (
+        "nacre config explain agents.defaults.model.primary",
+        "nacre config explain usage.dailyCapUsd --json",
+    ),
+    "config path": ("nacre config path",),
+    "config schema": ("nacre config schema > ~/.nacre/schema.json",),
+    "config unset": ("nacre config unset usage.dailyCapUsd",),
+    "context": ("nacre context", "nacre context main --full", "nacre context --json"),
+    "doctor": ("nacre doctor", "nacre doctor --online", "nacre doctor --fix"),
+    "extensions": ("nacre extensions", "nacre extensions --json"),
+    "hooks": ("nacre hooks", "nacre hooks trust evening"),
+    "hooks distrust": ("nacre hooks distrust evening",),
+    "hooks trust": ("nacre hooks trust evening",),
+    "init": ("nacre init", "nacre init --yes --model ollama/llama3.2"),
+    "log": ("nacre log -n 50", "nacre log -f"),
+    "ltm": ("nacre ltm stats", "nacre ltm search boat"),
+    "ltm list": ("nacre ltm list --limit 50",),
+    "ltm search": ("nacre ltm search 'what is my boat called'",),
+    "ltm stats": ("nacre ltm stats --json",),
+    "mcp": ("nacre mcp",),
+    "memory": ("nacre memory search boat", "nacre memory status", "nacre memory undo"),
+    "memory bench": ("nacre memory bench --questions 40", "nacre memory bench --set questions.jsonl --json"),
+    "memory diff": ("nacre memory diff", "nacre memory diff 3f2a9c10"),
+    "memory facts": ("nacre memory facts list", "nacre memory facts set city Porto"),
+    "memory facts forget": ("nacre memory facts forget city",),
+    "memory facts history": ("nacre memory facts history city",),
+    "memory facts list": (
+        "nacre memory facts list --identity anna",
+        "nacre memory facts list --as-of 2026-03-01",
+    ),
+    "memory facts recall": ("nacre memory facts recall boat -k 3",),
+    "memory facts set": (
+        "nacre memory facts set city Porto",
+        "nacre memory facts set children 2 --identity anna",
+    ),
+    "memory forget": (
+        "nacre memory forget 'old address'",
+        "nacre memory forget memory/2026-01-20.md#L3-5 --yes --transcripts --git-history",
+    ),
+    "memory get": ("nacre memory get MEMORY.md", "nacre memory get memory/2026-01-20.md --from 3 --lines 10"),
+    "memory index": ("nacre memory index", "nacre memory index --force"),
+    "memory log": ("nacre memory log", "nacre memory log MEMORY.md"),
+    "memory meter": ("nacre memory meter", "nacre memory meter --json"),
+    "memory qmd": ('eval "$(nacre memory qmd)"',),
+    "memory reflect": ("nacre memory reflect", "nacre memory reflect --apply --summaries"),
+    "memory search": (
+        "nacre memory search 'when do I see the dentist'",
+        "nacre memory search boat --after 'last March' --max-results 3 --json",
+    ),
+    "memory status": ("nacre memory status", "nacre memory status --deep"),
+    "memory undo": ("nacre memory undo", "nacre memory undo 3f2a9c10"),
+    "memory why": ("nacre memory why memory/2026-01-20.md#L3",),
+    "pairing": ("nacre pairing", "nacre pairing approve 7K3QX9"),
+    "pairing approve": ("nacre pairing approve 7K3QX9", "nacre pairing approve 7K3QX9 --owner"),
+    "pairing deny": ("nacre pairing deny 7K3QX9",),
+    "pairing list": ("nacre pairing list",),
+    "pairing revoke": ("nacre pairing revoke telegram 12345",),
+    "restore": (
+        "nacre restore nacre-2026-11-20.tar.gz --to ~/restored",
+        "nacre restore nacre-2026-11-20.tar.gz.age --identity nacre.key --to ~/restored",
+    ),
+    "schedule": ("nacre schedule", "nacre schedule add 'Water the plants' --cron '0 9 * * MON'"),
+    "schedule add": (
+        "nacre schedule add 'Take the bread out' --at 20m",
+        "nacre schedule add 'Plan the week' --cron '0 9 * * MON'",
+    ),
+    "schedule list": ("nacre schedule list",),
+    "schedule remove": ("nacre schedule remove 3",),
+    "send": (
+        "nacre send -m 'What is my boat called?'",
+        "nacre send --session project --json -m 'Sum it up' | jq -r .reply.text",
+    ),
+    "serve": ("nacre serve --check", "nacre serve"),
+    "sessions": ("nacre sessions list", "nacre sessions show main"),
+    "sessions cleanup": ("nacre sessions cleanup --dry-run",),
+    "sessions delete": ("nacre sessions delete project",),
+    "sessions export": ("nacre sessions export main -o talk.md", "nacre sessions export main --format jsonl"),
+    "sessions list": ("nacre sessions list", "nacre sessions list --json"),
+    "sessions plot": ("nacre sessions plot main", "nacre sessions plot main -o main.svg"),
+    "sessions resume": ("nacre sessions resume 0198c2f0",),
+    "sessions show": ("nacre sessions show main --last 30",),
+    "status": ("nacre status", "nacre status --json"),
+    "storage": ("nacre storage migrate --to postgres",),
+    "storage migrate": ("nacre storage migrate --to postgres", "nacre storage migrate --to files"),
+    "token": ("nacre token", "nacre token --json"),
+    "token add": ("nacre token add laptop --owner", "nacre --agent work token add shared-desk"),
+    "token list": ("nacre token list",),
+    "token revoke": ("nacre token revoke laptop",),
+    "usage": ("nacre usage", "nacre usage --by purpose", "nacre usage --by model --json"),
+    "worker": ("nacre worker", "nacre worker --at-once 8"),
+    "workspace": ("nacre workspace pull ~/notes", "nacre workspace push ~/notes"),
+    "workspace pull": ("nacre workspace pull ~/notes",),
+    "workspace push": ("nacre workspace push ~/notes",),
+}
+"""By the command's name behind `nacre`. Those that say theirs in their own text stand here not."""
+
+
+def epilog(name: str) -> str:
+    """The examples of a command as click shows them, line by line."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in EXAMPLES[name])])
+
+
+def with_examples(command: click.Command, name: str) -> click.Command:
+    """The command, and those below it, with their examples behind their options."""
+    if name in EXAMPLES:
+        command.epilog = epilog(name)
+    if isinstance(command, click.Group):
+        for below, other in command.commands.items():
+            with_examples(other, f"{name} {below}")
+    return command

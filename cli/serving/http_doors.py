@@ -1,0 +1,76 @@
+"""The HTTP server beside the channels of `nacre serve`, with every door that it has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from nacre.bridges.server import Server
+    from nacre.cli.invocation import Invocation
+    from nacre.doors.http.door import Door
+    from nacre.doors.http.tokens import Tokens
+
+NOT_INSTALLED = (
+    "http.port is set, and the libraries of the server cannot be used here ({error}). "
+    "Install them with `pip install 'nacre[serve]'`, or remove http.port."
+)
+
+
+@asynccontextmanager
+async def http_doors(invocation: Invocation, server: Server, turn_seconds: float) -> AsyncIterator[None]:
+    """Serves HTTP until the end of the block, if the settings want it.
+
+    At its end, answers that still stream may take `turn_seconds`. Raises `click.ClickException`.
+    """
+    settings = invocation.config.settings.http
+    if settings.port is None:
+        yield
+        return
+    try:
+        import starlette  # noqa: F401 - told as missing before anything is opened
+        import uvicorn  # noqa: F401 - the same
+    except ImportError as error:
+        raise click.ClickException(NOT_INSTALLED.format(error=error)) from error
+    from nacre.doors.http.server import HttpServer, ServerUnusable
+    from nacre.doors.http.tokens import Tokens, TokensUnusable
+
+    tokens = Tokens(invocation.config.state_dir)
+    doors = _doors(invocation, server, tokens)
+    try:
+        serving = await HttpServer.start(
+            doors, tokens=tokens, host=settings.host, port=settings.port, hosts=settings.hosts
+        )
+    except (ServerUnusable, TokensUnusable) as error:
+        raise click.ClickException(str(error)) from error
+    invocation.say(f"Serving HTTP at {serving.url}.")
+    try:
+        yield
+    finally:
+        await serving.close(turn_seconds=turn_seconds)
+
+
+def _doors(invocation: Invocation, server: Server, tokens: Tokens) -> list[Door]:
+    from nacre.doors.openai.door import openai_door
+    from nacre.doors.page.home.home import PageHome
+    from nacre.doors.page.page import page_door
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.recall.open_memory import embedder_of
+    from nacre.runtime.settings.config import load_config
+
+    config = invocation.config
+    now = owner_clock(config.settings.agent.user_timezone)
+    embedders, homes = {}, {}
+    for agent in server.agents:
+        own = load_config(invocation.environment, state_dir=config.state_dir, agent_id=agent.id)
+        homes[agent.id] = PageHome(agent, own, now)
+        embedder = embedder_of(own, now) if own.settings.agent.memory_search.enabled else None
+        if embedder is not None:
+            embedders[agent.id] = embedder
+    agents = {agent.id: agent for agent in server.agents}
+    page = page_door(homes, tokens)  # the last: its path is the beginning of all others
+    return [openai_door(agents, embedders, now=now, new_id=random_id), page]

@@ -1,0 +1,33 @@
+"""What a door brings to the server, and what the server says of who asks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute
+
+from nacre.doors.http.tokens import Token
+
+_NOTHING_TO_CLOSE: Sequence[Callable[[], Awaitable[None]]] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """Routes under `path`, which begins with a slash.
+
+    `wants_token` refuses whoever shows no token of the tokens file as a bearer; a door without it looks
+    after that itself. `closing` is called in order when the server ends.
+    """
+
+    path: str
+    routes: Sequence[BaseRoute]
+    wants_token: bool = True
+    closing: Sequence[Callable[[], Awaitable[None]]] = _NOTHING_TO_CLOSE
+
+
+def caller_of(request: Request) -> Token:
+    """Whose token came with a request to a door that wants one."""
+    return cast("Token", request.scope["nacre.caller"])

@@ -1,0 +1,88 @@
+"""`/metrics` for Prometheus: counts and times by door, without a name of anybody. Edge: prometheus-client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nacre.doors.http.door import Door
+
+OTHER = "other"
+
+
+class Metrics:
+    """What the server counts of its requests, in a registry of its own."""
+
+    def __init__(self, doors: Sequence[str]) -> None:
+        self._doors = tuple(path for path in doors if path)
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "nacre_http_requests",
+            "Requests by door and class of status.",
+            ("door", "status"),
+            registry=self._registry,
+        )
+        self._open = Gauge(
+            "nacre_http_open_requests", "Requests that are answered now.", ("door",), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "nacre_http_request_seconds",
+            "Seconds until an answer had been sent whole.",
+            ("door",),
+            registry=self._registry,
+            buckets=(0.005, 0.02, 0.1, 0.5, 2, 10, 60),
+        )
+
+    def counted(self, app: ASGIApp) -> ASGIApp:
+        """The app, with its requests counted."""
+
+        async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                return
+            door = next(
+                (
+                    path
+                    for path in self._doors
+                    if scope["path"] == path or scope["path"].startswith(f"{path}/")
+                ),
+                OTHER,
+            )
+            status = 500
+
+            async def heard(message: Message) -> None:
+                nonlocal status
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                await send(message)
+
+            began = time.perf_counter()
+            self._open.labels(door).inc()
+            try:
+                await app(scope, receive, heard)
+            finally:
+                self._open.labels(door).dec()
+                self._requests.labels(door, f"{status // 100}xx").inc()
+                self._seconds.labels(door).observe(time.perf_counter() - began)
+
+        return counting
+
+    def door(self) -> Door:
+        """`/metrics`, for whoever has a token."""
+
+        async def metrics(_request: Request) -> Response:
+            return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+        return Door(path="/metrics", routes=[Route("/", metrics, methods=["GET"])])

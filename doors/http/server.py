@@ -1,0 +1,119 @@
+"""The HTTP server in the process of `nacre serve`. Edge: uvicorn and the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
+
+from nacre.doors.http.door import Door
+from nacre.doors.http.guard import LOOPBACK, Guard
+from nacre.doors.http.health import health
+from nacre.doors.http.metrics import Metrics
+from nacre.doors.http.tokens import Tokens
+
+MOST_CONNECTIONS = 500
+"""At more at once, the server says that it is busy (503)."""
+
+
+class ServerUnusable(Exception):
+    """The server cannot listen there."""
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to the program that it runs in, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn does."""
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpServer:
+    """A running server; `close` ends it."""
+
+    def __init__(self, server: uvicorn.Server, running: asyncio.Task[None], doors: Sequence[Door]) -> None:
+        self._server, self._running, self._doors = server, running, doors
+        host, port = server.servers[0].sockets[0].getsockname()[:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    @classmethod
+    async def start(
+        cls, doors: Sequence[Door], *, tokens: Tokens, host: str, port: int, hosts: Sequence[str] = ()
+    ) -> Self:
+        """Listens at `host` and `port`, 0 for any that is free. `hosts` are further names of the server.
+
+        Raises:
+            ServerUnusable: the address is taken or not of this machine, or is open to others while nobody
+                has a token.
+            TokensUnusable: the tokens cannot be read.
+        """
+        if not is_loopback(host) and not await asyncio.to_thread(tokens.list):
+            raise ServerUnusable(
+                f"http.host is {host!r}, which others can reach, and there is no token. Make one with "
+                "`nacre token add NAME`, or leave http.host at 127.0.0.1."
+            )
+        try:
+            listening = socket.create_server(
+                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=512
+            )
+        except (OSError, OverflowError) as error:
+            raise ServerUnusable(
+                f"The server cannot listen at {host}:{port} ({error}). Is another `nacre serve` running? "
+                "Choose another number for http.port."
+            ) from error
+        metrics = Metrics([door.path for door in doors])
+        doors = (metrics.door(), *doors)
+        mounted = [Mount(door.path, routes=door.routes) for door in doors]
+        app = Starlette(routes=[Route("/health", health, methods=["GET"]), *mounted])
+        named = (*hosts, *([] if host in ("0.0.0.0", "::") else [host]))
+        guarded = Guard(app, tokens=tokens, doors=doors, hosts=named)
+        server = _Uvicorn(
+            uvicorn.Config(
+                metrics.counted(guarded),
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                limit_concurrency=MOST_CONNECTIONS,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        running = asyncio.create_task(server.serve(sockets=[listening]))
+        running.add_done_callback(lambda _ended: server.listening.set())
+        await server.listening.wait()
+        if running.done():
+            raise ServerUnusable(f"The server could not be started at {host}:{port}: {running.exception()}.")
+        return cls(server, running, doors)
+
+    async def close(self, *, turn_seconds: float = 0.0) -> None:
+        """Takes no more, lets what runs end for `turn_seconds`, and closes the doors."""
+        self._server.config.timeout_graceful_shutdown = max(1, round(turn_seconds))
+        self._server.should_exit = True
+        await self._running
+        for door in self._doors:
+            for close in door.closing:
+                await close()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return host in LOOPBACK or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,129 @@
+"""How full the context of a session was over time, and of what, from its transcript. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from nacre.runtime.contracts.budget import ContextBudget
+from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
+from nacre.runtime.models.tokenizer import estimate_tokens
+from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage
+from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
+from nacre.sessions.view.tokens import estimate_message_tokens
+
+MarkKind: TypeAlias = Literal["flush", "compaction"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartTokens:
+    """Of what a context was made. What stands in the transcript is estimated; `fixed` is the rest of what the
+    provider counted: tools, instructions and files of the workspace."""
+
+    fixed: int = 0
+    summary: int = 0
+    conversation: int = 0
+    tool_results: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """An answer: how many tokens its request and itself took, as the provider counted them, and of what."""
+
+    entry_id: str
+    timestamp: str
+    tokens: int
+    cost_usd: float
+    parts: PartTokens = field(default_factory=lambda: PartTokens())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A flush or a compaction, behind the point of this index; -1 is before the first."""
+
+    kind: MarkKind
+    behind: int
+    entry_id: str
+    timestamp: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """The context of one session over its answers, the marks among them, and the present model's lines."""
+
+    points: tuple[Point, ...]
+    marks: tuple[Mark, ...]
+    budget: ContextBudget
+
+    @property
+    def top_tokens(self) -> int:
+        """The upper end of a drawing: the compaction line, or the fullest context where that was above."""
+        return max([self.budget.compact_at, *(point.tokens for point in self.points)])
+
+
+def timeline(branch: Sequence[Entry], budget: ContextBudget) -> Timeline:
+    """The timeline of a branch; answers that were broken off, or that nobody counted, are left out."""
+    points: list[Point] = []
+    marks: list[Mark] = []
+    held = _Held()
+    for entry in branch:
+        body = entry.body
+        held.take(entry)
+        if isinstance(body, AssistantMessage):
+            if body.usage is not None and body.stop_reason not in ("error", "aborted"):
+                points.append(
+                    Point(
+                        entry_id=entry.id,
+                        timestamp=entry.timestamp,
+                        tokens=body.usage.context_tokens,
+                        cost_usd=body.usage.cost_usd,
+                        parts=held.parts(body.usage.context_tokens),
+                    )
+                )
+            continue
+        kind: MarkKind | None = "compaction" if isinstance(body, Compaction) else None
+        if kind is None and entry.custom_data(FLUSH_ENTRY) is not None:
+            kind = "flush"
+        if kind is not None:
+            marks.append(
+                Mark(kind=kind, behind=len(points) - 1, entry_id=entry.id, timestamp=entry.timestamp)
+            )
+    return Timeline(points=tuple(points), marks=tuple(marks), budget=budget)
+
+
+class _Held:
+    """What of a transcript the model sees, while it grows: since the last compaction, and its summary."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[str, bool, int]] = []
+        self._summary_tokens = 0
+
+    def take(self, entry: Entry) -> None:
+        """Adds an entry; a compaction takes away what stands before the first one that it kept."""
+        body = entry.body
+        if isinstance(body, Compaction):
+            places = [number for number, kept in enumerate(self._kept) if kept[0] == body.first_kept_entry_id]
+            self._kept = self._kept[places[0] :] if places else []
+            self._summary_tokens = estimate_tokens(body.summary)
+            return
+        tokens = 0
+        if isinstance(body, Message):
+            tokens = estimate_message_tokens(body, estimate_tokens)
+        elif isinstance(body, CustomMessage):
+            tokens = estimate_tokens(body.content)
+        self._kept.append((entry.id, isinstance(body, ToolResultMessage), tokens))
+
+    def parts(self, counted_tokens: int) -> PartTokens:
+        """The parts of a context of so many tokens. Estimates that do not fit in are made smaller."""
+        results = sum(tokens for _, is_result, tokens in self._kept if is_result)
+        said = sum(tokens for _, is_result, tokens in self._kept if not is_result)
+        known = results + said + self._summary_tokens
+        share = min(1.0, counted_tokens / known) if known else 1.0
+        summary, said, results = (int(tokens * share) for tokens in (self._summary_tokens, said, results))
+        return PartTokens(
+            fixed=counted_tokens - summary - said - results,
+            summary=summary,
+            conversation=said,
+            tool_results=results,
+        )

@@ -1,0 +1,91 @@
+"""`/review`: notes that wait for the owner, looked at, accepted, edited, rejected."""
+
+from __future__ import annotations
+
+from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
+from nacre.memory.files.review.proposal import Proposal
+from nacre.memory.files.review.queue import ProposalConflict, ProposalUnknown, ReviewQueue
+from nacre.memory.files.sources.proposed import ProposedWrite
+from nacre.runtime.commands.contract.command import Command, CommandRun, Outcome
+
+_HOW = (
+    "`/review accept ID`, `/review reject ID`, or `/review edit ID` and the new text; `all` for each of them."
+)
+_MOST_LINES = 40
+
+
+async def _review(run: CommandRun) -> Outcome:
+    window = run.turn.parts.window
+    verb, _, rest = run.rest.strip().partition(" ")
+    try:
+        if verb in ("accept", "reject"):
+            return run.said(await _answered(run, verb, rest.strip()))
+        if verb == "edit":
+            name, text = _split(rest)
+            if not text.strip():
+                return run.said("The new text stands behind the id: /review edit ID TEXT")
+            found = await window.review.find(name)
+            await window.review.accept(found, window.workspace, edited=text.rstrip("\n") + "\n")
+            window.on_notes(found.write.path)
+            return run.said(f"Your text is written into {found.write.path}.")
+        if verb:
+            return run.said(await _shown(run, [await window.review.find(verb)]))
+        return run.said(await _shown(run, list(await window.review.waiting())))
+    except (ProposalUnknown, ProposalConflict, PathOutsideRoot, FileBusy, OSError) as error:
+        return run.said(str(error))
+
+
+async def _answered(run: CommandRun, verb: str, name: str) -> str:
+    window = run.turn.parts.window
+    queue: ReviewQueue = window.review
+    found = list(await queue.waiting()) if name == "all" else [await queue.find(name)]
+    told: list[str] = []
+    for proposal in found:
+        try:
+            if verb == "accept":
+                await queue.accept(proposal, window.workspace)
+                window.on_notes(proposal.write.path)
+            else:
+                await queue.reject(proposal)
+        except ProposalConflict as error:
+            told.append(str(error))  # the others are answered all the same
+            continue
+        done = "Written into" if verb == "accept" else "Rejected for"
+        told.append(f"{done} {proposal.write.path} ({proposal.id}).")
+    return "\n".join(told) or "Nothing waits for review."
+
+
+async def _shown(run: CommandRun, proposals: list[Proposal]) -> str:
+    window = run.turn.parts.window
+    if not proposals:
+        return "Nothing waits for review."
+    told: list[str] = []
+    for proposal in proposals:
+        lines = (await window.review.diff(proposal, window.workspace)).splitlines()[2:]
+        if len(lines) > _MOST_LINES and len(proposals) > 1:
+            rest = len(lines) - _MOST_LINES
+            lines = [*lines[:_MOST_LINES], f"… {rest} more lines: /review {proposal.id}"]
+        # Four signs hold a fence that stands in the note itself.
+        told.append("\n".join((heading(proposal.write, proposal.id), "````diff", *lines, "````")))
+    return "\n\n".join((*told, _HOW))
+
+
+def heading(write: ProposedWrite, proposal_id: str) -> str:
+    """What a proposal is, in a line: its id, its note, who wrote it when. Pure."""
+    source = write.source
+    by = " in ".join(filter(None, (source.written_by, source.chat)))
+    return f"**{proposal_id}** · {write.path} · {by}, {source.at[:16].replace('T', ' ')}"
+
+
+def _split(text: str) -> tuple[str, str]:
+    words = text.lstrip().split(maxsplit=1)
+    return (words[0] if words else "", words[1] if len(words) > 1 else "")
+
+
+REVIEW = Command(
+    name="review",
+    arguments="[id | accept id | reject id | edit id text]",
+    help="notes that wait for you before they are written",
+    run=_review,
+    where=("private",),
+)

@@ -1,0 +1,131 @@
+"""Which changes of the settings an agent can take over between two turns, and which wait for its next start.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+
+from nacre.runtime.settings.sections.section import written_name
+from nacre.runtime.settings.settings import Settings
+
+_Section = TypeVar("_Section", bound=BaseModel)
+Path: TypeAlias = tuple[str, ...]
+
+_LIVE: tuple[Path, ...] = (
+    *(
+        ("agents", "defaults", name)
+        for name in (
+            "context_pruning",
+            "daily_log_max_chars",
+            "heartbeat",
+            "max_steps",
+            "startup_context",
+            "timeout_seconds",
+            "tool_timeout_seconds",
+            "tools",
+        )
+    ),
+    *(
+        ("agents", "defaults", "compaction", name)
+        for name in ("custom_instructions", "max_summary_tokens", "timeout_seconds")
+    ),
+    *(
+        ("agents", "defaults", "compaction", "memory_flush", name)
+        for name in ("force_flush_transcript_bytes", "prompt", "system_prompt")
+    ),
+    ("tools", "rules"),
+)
+"""What every turn reads anew. The rest went into something that stays open: a model, an index, a lock."""
+_OF_SERVE: tuple[Path, ...] = (("bindings",), ("channels",), ("commands",), ("messages",))
+"""What `nacre serve` takes over by itself."""
+_OF_OTHERS: tuple[Path, ...] = (("agents", "entries"), *_OF_SERVE)
+"""What an agent does not tell of: other agents, and what is not taken over by it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """`settings` are those that count from the next turn on. The keys are dotted, as in the file."""
+
+    settings: Settings
+    at_once: tuple[str, ...]
+    later: tuple[str, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What the owner should know; nothing where nothing changed for this agent."""
+        return (
+            *(
+                [f"The changed settings count from now on: {', '.join(self.at_once)}."]
+                if self.at_once
+                else []
+            ),
+            *([f"These take effect at the next start: {', '.join(self.later)}."] if self.later else []),
+        )
+
+
+def counts_at_next_turn(key: str) -> bool:
+    """Whether a change of this dotted key counts without a new start."""
+    return any(f"{key}.".startswith(f"{_written(path)}.") for path in _LIVE)
+
+
+def is_taken_over_by_serve(key: str) -> bool:
+    """Whether `nacre serve` takes a change of this dotted key over by itself, within seconds."""
+    return any(f"{key}.".startswith((f"{_written(path)}.", f"{_written(path)}[")) for path in _OF_SERVE)
+
+
+def taken_over(running: Settings, seen: Settings, now: Settings) -> Changes:
+    """What becomes of settings that were read anew.
+
+    `running` are those of the agent, `seen` those that the file had when it was read last, `now` those that
+    it has: what was told of `seen` is not told again, and what was changed back is no news.
+    """
+    settings = running
+    for path in _LIVE:
+        settings = _with(settings, now, path)
+    changed = list(_different(seen, now))
+    is_live = {path: any(path[: len(live)] == live for live in _LIVE) for path in changed}
+    waiting = set(_different(running, now))
+    return Changes(
+        settings=settings,
+        at_once=tuple(_written(path) for path in changed if is_live[path]),
+        later=tuple(_written(path) for path in changed if not is_live[path] and path in waiting),
+    )
+
+
+def _with(section: _Section, other: _Section, path: Path) -> _Section:
+    name, *rest = path
+    held, wanted = getattr(section, name), getattr(other, name)
+    return section.model_copy(update={name: _with(held, wanted, tuple(rest)) if rest else wanted})
+
+
+def _different(one: BaseModel, other: BaseModel, above: Path = ()) -> Iterator[Path]:
+    """The fields that differ; a table or a list is one of them as a whole."""
+    for name in type(one).model_fields:
+        path = (*above, name)
+        here, there = getattr(one, name), getattr(other, name)
+        if path in _OF_OTHERS or here == there:
+            continue
+        if isinstance(here, BaseModel) and isinstance(there, BaseModel):
+            yield from _different(here, there, path)
+        else:
+            yield path
+
+
+def _written(path: Path) -> str:
+    section: Any = Settings
+    names = []
+    for name in path:
+        names.append(written_name(section, name))
+        section = _section_at(section, name)
+    return ".".join(names)
+
+
+def _section_at(section: type[BaseModel], name: str) -> type[BaseModel]:
+    from nacre.runtime.settings.keys import section_below
+
+    return section_below(section.model_fields[name].annotation) or section

@@ -1,0 +1,62 @@
+"""Between two turns: a settings file that was changed is read anew. The only file that looks for a change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nacre.runtime.contracts.errors import ConfigError
+from nacre.runtime.contracts.policy import ChatPolicy
+from nacre.runtime.settings.config import SETTINGS_FILE, Config, settings_anew
+
+if TYPE_CHECKING:
+    from nacre.runtime.settings.settings import Settings
+
+
+class SettingsInFile:
+    """What the settings file said last, and what of its changes the owner was not told yet."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._file = config.state_dir / SETTINGS_FILE
+        self._stamp = _stamp(self._file)
+        self._seen: Settings = config.settings
+        self._untold: list[str] = []
+
+    def look(self, running: Settings) -> Settings | None:
+        """The settings for the next turn if the file has changed: what counts at once over the running ones.
+
+        Settings that cannot be used change nothing, and that is told, too.
+        """
+        stamp = _stamp(self._file)
+        if stamp == self._stamp:
+            return None
+        self._stamp = stamp
+        # whoever changes no settings does not wait for this
+        from nacre.runtime.settings.changes import taken_over
+
+        try:
+            now = settings_anew(self._config)
+        except ConfigError as error:
+            self._untold.append(f"The changed settings cannot be used, and the old ones hold: {error}")
+            return None
+        changes = taken_over(running, self._seen, now)
+        self._seen = now
+        self._untold += changes.sentences
+        return changes.settings
+
+    def to_tell(self, policy: ChatPolicy | None = None) -> tuple[str, ...]:
+        """What is to be told now, once; in a chat, only the owner in private hears of settings."""
+        if policy is not None and not (policy.is_owner and policy.is_private):
+            return ()
+        told, self._untold = tuple(self._untold), []
+        return told
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    """What tells that a file was written."""
+    try:
+        facts = file.stat()
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino

@@ -1,0 +1,70 @@
+"""The doors on a real server of this process, over an agent whose model is the loopback provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nacre import Agent
+from nacre.doors.http.server import HttpServer
+from nacre.doors.http.tokens import Tokens
+from nacre.doors.openai.door import openai_door
+from nacre.runtime.contracts.clock import owner_clock
+from nacre.runtime.contracts.ids import random_id
+from tests.memory.doubles import WordEmbedder
+from tests.runtime.agents import write_settings
+from tests.servers.provider_server import ProviderServer
+
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A running server: its address, the tokens of an owner and a stranger, and what is behind it."""
+
+    url: str
+    owner: str
+    stranger: str
+    provider: ProviderServer
+    state: Path
+    agent: Agent
+
+
+@asynccontextmanager
+async def served(tmp_path: Path, settings: Mapping[str, Any] | None = None) -> AsyncIterator[Served]:
+    """The doors of an agent until the end of the block."""
+    state = tmp_path / ".nacre"
+    async with ProviderServer() as provider:
+        defaults: dict[str, Any] = {"userTimezone": "UTC", "memorySearch": {"provider": "none"}}
+        write_settings(
+            state,
+            {
+                "agents": {"defaults": {"model": {"primary": "openai/test-model"}, **defaults}},
+                "models": {"providers": {"openai": {"baseUrl": provider.url, "apiKey": "sk-loopback"}}},
+                **(settings or {}),
+            },
+        )
+        environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        tokens = Tokens(state)
+        owner = tokens.add("owner", agent_id="main", is_owner=True, now=NOW)
+        stranger = tokens.add("stranger", agent_id="main", is_owner=False, now=NOW)
+        async with await Agent.open(state_dir=state, environment=environment, watch=False) as agent:
+            door = openai_door(
+                {"main": agent}, {"main": WordEmbedder()}, now=owner_clock("UTC"), new_id=random_id
+            )
+            server = await HttpServer.start([door], tokens=tokens, host="127.0.0.1", port=0)
+            try:
+                yield Served(
+                    url=server.url,
+                    owner=owner,
+                    stranger=stranger,
+                    provider=provider,
+                    state=state,
+                    agent=agent,
+                )
+            finally:
+                await server.close()
