@@ -92,14 +92,15 @@ def _copied(connection: Connection, first: int, behind: int) -> None:
         )
 
 
-def _sessions(database: Database, agent: str) -> PostgresSessionStore:
+def sessions(database: Database, agent: str) -> PostgresSessionStore:
+    """The sessions of an agent."""
     return PostgresSessionStore(
         database, agent=agent, cwd="/", now=lambda: datetime.now(UTC), new_id=lambda: uuid.uuid4().hex[:8]
     )
 
 
 async def _turn(database: Database, agent: str) -> None:
-    store = _sessions(database, agent)
+    store = sessions(database, agent)
     async with store.lane(KEY) as is_ours:
         assert is_ours
         record = await store.index.get(KEY) or RECORD
@@ -115,7 +116,7 @@ async def _first_agent(database: Database, chunks: int, lines: int, chance: rand
     store = await PostgresStore.open(database, FIRST)
     await _fill(store, [_file(number, text) for number, text in enumerate(texts)], vectors)
     await store.close()
-    sessions = _sessions(database, FIRST)
+    sessions = sessions(database, FIRST)
     await sessions.index.update(KEY, lambda _: RECORD)
     transcript = await sessions.transcript(RECORD)
     said, _ = texts_and_vectors(lines, chance)
