@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from nacre.postgres.errors import DatabaseUnreachable, DatabaseUnusable, StatementRefused
@@ -67,7 +68,7 @@ class Database:
         self._pool: Pool | None = None
         self._threads: ThreadPoolExecutor | None = None
 
-    @property
+    @cached_property
     def place(self) -> str:
         """Which database it is, for people; without a password."""
         return shown(self._url)

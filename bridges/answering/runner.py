@@ -39,7 +39,7 @@ class RunHere:
         """The agent's own events."""
         return agent.stream(inbound)
 
-    def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
+    def runs_here(self, agent: Agent, inbound: Inbound) -> bool:  # noqa: ARG002 - all are alike
         """Each does."""
         return True
 

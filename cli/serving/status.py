@@ -88,21 +88,22 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
 
 async def _turns(config: Config) -> dict[str, Any]:
     """What workers have to do. Raises `ClickException` when the database cannot be asked."""
+    from nacre.bridges.workers.figures import figures_at_work
     from nacre.bridges.workers.opening import at_work
     from nacre.postgres.errors import DatabaseError
 
     try:
-        found, workers = await at_work(config)
+        figures = figures_at_work(*await at_work(config))
     except DatabaseError as error:
         raise click.ClickException(str(error)) from error
     return {
-        "waiting": found.waiting,
-        "running": found.running,
-        "waitingSeconds": found.waiting_seconds,
-        "oldestSeconds": found.oldest_seconds,
-        "leases": found.leases,
-        "leasesRunOut": found.leases_run_out,
-        "workers": workers,
+        "waiting": figures["waiting"],
+        "running": figures["running"],
+        "waitingSeconds": figures["waiting_seconds"],
+        "oldestSeconds": figures["oldest_seconds"],
+        "leases": figures["leases"],
+        "leasesRunOut": figures["leases_run_out"],
+        "workers": figures["workers"],
     }
 
 

@@ -1,4 +1,4 @@
-"""A gateway that ends again and again while workers are at a turn is not why it ended: the turn is answered."""
+"""A gateway that ends again and again while workers have a turn does not give the message up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answer(request: Mapping[str, Any]) -> wire.Step:
 
 
 async def test_a_turn_outlives_gateway_after_gateway(tmp_path: Path, database_url: str) -> None:
-    """Each gateway begins the message anew; only where it runs the turn itself may the message be the cause."""
+    """Each begins the message anew; only where it runs the turn may the message be the cause."""
     with LineServer() as server, ProviderServer(responder=answer) as provider:
         write_settings(tmp_path, settings(provider, 1))
         server.say("number one", chat="n", sender="nora")
