@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.beside.scale.processes import resident_bytes
 from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.settings.config import load_config
 from tests.runtime.agents import write_settings
 
 LISTED = (10, 1_000)
 OPENED = 10
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 async def agents_cost(url: str) -> list[dict[str, float]]:
@@ -31,11 +30,11 @@ async def _cost(url: str, listed: int) -> dict[str, float]:
         opened = min(listed, OPENED)
         async with await Runtime.open(state_dir=folder, environment=environment) as runtime:
             await runtime.agent("a0")  # what all of them share
-            before, began = _resident_bytes(), time.perf_counter()
+            before, began = resident_bytes(), time.perf_counter()
             for number in range(1, opened):
                 await runtime.agent(f"a{number}")
             took = time.perf_counter() - began
-            grown = _resident_bytes() - before
+            grown = resident_bytes() - before
     return {
         "listed": listed,
         "settings_seconds": read,
@@ -43,6 +42,3 @@ async def _cost(url: str, listed: int) -> dict[str, float]:
         "open_bytes": grown / (opened - 1),
     }
 
-
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES

@@ -28,6 +28,12 @@ def server_seconds(backend: int) -> float:
     return seconds
 
 
+def resident_bytes(pid: int | str = "self") -> int:
+    """Of memory that a process has; what it shares with others counts too."""
+    pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
 class Busy:
     """How many of the machine's cores all processes together used since it was made."""
 

@@ -8,6 +8,7 @@ for so many turns at once. How long each computing takes is drawn around its mea
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections import deque
 from collections.abc import Iterator
@@ -164,12 +165,23 @@ def course(costs: Costs, machines: Machines, *, turns_a_second: float, turns: in
     )
 
 
-def most(costs: Costs, machines: Machines) -> float:
-    """Turns a second at which the first of the machines or places has nothing left, by arithmetic alone."""
-    places = machines.workers * machines.at_once
+def limits(costs: Costs, machines: Machines) -> dict[str, float]:
+    """Turns a second at which each of the machines, or the places for turns, has nothing left: arithmetic."""
     held = costs.worker + costs.database * 2 / 3 + costs.model + costs.other_waits
-    limits = [places / held, machines.gateways / costs.gateway, machines.workers / costs.worker]
-    limits.append(
-        machines.shared / costs.computing if machines.shared else machines.database_cores / costs.database
-    )
-    return min(limits)
+    cores = machines.shared or float(machines.database_cores)
+    computed = costs.computing if machines.shared else costs.database
+    return {
+        "places for turns (`--at-once`)": _ratio(machines.workers * machines.at_once, held),
+        "workers": _ratio(machines.workers, costs.worker),
+        "gateways": _ratio(machines.gateways, costs.gateway),
+        "cores": _ratio(cores, computed),
+    }
+
+
+def most(costs: Costs, machines: Machines) -> float:
+    """Turns a second at which the first of them has nothing left."""
+    return min(limits(costs, machines).values())
+
+
+def _ratio(there: float, wanted: float) -> float:
+    return there / wanted if wanted else math.inf

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.beside.many_agents import CHAT_TABLES
+from benchmarks.beside.scale.arithmetic import AT_ONCE, LOOPBACK_SECONDS, WORKERS
 from benchmarks.beside.scale.kept import size_bytes
-from benchmarks.beside.scale.processes import Busy, computed_seconds, server_seconds
+from benchmarks.beside.scale.processes import Busy, computed_seconds, resident_bytes, server_seconds
 from nacre.bridges.workers.opening import QUEUE
 from nacre.postgres.database import Database
 from nacre.postgres.jobs import JobQueue
@@ -27,8 +28,6 @@ from tests.runtime.agents import write_settings
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 
-MODEL_SECONDS = 0.5
-WORKERS, AT_ONCE = 2, 16
 CHATS = 200
 WARM_TURNS = 60
 ASKED = "What did I say about the harbour, and when do the boats leave? It may have been in spring."
@@ -59,7 +58,7 @@ class Clocked(LineServer):
 
 
 def _model(_request: Mapping[str, Any]) -> wire.Step:
-    time.sleep(MODEL_SECONDS)
+    time.sleep(LOOPBACK_SECONDS)
     return wire.reply(ANSWER)
 
 
@@ -82,8 +81,8 @@ def _worker(state_dir: Path, url: str) -> Iterator[int]:
         process.stdout.close()
 
 
-async def loads(url: str, rates: list[float], turns: int) -> list[dict[str, float]]:
-    """What turns cost at each of these rates, and how long people waited."""
+async def loads(url: str, rates: list[float], seconds: float) -> list[dict[str, float]]:
+    """What turns cost at each of these rates, for so long each, and how long people waited."""
     database = Database(url)
     await JobQueue(database, url, QUEUE).prepare()
     row = await database.read(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone())
@@ -103,7 +102,9 @@ async def loads(url: str, rates: list[float], turns: int) -> list[dict[str, floa
         assert gateway.pid is not None
         processes = {"gateway": [gateway.pid], "worker": workers}
         await _talk(server, WARM_TURNS, rates[-1])
-        found = [await _load(database, server, rate, turns, processes, row[0]) for rate in rates]
+        found = []
+        for rate in rates:
+            found.append(await _load(database, server, rate, round(rate * seconds), processes, row[0]))
     await database.close()
     return found
 
@@ -132,6 +133,7 @@ async def _load(
         "p95_seconds": took[len(took) * 95 // 100],
         "cores_of_others": max(0.0, used - sum(spent.values()) / wall),
         **{f"{name}_seconds": value / turns for name, value in spent.items()},
+        **{f"{name}_bytes": max(map(resident_bytes, pids)) for name, pids in processes.items()},
         **added,
     }
 
