@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+import statistics
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,6 +57,7 @@ class Course:
     """How it went: turns a second, and seconds from a message to its answer."""
 
     turns_a_second: float
+    mean: float
     p50: float
     p95: float
 
@@ -148,7 +150,7 @@ class _World:
             yield ("leave", process, 0.0)
 
 
-def course(costs: Costs, machines: Machines, *, turns_a_second: float, turns: int = 4_000) -> Course:
+def course(costs: Costs, machines: Machines, *, turns_a_second: float, turns: int = 2_000) -> Course:
     """How it goes when messages come by chance, so many a second on average."""
     chance = random.Random(7)
     arrivals, at = [], 0.0
@@ -160,6 +162,7 @@ def course(costs: Costs, machines: Machines, *, turns_a_second: float, turns: in
     took = sorted(world.took)
     return Course(
         turns_a_second=turns / world.now,
+        mean=statistics.fmean(took),
         p50=took[len(took) // 2],
         p95=took[len(took) * 95 // 100],
     )
