@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+SECONDS ?= 600
+CHATS ?= 500
 BIN := $(VENV)/bin
 # uv where it is there, and pip where it is not or fails: uv does not read pip's settings, such as another index.
 # Both show what they bring; nothing is quiet, for it takes long the first time. Neither compiles what nobody has
@@ -73,6 +75,9 @@ qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it r
 postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests, and run the tests of what is kept there
 	@$(call install,--editable ".[postgres]" "pgserver>=0.1.4$(,)<0.2")
 	@$(BIN)/python -m pytest -m postgres -rs tests
+
+soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise
+	@NACRE_WORKER_SECONDS=$(SECONDS) NACRE_WORKER_CHATS=$(CHATS) $(BIN)/python -m pytest -n0 -s tests/bridges/workers/test_killed_workers.py
 
 check: $(VENV)/installed-dev ## lint, format and strict types
 	@$(BIN)/ruff check .

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from nacre.postgres.errors import DatabaseUnreachable, DatabaseUnusable, StatementRefused
@@ -31,6 +32,7 @@ FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN; SELECT pg_current_xact_id()::text, now()"
+_SINGLE = ""
 _STATUS = """
 SELECT pg_xact_status(%(number)s::text::xid8),
     greatest(pg_postmaster_start_time(), checkpoint_time) > %(began_at)s AND
@@ -66,7 +68,7 @@ class Database:
         self._pool: Pool | None = None
         self._threads: ThreadPoolExecutor | None = None
 
-    @property
+    @cached_property
     def place(self) -> str:
         """Which database it is, for people; without a password."""
         return shown(self._url)
@@ -87,6 +89,14 @@ class Database:
         Cancelling the call waits until the work is done. Raises as `read`.
         """
         return await self._on_a_thread(lambda: self._tried(work, _WRITE))
+
+    async def single(self, work: Callable[[Connection], T]) -> T:
+        """The result of `work` that is one statement: a round trip, where `read` and `write` take three.
+
+        The statement is a transaction of its own. Where its answer was lost it is run again, so it only
+        reads, or does nothing new the second time. Raises as `read`.
+        """
+        return await self._on_a_thread(lambda: self._tried(work, _SINGLE))
 
     async def close(self) -> None:
         """Finishes what was asked for and closes the connections; who asks afterwards opens new ones."""
@@ -196,6 +206,9 @@ class _Attempt(Generic[T]):
             if _was_committed(connection, unsure):
                 return result
             self._unsure = None
+        if self._begin == _SINGLE:
+            with _other_server_if_read_only(connection):
+                return self._work(connection)
         transaction = self._begun(connection)
         try:
             result = self._work(connection)
@@ -211,15 +224,22 @@ class _Attempt(Generic[T]):
 
     def _begun(self, connection: Connection) -> _Transaction | None:
         """Begins; which transaction it is if it may write."""
-        import psycopg
-
-        try:
+        with _other_server_if_read_only(connection):
             cursor = connection.execute(self._begin)
-        except psycopg.errors.ObjectNotInPrerequisiteState as error:
-            connection.close()  # a server that one can only read from: a new connection may find the other
-            raise psycopg.OperationalError(str(error)) from error
         row = cursor.fetchone() if cursor.nextset() else None
         return _Transaction(*row) if row else None
+
+
+@contextmanager
+def _other_server_if_read_only(connection: Connection) -> Iterator[None]:
+    """Gives up a connection to a server that one can only read from: a new one may find the other."""
+    import psycopg
+
+    try:
+        yield
+    except (psycopg.errors.ObjectNotInPrerequisiteState, psycopg.errors.ReadOnlySqlTransaction) as error:
+        connection.close()
+        raise psycopg.OperationalError(str(error)) from error
 
 
 class _Transaction(NamedTuple):

@@ -19,6 +19,9 @@ class TurnRunner(Protocol):
         A message that is handed in again goes on with the turn that it had.
         """
 
+    def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
+        """Whether a message's turn runs in this process, so that its end may be that message's doing."""
+
     def stop(self, agent: Agent, inbound: Inbound) -> None:
         """Ends the turns of a message's session."""
 
@@ -35,6 +38,10 @@ class RunHere:
     def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
         """The agent's own events."""
         return agent.stream(inbound)
+
+    def runs_here(self, agent: Agent, inbound: Inbound) -> bool:  # noqa: ARG002 - all are alike
+        """Each does."""
+        return True
 
     def stop(self, agent: Agent, inbound: Inbound) -> None:
         """Ends them at once."""

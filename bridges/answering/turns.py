@@ -77,11 +77,11 @@ class Turns:
             LedgerUnusable: the disk refused; what is done is done, and the turn is still open.
         """
         first = batch[0]
-        if first.was_begun and first.attempts >= MOST_ATTEMPTS:
-            await self.say(batch, "" if first.inbound.trigger == "heartbeat" else GIVEN_UP)
-            return
         said = tuple(received for received in batch if not received.has_joined) or batch[:1]
         inbound = composed(said, cap=cap)
+        if first.was_begun and first.attempts >= MOST_ATTEMPTS and self._may_be_why(first, inbound):
+            await self.say(batch, "" if first.inbound.trigger == "heartbeat" else GIVEN_UP)
+            return
         if first.was_begun:
             inbound = replace(inbound, redelivered=True, joined_by=self._joining.ids(batch))
         await self._ledger.begin(batch)
@@ -116,6 +116,10 @@ class Turns:
             return text
         log.info("an answer in %s is kept back: who asked may not hear it", batch[0].session_key)
         return ""
+
+    def _may_be_why(self, first: Received, inbound: Inbound) -> bool:
+        """Whether a message may be why the program ended; of a turn that others run they count the ends."""
+        return self._runner.runs_here(self._agent_of(first), inbound)
 
     def _connection(self, inbound: Inbound) -> Connection:
         connection = self._connection_of(inbound)

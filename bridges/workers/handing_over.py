@@ -51,7 +51,7 @@ class HandedOver:
         Commands are carried out here, where the chat is.
         While the database is away it waits; the message stays where it is.
         """
-        if not inbound.trigger and agent.command(inbound):
+        if self.runs_here(agent, inbound):
             async with aclosing(agent.stream(inbound)) as events:
                 async for event in events:
                     yield event
@@ -72,6 +72,10 @@ class HandedOver:
         for name in outcome.heard:
             yield MessageJoined(inbound_id=name)
         yield event_of(outcome.text)
+
+    def runs_here(self, agent: Agent, inbound: Inbound) -> bool:
+        """Only commands do; of the rest workers count how often one ended over it."""
+        return not inbound.trigger and bool(agent.command(inbound))
 
     def join(self, agent: Agent, inbound: Inbound) -> bool:
         """Says something into the turn of a message's session, wherever that runs; whether there is one.

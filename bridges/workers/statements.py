@@ -25,8 +25,10 @@ WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'runni
 """
 FINISH: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
-WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running' RETURNING id
+WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s
+    AND (state = 'running' OR state = 'done' AND outcome = %(outcome)s) RETURNING id
 """
+"""Also when it was kept already and nobody heard of it."""
 STOP: LiteralString = """
 UPDATE turns SET state = 'done', outcome = %(outcome)s, inbound = '', done_at = clock_timestamp()
 WHERE agent = %(agent)s AND session_key = %(key)s AND state <> 'done'
@@ -77,3 +79,9 @@ OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float
 FROM turns WHERE agent = %(agent)s AND state <> 'done' GROUP BY state
 """
+LEASES: LiteralString = """
+SELECT count(*) FILTER (WHERE held_until > clock_timestamp()),
+    count(*) FILTER (WHERE held_until <= clock_timestamp() AND held_until <> '-infinity')
+FROM lanes WHERE agent = %(agent)s
+"""
+"""Of lanes that were left nothing is held."""

@@ -51,11 +51,18 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenTurns:
-    """How many turns of an agent wait or run, and for how long the oldest has been asked for."""
+    """How many turns of an agent wait or run, and which leases on its sessions there are.
+
+    `waiting_seconds` is for how long the oldest of those that wait has, and `oldest_seconds` when the oldest
+    of all was asked for. `leases_run_out` counts sessions whose holder went without a word.
+    """
 
     waiting: int
     running: int
+    waiting_seconds: float
     oldest_seconds: float
+    leases: int
+    leases_run_out: int
 
 
 class TurnRows:
@@ -148,8 +155,9 @@ class TurnRows:
 
     async def finish(self, turn: TakenTurn, outcome: str) -> bool:
         """Keeps the outcome, unless another one took the turn meanwhile; whether it was kept."""
-        row = await self._one(
-            statements.FINISH, agent=turn.agent_id, id=turn.id, fence=turn.fence, outcome=outcome
+        values = {"agent": turn.agent_id, "id": turn.id, "fence": turn.fence, "outcome": outcome}
+        row: Any = await self._database.single(
+            lambda connection: connection.execute(statements.FINISH, values).fetchone()
         )
         return row is not None
 
@@ -166,7 +174,7 @@ class TurnRows:
     async def holds(self, turn: TakenTurn) -> bool:
         """Whether nobody took or ended a turn since."""
         values = {"agent": turn.agent_id, "id": turn.id, "fence": turn.fence}
-        found: Any = await self._database.read(
+        found: Any = await self._database.single(
             lambda connection: connection.execute(statements.HOLDS, values).fetchone()
         )
         return found is not None
@@ -186,15 +194,22 @@ class TurnRows:
         return await self._database.read(work)
 
     async def open_turns(self, agent_id: str) -> OpenTurns:
-        """What is not over of an agent."""
-        found = await self._database.read(
-            lambda connection: connection.execute(statements.OPEN, {"agent": agent_id}).fetchall()
-        )
-        counts = {state: number for state, number, _ in found}
+        """What is not over of an agent, all of one moment."""
+
+        def work(connection: Connection) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
+            found = connection.execute(statements.OPEN, {"agent": agent_id}).fetchall()
+            return found, connection.execute(statements.LEASES, {"agent": agent_id}).fetchone() or (0, 0)
+
+        found, (leases, run_out) = await self._database.read(work)
+        states = {state: (number, seconds) for state, number, seconds in found}
+        waiting, waiting_seconds = states.get("waiting", (0, 0.0))
         return OpenTurns(
-            waiting=counts.get("waiting", 0),
-            running=counts.get("running", 0),
-            oldest_seconds=max((seconds for _, _, seconds in found), default=0.0),
+            waiting=waiting,
+            running=states.get("running", (0, 0.0))[0],
+            waiting_seconds=waiting_seconds,
+            oldest_seconds=max((seconds for _, seconds in states.values()), default=0.0),
+            leases=leases,
+            leases_run_out=run_out,
         )
 
     async def _words(self, turn: TakenTurn) -> list[tuple[int, str, str]]:

@@ -79,26 +79,31 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     invocation.say(f"📮 Messages: {told(counts)}", *coming)
     if turns:
         invocation.say(
-            "⚙️ Turns: {waiting} wait, {running} run, the oldest for {oldestSeconds:.0f} s; "
-            "workers: {workers}".format(**turns)
+            "⚙️ Turns: {waiting} wait, the longest for {waitingSeconds:.0f} s; {running} run; the oldest was "
+            "asked for {oldestSeconds:.0f} s ago; workers: {workers}; sessions held: {leases}, "
+            "by workers that went silent: {leasesRunOut}".format(**turns)
         )
     return 0 if is_well else 1
 
 
 async def _turns(config: Config) -> dict[str, Any]:
     """What workers have to do. Raises `ClickException` when the database cannot be asked."""
+    from nacre.bridges.workers.figures import figures_at_work
     from nacre.bridges.workers.opening import at_work
     from nacre.postgres.errors import DatabaseError
 
     try:
-        found, workers = await at_work(config)
+        figures = figures_at_work(*await at_work(config))
     except DatabaseError as error:
         raise click.ClickException(str(error)) from error
     return {
-        "waiting": found.waiting,
-        "running": found.running,
-        "oldestSeconds": found.oldest_seconds,
-        "workers": workers,
+        "waiting": figures["waiting"],
+        "running": figures["running"],
+        "waitingSeconds": figures["waiting_seconds"],
+        "oldestSeconds": figures["oldest_seconds"],
+        "leases": figures["leases"],
+        "leasesRunOut": figures["leases_run_out"],
+        "workers": figures["workers"],
     }
 
 

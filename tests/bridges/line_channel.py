@@ -113,7 +113,7 @@ class LineServer:
             writer.close()
 
     def _tell_all(self, lines: Sequence[dict[str, Any]]) -> None:
-        for writer in list(self._writers):
+        for writer in [each for each in self._writers if not each.is_closing()]:
             writer.writelines(json.dumps({"said": line}).encode() + b"\n" for line in lines)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -123,6 +123,8 @@ class LineServer:
                 with self._changed:
                     answer = self._answer(asked)
                     self._changed.notify_all()
+                if writer.is_closing():
+                    continue  # what a bridge asked before it was killed is done, and nobody hears of it
                 writer.write(json.dumps({"re": asked.get("re"), **answer}).encode() + b"\n")
                 if asked["do"] == "listen":
                     behind = self.says[int(asked["after"] or 0) :]

@@ -18,6 +18,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
@@ -28,6 +29,8 @@ from tests.servers.provider_wire import Step
 Responder = Callable[[Mapping[str, Any]], Step]
 
 _MAX_WAIT_SECONDS = 10.0
+_MOST_AT_ONCE = 64
+"""So many requests may wait for their responder."""
 _REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 429: "Too Many Requests"}
 
 
@@ -144,6 +147,8 @@ class ProviderServer:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
+        # asyncio's own are as few as the machine's cores and four
+        self._loop.set_default_executor(ThreadPoolExecutor(_MOST_AT_ONCE, thread_name_prefix="responder"))
         connections: set[asyncio.Task[None]] = set()
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

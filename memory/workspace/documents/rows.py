@@ -204,6 +204,10 @@ class DocumentRows:
         """
         return await self._told(self._database.read, work)
 
+    async def single(self, work: Callable[[Moment], T]) -> T:
+        """What one statement reads. Raises as `read`."""
+        return await self._told(self._database.single, work)
+
     async def write(self, work: Callable[[Moment], T]) -> T:
         """The result of `work`, committed whole or not at all; it may run again from its beginning.
 

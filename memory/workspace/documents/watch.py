@@ -36,7 +36,7 @@ class RevisionWatch:
         seen: int | None = None
         while True:
             try:
-                revision = await self._rows.read(Moment.revision)
+                revision = await self._rows.single(Moment.revision)
             except OSError as error:
                 self.problem = f"changes of the workspace are not seen: {error}"
             else:

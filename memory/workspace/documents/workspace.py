@@ -86,7 +86,7 @@ class PostgresWorkspace:
     async def fingerprints(self, names: Sequence[str]) -> Mapping[str, Fingerprint | None]:
         plain = _plain(names)
         try:
-            rows = await self._rows.read(lambda rows: rows.named(list(plain.values())))
+            rows = await self._rows.single(lambda rows: rows.named(list(plain.values())))
         except OSError:
             return dict.fromkeys(names, _NEVER_SETTLED)
         found = {name: rows.get(plain.get(name, "")) for name in names}
@@ -198,7 +198,7 @@ class PostgresWorkspace:
 
     async def now_ns(self) -> int:
         with suppress(OSError):
-            return await self._rows.read(Moment.now_us) * 1000
+            return await self._rows.single(Moment.now_us) * 1000
         return 0
 
     def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> RevisionWatch:  # noqa: ARG002 - it tells of all

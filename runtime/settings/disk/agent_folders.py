@@ -102,6 +102,7 @@ def kept_apart(
         ConfigError: with the two places, and what to do.
     """
     free = [_Spot(path) for path in allowed]
+    reached = list(_reached(own))
     named = [("memorySearch.extraPaths", place) for place in resolved_extra_paths(own.workspace, extra_paths)]
     named += [("memory.qmd.paths", _of_qmd(own.workspace, *asked)) for asked in qmd_paths]
     notices = []
@@ -110,7 +111,7 @@ def kept_apart(
             theirs = _Spot(path)
             if any(theirs.lies_in(spot) for spot in free):
                 continue
-            for ours_is, ours in _reached(own):
+            for ours_is, ours in reached:
                 if theirs.lies_in(ours) or (ours.lies_in(theirs) and what != "workspace"):
                     text = f"{ours_is} {ours.path} of agent {own.agent_id!r}"
                     raise ConfigError(_refusal(text, own.agent_id, other.agent_id, f"{what} {path}"))

@@ -89,7 +89,8 @@ def told_of_sources(raw: Mapping[str, Any]) -> list[str]:
 
 
 def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:
-    """A valid file in which `agents.defaults` are those of one agent: the entry at `place` of `agents.list`.
+    """A valid file in which `agents.defaults` are those of one agent: the entry at `place` of `agents.list`,
+    which is then the only one, so that an agent among many holds no reading of them all.
 
     As in OpenClaw, the entry lies over the defaults field by field, and a null in it counts as not written.
     A model that is a plain text is the primary one, and keeps the fallbacks of all; `extraPaths` and
@@ -105,7 +106,7 @@ def with_own_settings(raw: Mapping[str, Any], place: int) -> dict[str, Any]:
     denied = [(part.get("tools") or {}).get("deny") or () for part in (defaults, own)]
     if any(denied):
         merged["tools"] = {**merged["tools"], "deny": [*denied[0], *denied[1]]}
-    return {**raw, "agents": {**agents, "defaults": merged}}
+    return {**raw, "agents": {**agents, "defaults": merged, "list": [entry]}}
 
 
 def with_variables(value: Any, environment: Mapping[str, str], *, place: str = "") -> Any:

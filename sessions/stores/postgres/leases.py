@@ -44,7 +44,7 @@ class Lease:
             "gone_seconds": GONE_SECONDS,
             "life": life.number if has_life else None,
         }
-        taken = await self._rows.write(lambda rows: rows.run(statements.TAKE_LANE, **values))
+        taken = await self._rows.single(lambda rows: rows.run(statements.TAKE_LANE, **values))
         if not taken:
             return False
         self._fence = self._rows.held[self._key] = taken[0][0]
@@ -75,6 +75,6 @@ class Lease:
         log.warning("another process went on with the session %r", self._key)
 
     async def _say(self, statement: str, **values: float) -> list[tuple[object, ...]]:
-        return await self._rows.write(
+        return await self._rows.single(
             lambda rows: rows.run(statement, lane=self._key, fence=self._fence, **values)
         )

@@ -28,11 +28,11 @@ class LineRows:
 
     async def get(self, key: str) -> SessionRecord | None:
         """The line of a key."""
-        return await self._rows.read(lambda rows: _line(rows, key))
+        return await self._rows.single(lambda rows: _line(rows, key))
 
     async def all(self) -> dict[str, SessionRecord]:
         """All lines by key."""
-        return await self._rows.read(all_lines)
+        return await self._rows.single(all_lines)
 
     async def found_again(self, key: str) -> SessionRecord | None:
         """The line of a key as it is: lines and transcripts are committed together, so none gets lost."""

@@ -78,6 +78,13 @@ class AgentRows:
         """
         return await self._told(self.database.write, work)
 
+    async def single(self, work: Callable[[Moment], T]) -> T:
+        """The result of one statement that only reads, or that does nothing new when it is run again.
+
+        Raises as `write`.
+        """
+        return await self._told(self.database.single, work)
+
     async def _told(self, run: Callable[..., Any], work: Callable[[Moment], T]) -> T:
         try:
             result: T = await run(lambda db: work(Moment(db, self.agent, self.held)))
@@ -103,11 +110,11 @@ class EndingRows:
 
     async def has(self, ended: EndedSession) -> bool:
         """Whether one is still due."""
-        return bool(await self._rows.read(lambda rows: rows.run(statements.HAS_ENDING, **_place(ended))))
+        return bool(await self._rows.single(lambda rows: rows.run(statements.HAS_ENDING, **_place(ended))))
 
     async def all(self) -> tuple[EndedSession, ...]:
         """Those that are due, the oldest first; one that a newer program wrote is left to it."""
-        found = await self._rows.read(lambda rows: rows.run(statements.ENDINGS))
+        found = await self._rows.single(lambda rows: rows.run(statements.ENDINGS))
         return tuple(ended for (body,) in found if (ended := ending_from_json(body.encode())) is not None)
 
 

@@ -141,7 +141,7 @@ VALUES (%(agent)s, %(lane)s, 1, %(holder)s, clock_timestamp() + make_interval(se
     %(life)s::bigint)
 ON CONFLICT (agent, key) DO UPDATE
 SET fence = lane.fence + 1, holder = EXCLUDED.holder, held_until = EXCLUDED.held_until, life = EXCLUDED.life
-WHERE lane.held_until < clock_timestamp()
+WHERE lane.held_until < clock_timestamp() OR lane.holder = EXCLUDED.holder
     OR lane.held_until < clock_timestamp() + make_interval(secs => %(seconds)s - %(gone_seconds)s)
     AND lane.life IS NOT NULL
     AND NOT EXISTS (
@@ -150,7 +150,7 @@ WHERE lane.held_until < clock_timestamp()
 RETURNING fence
 """
 """A lease that ran out, or of a process that has ended: it said nothing for `gone_seconds`, and its lock is
-free."""
+free. A holder whose answer was lost has it, with a later fence."""
 RENEW_LANE = """
 UPDATE lanes SET held_until = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE agent = %(agent)s AND key = %(lane)s AND fence = %(fence)s RETURNING fence

@@ -85,7 +85,8 @@ class PostgresSessionStore:
             name = self.transcript_name(record)
         except SessionCorrupt:
             return False
-        return bool(await self._rows.read(lambda rows: rows.run(statements.HAS_TRANSCRIPT, name=name)))
+        found = await self._rows.single(lambda rows: rows.run(statements.HAS_TRANSCRIPT, name=name))
+        return bool(found)
 
     async def transcript(self, record: SessionRecord) -> TranscriptRows:
         """The transcript of a line's session; begun when there is none.

@@ -45,5 +45,6 @@ class Crowd:
             chat = f"chat-{number}"
             wanted = [f"re: {chat} says {each}" for each in range(1, self.said[chat] + 1)]
             if (shown := self.server.shown(chat)) != wanted:
-                found.append(f"{chat}: {shown} instead of {wanted}")
+                surplus, lost = Counter(shown) - Counter(wanted), Counter(wanted) - Counter(shown)
+                found.append(f"{chat}: {list(surplus)} too many, {list(lost)} lost, of {len(wanted)}")
         return found

@@ -14,7 +14,7 @@ from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import system_clock
 from nacre.runtime.settings.config import load_config
 from tests.bridges.chats import FOLLOW_UP
-from tests.bridges.line_channel import LineBridge, LineServer
+from tests.bridges.line_channel import LineBridge
 from tests.servers.provider_server import ProviderServer
 
 
@@ -30,7 +30,7 @@ def settings(provider: ProviderServer, chats: int) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def gateway(state_dir: Path, url: str, server: LineServer) -> AsyncIterator[Gateway]:
+async def gateway(state_dir: Path, url: str, port: int) -> AsyncIterator[Gateway]:
     """An open gateway that leaves its turns to workers."""
     environment = {"HOME": str(state_dir), "NACRE_DATABASE_URL": url}
     config = load_config(environment, state_dir=state_dir)
@@ -38,7 +38,7 @@ async def gateway(state_dir: Path, url: str, server: LineServer) -> AsyncIterato
     agent = await Agent.open(state_dir=state_dir, environment=environment, watch=False)
     async with agent, handed_over(config) as runner:
         agents = BoundAgents([agent], agent.settings)
-        bridges = [LineBridge(server.port)]
+        bridges = [LineBridge(port)]
         opening = Gateway.open(agents, bridges, state_dir=state_dir, database_url=url, now=now, runner=runner)
         async with await opening as opened:
             yield opened

@@ -1,4 +1,4 @@
-"""Three workers, killed and paused at random, and a server that restarts: everything is answered once."""
+"""Workers killed and paused, a gateway killed, a server that restarts: everything is answered once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 from collections.abc import Mapping
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ import pytest
 
 from tests.bridges.line_channel import LineServer
 from tests.bridges.workers.crowd import Crowd
-from tests.bridges.workers.served import gateway, settings
-from tests.bridges.workers.worker_process import PACE, started
+from tests.bridges.workers.served import settings
+from tests.bridges.workers.worker_process import PACE, gateway_started, started
 from tests.runtime.agents import write_settings
 from tests.servers import provider_wire as wire
 from tests.servers.postgres_server import PostgresServer
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.postgres
 
 CHATS = int(os.environ.get("NACRE_WORKER_CHATS", "24"))
 SECONDS = float(os.environ.get("NACRE_WORKER_SECONDS", "12"))
-"""`NACRE_WORKER_CHATS=500 NACRE_WORKER_SECONDS=600` is the long run."""
+"""`make soak` is the long run."""
 MODEL_SECONDS = 0.1
 PAUSE_SECONDS = PACE.stalled_seconds + 1.5
 SETTLE_SECONDS = 60 + CHATS
@@ -45,20 +46,22 @@ def answer(request: Mapping[str, Any]) -> wire.Step:
 class Troubles:
     """What happens to the workers while people talk."""
 
-    def __init__(self, state_dir: Path, url: str, postgres: PostgresServer) -> None:
-        self._new = lambda: started(state_dir, url)
+    def __init__(self, state_dir: Path, url: str, postgres: PostgresServer, port: int) -> None:
+        self._new = partial(started, state_dir, url)
+        self._new_gateway = partial(gateway_started, state_dir, url, port)
+        self.gateway = self._new_gateway()
         self._postgres = postgres
         self._random = random.Random(7)
         self.workers: list[BaseProcess] = [self._new() for _ in range(3)]
-        self.counts = {"kill": 0, "pause": 0, "restart": 0}
+        self.counts = dict.fromkeys(("kill", "pause", "restart", "gateway"), 0)
 
     async def go_on(self, seconds: float) -> None:
         """One trouble after the other."""
         ends = asyncio.get_running_loop().time() + seconds
-        order = ["kill", "pause", "restart"]
+        order = list(self.counts)
         while asyncio.get_running_loop().time() < ends:
             await asyncio.sleep(self._random.uniform(0.5, 2.5))
-            await getattr(self, f"_{order[sum(self.counts.values()) % 3]}")()
+            await getattr(self, f"_{order[sum(self.counts.values()) % len(order)]}")()
 
     async def _kill(self) -> None:
         number = self._random.randrange(3)
@@ -75,30 +78,35 @@ class Troubles:
         os.kill(process.pid, signal.SIGCONT)
         self.counts["pause"] += 1
 
+    async def _gateway(self) -> None:
+        self.gateway.kill()
+        await asyncio.to_thread(self.gateway.join)
+        self.gateway = self._new_gateway()
+        self.counts["gateway"] += 1
+
     async def _restart(self) -> None:
         await asyncio.to_thread(self._postgres.restart)
         self.counts["restart"] += 1
 
     def end(self) -> None:
-        for process in self.workers:
+        for process in (*self.workers, self.gateway):
             process.kill()
             process.join()
 
 
 @pytest.mark.timeout(int(SECONDS) + 2 * SETTLE_SECONDS + 120)
 async def test_every_message_is_answered_once(tmp_path: Path, postgres_server: PostgresServer) -> None:
-    """kill -9, SIGSTOP for longer than the heartbeat, and restarts: nothing lost, nothing twice, in order."""
+    """kill -9, SIGSTOP for longer than the heartbeat, restarts: nothing lost, nothing twice, in order."""
     url = postgres_server.database()
     with LineServer() as server, ProviderServer(responder=answer) as provider:
         write_settings(tmp_path, settings(provider, CHATS))
-        async with gateway(tmp_path, url, server):
-            troubles = Troubles(tmp_path, url, postgres_server)
-            crowd = Crowd(server, CHATS)
-            try:
-                await asyncio.gather(crowd.talk(SECONDS), troubles.go_on(SECONDS))
-                await crowd.answered(SETTLE_SECONDS)
-            finally:
-                troubles.end()
+        troubles = Troubles(tmp_path, url, postgres_server, server.port)
+        crowd = Crowd(server, CHATS)
+        try:
+            await asyncio.gather(crowd.talk(SECONDS), troubles.go_on(SECONDS))
+            await crowd.answered(SETTLE_SECONDS)
+        finally:
+            troubles.end()
         total = sum(crowd.said.values())
         asked = len(provider.requests)
     print(f"{CHATS} chats, {total} messages, {asked} model calls, {troubles.counts}")  # noqa: T201 - figures of docs/workers.md

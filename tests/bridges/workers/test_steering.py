@@ -44,7 +44,7 @@ async def test_a_message_goes_into_the_turn_that_a_worker_runs(tmp_path: Path, d
         write_settings(tmp_path, {**chosen, "messages": {"queue": queue}})
         worker = started(tmp_path, database_url)
         try:
-            async with gateway(tmp_path, database_url, server) as opened:
+            async with gateway(tmp_path, database_url, server.port) as opened:
                 server.say("one", chat="n", sender="nora")
                 await server.until(lambda _: provider.requests)
                 server.say("and two", chat="n", sender="nora")

@@ -31,7 +31,7 @@ async def test_a_turn_is_stopped_where_it_runs(tmp_path: Path, database_url: str
         write_settings(tmp_path, settings(provider, 1))
         worker = started(tmp_path, database_url)
         try:
-            async with gateway(tmp_path, database_url, server):
+            async with gateway(tmp_path, database_url, server.port):
                 server.say("hang", chat="n", sender="nora")
                 await server.until(lambda _: provider.requests)
                 server.say("/stop", chat="n", sender="nora")

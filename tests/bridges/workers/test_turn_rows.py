@@ -18,6 +18,7 @@ from nacre.postgres.jobs import JobQueue
 from nacre.runtime.contracts.errors import TurnCancelled
 from nacre.runtime.contracts.events import TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
+from tests.sessions.stores.postgres.opened import stores
 
 pytestmark = pytest.mark.postgres
 
@@ -142,9 +143,19 @@ async def test_what_is_not_over_is_counted(database_url: str) -> None:
         await rows.ask("main", KEY, Inbound(**{**vars(HELLO), "message_id": "2"}))
         found = await rows.open_turns("main")
         assert (found.waiting, found.running) == (1, 1)
-        assert found.oldest_seconds > 0
+        assert found.oldest_seconds > found.waiting_seconds > 0
         assert (await rows.open_turns("other")).oldest_seconds == 0
         assert await JobQueue(database, database_url, QUEUE).workers() == 0
+
+
+async def test_leases_are_counted_by_whether_their_holder_is_heard_of(database_url: str) -> None:
+    """One that is held, one whose holder went silent; one that was left counts as neither."""
+    async with opened(database_url) as (rows, _), stores(database_url) as opener:
+        async with opener.store().lane("left"):
+            pass
+        async with opener.store().lane("held"), opener.store(lease_seconds=0.0).lane("silent"):
+            found = await rows.open_turns("main")
+        assert (found.leases, found.leases_run_out) == (1, 1)
 
 
 async def test_no_statement_looks_at_another_agents_rows(database_url: str) -> None:

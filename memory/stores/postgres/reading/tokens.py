@@ -37,12 +37,17 @@ WEIGHTS = "{0," + ",".join(str(FIELD_WEIGHTS[field]) for field in ("parts", "tit
 """What a word in each field counts, from weight D to A, as `ts_rank_cd` takes it."""
 
 
+def mark_of(agent: str) -> str:
+    """What stands before each word of an agent."""
+    digest = hashlib.blake2b(agent.encode(), digest_size=6).digest()
+    return base64.urlsafe_b64encode(digest).decode()[:_MARK_CHARS]
+
+
 class Tokens:
     """Cuts texts for one agent; several threads may share it."""
 
     def __init__(self, agent: str) -> None:
-        digest = hashlib.blake2b(agent.encode(), digest_size=6).digest()
-        self._mark = base64.urlsafe_b64encode(digest).decode()[:_MARK_CHARS]
+        self._mark = mark_of(agent)
         name, *arguments = TOKENIZE.replace("'", "").split(" categories ")[0].split()
         categories = TOKENIZE.split("'")[1]
         self._cutting = threading.Lock()

@@ -1,0 +1,168 @@
+"""What turns cost that go all the way: computing of each kind of process, rows, and how long people wait."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.beside.many_agents import CHAT_TABLES
+from benchmarks.beside.scale.arithmetic import AT_ONCE, LOOPBACK_SECONDS, WORKERS
+from benchmarks.beside.scale.kept import size_bytes
+from benchmarks.beside.scale.processes import Busy, computed_seconds, resident_bytes, server_seconds
+from nacre.bridges.workers.opening import QUEUE
+from nacre.postgres.database import Database
+from nacre.postgres.jobs import JobQueue
+from tests.bridges.line_channel import LineServer
+from tests.bridges.workers.served import settings
+from tests.bridges.workers.worker_process import gateway_started
+from tests.runtime.agents import write_settings
+from tests.servers import provider_wire as wire
+from tests.servers.provider_server import ProviderServer
+
+CHATS = 200
+WARM_TURNS = 60
+ASKED = "What did I say about the harbour, and when do the boats leave? It may have been in spring."
+ANSWER = "The boats leave the harbour at six, but on Sundays at eight. You said so in March, and in May."
+_STATISTICS = """
+SELECT active_time, xact_commit::float, pg_current_wal_insert_lsn() - '0/0'
+FROM pg_stat_database WHERE datname = current_database()
+"""
+
+
+class Clocked(LineServer):
+    """Counts the seconds from what a chat says to its answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: dict[str, float] = {}
+        self.took: list[float] = []
+
+    def ask(self, chat: str) -> None:
+        """Says something in a chat."""
+        self.waiting[chat] = time.perf_counter()
+        self.say(ASKED, chat=chat, sender=chat)
+
+    def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["do"] == "send" and (began := self.waiting.pop(asked["chat"], None)) is not None:
+            self.took.append(time.perf_counter() - began)
+        return super()._answer(asked)
+
+
+def _model(_request: Mapping[str, Any]) -> wire.Step:
+    time.sleep(LOOPBACK_SECONDS)
+    return wire.reply(ANSWER)
+
+
+@contextmanager
+def _worker(state_dir: Path, url: str) -> Iterator[int]:
+    """The process of a worker that takes turns, from when it says so."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nacre", "worker", "--state-dir", str(state_dir), "--at-once", str(AT_ONCE)],
+        env={**os.environ, "HOME": str(state_dir), "NACRE_DATABASE_URL": url},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+async def loads(url: str, rates: list[float], seconds: float) -> list[dict[str, float]]:
+    """What turns cost at each of these rates, for so long each, and how long people waited."""
+    database = Database(url)
+    await JobQueue(database, url, QUEUE).prepare()
+    row = await database.read(lambda connection: connection.execute("SELECT pg_backend_pid()").fetchone())
+    assert row is not None
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Clocked() as server,
+        ProviderServer(responder=_model) as provider,
+        ExitStack() as running,
+    ):
+        state_dir = Path(folder)
+        write_settings(state_dir, {**settings(provider, CHATS), "plugins": {}})
+        workers = [running.enter_context(_worker(state_dir, url)) for _ in range(WORKERS)]
+        gateway = gateway_started(state_dir, url, server.port)
+        running.callback(gateway.join)
+        running.callback(gateway.kill)
+        assert gateway.pid is not None
+        processes = {"gateway": [gateway.pid], "worker": workers}
+        await _talk(server, WARM_TURNS, rates[-1])
+        found = []
+        for rate in rates:
+            found.append(await _load(database, server, rate, round(rate * seconds), processes, row[0]))
+    await database.close()
+    return found
+
+
+async def _load(
+    database: Database,
+    server: Clocked,
+    rate: float,
+    turns: int,
+    processes: Mapping[str, list[int]],
+    backend: int,
+) -> dict[str, float]:
+    server.took.clear()
+    seconds, rows = _seconds(processes, backend), await _rows(database)
+    busy, began = Busy(), time.perf_counter()
+    await _talk(server, turns, rate)
+    wall, used = time.perf_counter() - began, busy.cores()
+    took = sorted(server.took)
+    await asyncio.sleep(2)  # the server's connections report what they did within a second
+    spent = {name: value - seconds[name] for name, value in _seconds(processes, backend).items()}
+    added = {name: (value - rows[name]) / turns for name, value in (await _rows(database)).items()}
+    return {
+        "asked_a_second": rate,
+        "turns_a_second": turns / wall,
+        "p50_seconds": took[len(took) // 2],
+        "p95_seconds": took[len(took) * 95 // 100],
+        "cores_of_others": max(0.0, used - sum(spent.values()) / wall),
+        **{f"{name}_seconds": value / turns for name, value in spent.items()},
+        **{f"{name}_bytes": max(map(resident_bytes, pids)) for name, pids in processes.items()},
+        **added,
+    }
+
+
+async def _talk(server: Clocked, turns: int, rate: float) -> None:
+    """So many messages, by chance in time and in chats that wait for nothing, and all their answers."""
+    chance, loop = random.Random(7), asyncio.get_running_loop()
+    wanted, at = len(server.sent) + turns, loop.time()
+    for _ in range(turns):
+        at += chance.expovariate(rate)
+        await asyncio.sleep(max(0.0, at - loop.time()))
+        while not (free := [each for each in range(CHATS) if f"chat-{each}" not in server.waiting]):
+            await asyncio.sleep(0.01)  # everybody waits
+        server.ask(f"chat-{chance.choice(free)}")
+    await server.until(lambda _: len(server.sent) >= wanted, 300)
+
+
+def _seconds(processes: Mapping[str, list[int]], backend: int) -> dict[str, float]:
+    seconds = {name: sum(map(computed_seconds, pids)) for name, pids in processes.items()}
+    return {**seconds, "database": server_seconds(backend), "outside": time.process_time()}
+
+
+async def _rows(database: Database) -> dict[str, float]:
+    row = await database.read(lambda connection: connection.execute(_STATISTICS).fetchone())
+    assert row is not None
+    return {
+        "statement_ms": float(row[0]),
+        "commits": float(row[1]),
+        "log_bytes": float(row[2]),
+        "kept_bytes": float(await size_bytes(database, CHAT_TABLES)),
+        "all_bytes": float(await size_bytes(database, None)),
+    }
