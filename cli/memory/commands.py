@@ -11,7 +11,7 @@ import click
 
 from nacre.cli.bench.command import bench
 from nacre.cli.invocation import Invocation, begin, day_option, environment_of, json_option, shared_options
-from nacre.cli.memory.care.forget import forget
+from nacre.cli.memory.care.forgetting.forget import forget
 from nacre.cli.memory.care.meter import meter
 from nacre.cli.memory.care.review import review
 from nacre.cli.memory.care.tidy import tidy

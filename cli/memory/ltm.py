@@ -117,7 +117,7 @@ def _total(count: int) -> str:
 async def _opened(
     invocation: Invocation, work: Callable[..., Awaitable[int]], options: dict[str, Any]
 ) -> int:
-    from nacre.cli.memory.care.long_term import opened_memories
+    from nacre.cli.memory.care.forgetting.long_term import opened_memories
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.extensions.lancedb.settings import ENGINE_ID
 

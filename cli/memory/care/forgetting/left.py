@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nacre.cli.memory.care.rows import rows_with
-from nacre.cli.memory.care.transcripts import says_in, transcripts_with
+from nacre.cli.memory.care.forgetting.rows import rows_with
+from nacre.cli.memory.care.forgetting.transcripts import says_in, transcripts_with
 from nacre.memory.files.forgetting import Wanted
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import blobs_with

@@ -98,7 +98,7 @@ async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
     try:
         if invocation.config.settings.plugins.slots.memory != LANCEDB:
             return await _forgotten_in(store, None, invocation, asked, now)
-        from nacre.cli.memory.care.long_term import opened_memories
+        from nacre.cli.memory.care.forgetting.long_term import opened_memories
 
         async with opened_memories(invocation.config, now) as memories:
             return await _forgotten_in(store, memories, invocation, asked, now)
@@ -109,8 +109,8 @@ async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
 async def _forgotten_in(
     store: RewritableStore, memories: Memories | None, invocation: Invocation, asked: _Asked, now: Clock
 ) -> int:
-    from nacre.cli.memory.care import rows
-    from nacre.cli.memory.care.left import OUT_OF_REACH, still_there
+    from nacre.cli.memory.care.forgetting import rows
+    from nacre.cli.memory.care.forgetting.left import OUT_OF_REACH, still_there
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
     config = invocation.config
@@ -162,8 +162,8 @@ async def _memories_with(memories: Memories, wanted: Wanted) -> tuple[Memory, ..
 
 
 async def _planned(config: Config, workspace: Workspace, store: RewritableStore, asked: _Asked) -> _Plan:
-    from nacre.cli.memory.care.left import in_history
-    from nacre.cli.memory.care.transcripts import transcripts_with
+    from nacre.cli.memory.care.forgetting.left import in_history
+    from nacre.cli.memory.care.forgetting.transcripts import transcripts_with
     from nacre.memory.contracts.notes import WantedNotes
     from nacre.memory.files.forgetting import cut_of, named_by, said_in
 
@@ -203,8 +203,8 @@ async def _taken_away(
     asked: _Asked,
     now: Clock,
 ) -> list[str]:
-    from nacre.cli.memory.care.indexing import index_anew
-    from nacre.cli.memory.care.transcripts import forget_in_transcripts, says_in
+    from nacre.cli.memory.care.forgetting.indexing import index_anew
+    from nacre.cli.memory.care.forgetting.transcripts import forget_in_transcripts, says_in
 
     problems: list[str] = []
     for cut in plan.cuts:
@@ -225,7 +225,7 @@ async def _taken_away(
     if asked.history and not config.database_url:
         import asyncio
 
-        from nacre.cli.memory.care.history import forget_in_commits
+        from nacre.cli.memory.care.forgetting.history import forget_in_commits
 
         problems += await asyncio.to_thread(forget_in_commits, config, workspace, plan.wanted, plan.only)
     return problems
