@@ -87,6 +87,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Write everything that Nacre keeps into one archive.",
     ),
     "restore": ("nacre.cli.setup.backup.restore_command", "Make a state folder of an archive."),
+    "import": (
+        "nacre.cli.setup.moving.command",
+        "Bring over the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.",
+    ),
     "completion": (
         "nacre.cli.setup.completion",
         "Print a script that makes Tab complete nacre's commands and options.",
