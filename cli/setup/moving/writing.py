@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 KeyPlace: TypeAlias = Literal["file", "keyring"]
 """Where keys of providers are put: the file `.env` of the state folder, or the system's keyring."""
+_FIRST = "import:begun"
 
 
 class Target:
@@ -183,7 +184,12 @@ class Target:
             OSError, SessionError: one cannot be made.
         """
         keep_private(self._config.state_dir, self._config.folders)
-        await self.store.index.edit(lambda _present: {})
+        index = self.store.index
+        if not await index.all():
+            # A folder of transcripts without an index would be taken for one that lost it.
+            line = SessionRecord(session_id=random_id(), updated_at_ms=0)
+            await index.edit(lambda _present: {_FIRST: line})
+            await index.edit(lambda _present: {_FIRST: None})
 
     async def complete(self) -> WorkspaceReport:
         """Makes what a workspace has and this one does not have yet. Raises `OSError`."""
