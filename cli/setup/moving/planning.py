@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Literal, TypeAlias
 
 from nacre.cli.setup.moving.sources.contents import Kept, Note, Origin
@@ -41,8 +42,12 @@ class SessionStep:
     reason: str = ""
 
 
-def beside(origin: Origin, path: str) -> str:
+def beside(origin: Origin, note: Note) -> str:
     """Where a note goes whose own place is taken; what is no memory stays out of the index."""
+    path = note.path
+    if path.startswith("memory/imports/"):
+        stem, dot, suffix = path.rpartition(".")
+        return f"{stem}-{sha256(note.data).hexdigest()[:6]}{dot}{suffix}"
     is_memory = path.endswith(".md") and path not in _INSTRUCTIONS
     folder = "memory/imports" if is_memory else "imports"
     return f"{folder}/{origin}/{path.removeprefix('memory/')}"
@@ -64,7 +69,7 @@ def plan_note(
     """
     text = note.data.decode("utf-8", "surrogateescape")
     gated = text if secrets == "off" else without_new_secrets(text)
-    data, own, other = gated.encode("utf-8", "surrogateescape"), note.path, beside(origin, note.path)
+    data, own, other = gated.encode("utf-8", "surrogateescape"), note.path, beside(origin, note)
     if is_known:
         return NoteStep(outcome="here", path=own)
     if gated != text and secrets == "refuse":

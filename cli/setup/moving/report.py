@@ -56,6 +56,10 @@ class Report:
             self._told(kind, reason, name, count)
         self._file(file, outcome, reason)
 
+    def file_used(self, name: str, outcome: Outcome, reason: str) -> None:
+        """A file goes where something else goes that needs it."""
+        self._file(name, outcome, reason)
+
     def file_skipped(self, name: str, reason: str) -> None:
         """A file holds nothing that counts."""
         self._file(name, "skipped", reason)

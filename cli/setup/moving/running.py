@@ -138,7 +138,7 @@ class _Run:
 
     async def _note(self, note: Note) -> None:
         self.report.found("notes")
-        other = beside(self._wanted.origin, note.path)
+        other = beside(self._wanted.origin, note)
         try:
             there = await self._target.notes((note.path, other))
         except PathOutsideRoot:
@@ -173,6 +173,8 @@ class _Run:
         self.report.found("attachments", conversation.attachments)
         carried = conversation.attachments - sum(each.count for each in lost)
         name = conversation.title or conversation.id
+        for shown in conversation.shows:
+            self.report.file_used(shown, step.outcome, step.reason)
         self.report.add(
             "attachments",
             step.outcome,

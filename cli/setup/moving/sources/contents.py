@@ -57,7 +57,8 @@ class Conversation:
 
     `id` is the source's and makes the session's: the same one twice is one session. `leaf_id` ends the branch
     that the source showed. `is_private` where nobody but the owner spoke. `messages` counts the source's own,
-    of which `skipped` are not carried; `parents` leads from each message to the one before it.
+    of which `skipped` are not carried; `parents` leads from each message to the one before it. `shows` names
+    the files of the source that are carried in it as pictures.
     """
 
     id: str
@@ -68,6 +69,7 @@ class Conversation:
     messages: int
     file: str
     attachments: int = 0
+    shows: Sequence[str] = ()
     skipped: Sequence[Skipped] = ()
     parents: Mapping[str, str | None] = field(default_factory=dict)
     is_private: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 
 from nacre.cli.setup.moving.sources.contents import Files
@@ -27,9 +28,10 @@ class Pictures:
         self._names = names
         self._used: set[str] = set()
 
-    def of(self, identity: str) -> Image | str:
-        """The picture whose file's name begins with an id, or why there is none."""
-        found = [name for name in self._names if identity and name.rpartition("/")[2].startswith(identity)]
+    def of(self, identity: str) -> tuple[str, Image] | str:
+        """The file whose name begins with an id, and the picture in it, or why there is none."""
+        begins = re.compile(rf"(?:^|/){re.escape(identity)}(?![A-Za-z0-9])[^/]*$")
+        found = [name for name in self._names if identity and begins.search(name)]
         if not found:
             return "the export does not hold it"
         self._used.add(found[0])
@@ -40,7 +42,7 @@ class Pictures:
         kind = mime_type(data)
         if not kind:
             return "it is no picture that a model can see"
-        return Image(data=b64encode(data).decode("ascii"), mime_type=kind)
+        return found[0], Image(data=b64encode(data).decode("ascii"), mime_type=kind)
 
     def unused(self) -> tuple[str, ...]:
         """The pictures that nobody asked for."""
