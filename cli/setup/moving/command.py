@@ -50,7 +50,7 @@ def command(
 
     invocation = begin(context)
     invocation.warn(*invocation.config.notices)
-    path = path.expanduser().absolute()
+    path = path.expanduser().resolve()
     wanted = Wanted(origin=program, is_dry=dry_run, key_place="keyring" if key_place == "keyring" else "file")
     run = run_import(
         invocation.config, invocation.environment, wanted, _reader(program), _files(invocation, program, path)

@@ -48,7 +48,7 @@ def beside(origin: Origin, note: Note) -> str:
     if path.startswith("memory/imports/"):
         stem, dot, suffix = path.rpartition(".")
         return f"{stem}-{sha256(note.data).hexdigest()[:6]}{dot}{suffix}"
-    is_memory = path.endswith(".md") and path not in _INSTRUCTIONS
+    is_memory = path in ("MEMORY.md", "USER.md") or path.startswith("memory/")
     folder = "memory/imports" if is_memory else "imports"
     return f"{folder}/{origin}/{path.removeprefix('memory/')}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 from nacre.sessions.contracts.messages import (
@@ -37,23 +38,26 @@ def question(blocks: Sequence[Mapping[str, Any]], when_ms: int) -> list[KnownBod
 def answer_and_results(
     blocks: Sequence[Mapping[str, Any]], *, provider: str, model: str, when_ms: int
 ) -> list[KnownBody]:
-    """What a model said, and the results of the tools that it called in the same message."""
-    content = tuple(said for block in blocks for said in _said(block))
+    """What a model said, and the results of the tools that it called in between, in their order."""
     bodies: list[KnownBody] = []
-    if content:
-        called = any(isinstance(each, ToolCall) for each in content)
-        bodies.append(
-            AssistantMessage(
-                content=content,
-                api="import",
-                provider=provider,
-                model=model,
-                usage=None,
-                stop_reason="toolUse" if called else "stop",
-                timestamp_ms=when_ms,
+    for is_result, group in groupby(blocks, key=lambda block: block.get("type") == "tool_result"):
+        some = list(group)
+        if is_result:
+            bodies += _results(some, when_ms)
+        elif content := tuple(said for block in some for said in _said(block)):
+            called = any(isinstance(each, ToolCall) for each in content)
+            bodies.append(
+                AssistantMessage(
+                    content=content,
+                    api="import",
+                    provider=provider,
+                    model=model,
+                    usage=None,
+                    stop_reason="toolUse" if called else "stop",
+                    timestamp_ms=when_ms,
+                )
             )
-        )
-    return [*bodies, *_results(blocks, when_ms)]
+    return bodies
 
 
 def _shown(block: Mapping[str, Any]) -> list[Text | Image]:

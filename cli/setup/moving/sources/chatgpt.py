@@ -1,9 +1,9 @@
-"""ChatGPT's data export: `conversations.json`, or shards `conversations-000.json`, a tree for each conversation.
+"""ChatGPT's data export: `conversations.json`, or shards `conversations-000.json`, a tree a conversation.
 
-A tree's `mapping` has a node for each message; `current_node` ends the branch that was shown. There is no list
-of memories: what the model was given of them stands in messages of the type `model_editable_context`, and the
-owner's instructions in `user_editable_context`; the newest of each becomes a note. Source: the exports as
-people describe them, since OpenAI publishes no description. Pure, given the files.
+A tree's `mapping` has a node for each message; `current_node` ends the branch that was shown. There is no
+list of memories: what the model was given of them stands in messages of the type `model_editable_context`,
+and the owner's instructions in `user_editable_context`; the newest of each becomes a note. Source: what
+people say of their exports, since OpenAI publishes no description. Pure, given the files.
 """
 
 from __future__ import annotations

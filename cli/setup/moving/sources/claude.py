@@ -1,4 +1,4 @@
-"""Claude's data export: `conversations.json` with `chat_messages`, `memories.json`, `projects.json` or `projects/`.
+"""Claude's data export: `conversations.json` with `chat_messages`, `memories.json`, `projects.json`.
 
 Source: the exports as people describe them, since Anthropic publishes no description; what is not known here
 is skipped with its reason. Pure, given the files.

@@ -1,4 +1,4 @@
-"""Hermes Agent's folder `~/.hermes`: keys, settings, SOUL.md, memories, the sessions in its database. Reads only.
+"""Hermes Agent's folder `~/.hermes`: keys, settings, SOUL.md, memories, sessions. Reads only.
 
 Tables `sessions` and `messages` as of its schema 30; columns that an older one lacks are taken as empty. A
 content that is no plain text begins with a mark and is JSON. Source: `hermes_state.py` and its schema in

@@ -7,10 +7,12 @@ begins with the same lines.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from unicodedata import normalize
 from uuid import NAMESPACE_URL, uuid5
 
 from nacre.cli.setup.moving.sources.contents import Conversation, Origin, Said
@@ -30,6 +32,7 @@ IMPORT_TYPE = "nacre.import"
 """The record that says where a session comes from: `source`, and `id` there."""
 HEAD_LINES = 4
 """The lines before the first message: header, owner, name, origin."""
+_MOST_NAME_CHARS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,9 @@ def session_id(origin: Origin, conversation_id: str) -> str:
 
 def session_key(origin: Origin, conversation: Conversation, agent_id: str) -> str:
     """The key under which it is found here: a chat of its own, a group's where others could read along."""
-    name = f"{origin}-{session_id(origin, conversation.id)}"
+    words = "-".join(re.findall(r"[^\W_]+", normalize("NFC", conversation.title.lower())))
+    mark = session_id(origin, conversation.id)[:6]
+    name = "-".join(filter(None, (origin, words[:_MOST_NAME_CHARS].strip("-"), mark)))
     place = f"{origin}:group:{name}" if conversation.is_group else f"direct:{name}"
     return f"agent:{agent_id}:{place}"
 
