@@ -23,9 +23,10 @@ CLI: Floors = (
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
         *("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/setup/doctor", "cli/memory/care"),
+        "cli/setup/moving",
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
-    ("cli/setup/config",),
+    ("cli/setup/config", "cli/setup/moving/sources"),
     ("cli",),
     ("cli/screen",),
 )
@@ -226,6 +227,7 @@ LIBRARIES = {
         "runtime/models/embedding/http/connection.py",
         "runtime/models/openai_compatible/*.py",
     ),
+    "ijson": ("cli/setup/moving/sources/arrays.py",),
     "imap_tools": ("bridges/channels/email/*.py",),
     "ircstates": ("bridges/channels/irc/*.py",),
     "irctokens": ("bridges/channels/irc/*.py",),
@@ -290,6 +292,7 @@ LIBRARIES = {
     "tzlocal": ("runtime/contracts/clock.py",),
     "watchdog": ("memory/workspace/watcher.py",),
     "wcwidth": ("cli/screen/plain.py",),
+    "yaml": ("cli/setup/moving/sources/hermes.py",),
     "yarl": ("bridges/channels/discord/api.py", "bridges/channels/slack/api.py"),
 }
 """The files that may import a foreign library, anywhere in them; a `*` stands for any name."""

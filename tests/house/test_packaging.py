@@ -55,6 +55,7 @@ PACKAGES = {
     "nio": "matrix_nio",
     "opentelemetry": "opentelemetry_api",
     "telegram": "python_telegram_bot",
+    "yaml": "PyYAML",
 }
 """Packages that are called differently from what is imported."""
 

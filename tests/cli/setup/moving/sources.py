@@ -55,11 +55,10 @@ def openclaw(root: Path) -> Path:
     contextTokens: 100000,
     userTimezone: "Europe/Lisbon",
   }},
-  models: {providers: {openai: {apiKey: "%s"}}},
+  models: {providers: {openai: {apiKey: "THE-KEY"}}},
   channels: {telegram: {botToken: "123456789:AAEhBOweik6ad9r_QXMENQjcrGbqCr4K-bc"}},
   gateway: {port: 18789},
-}"""
-        % KEY
+}""".replace("THE-KEY", KEY)
     )
     (root / ".env").write_text("ANTHROPIC_API_KEY=sk-ant-api03-xyz1234567890\nEDITOR=vi\n")
     (root / "workspace/MEMORY.md").write_text(f"- The boat is called Halcyon.\n- openai: {KEY}\n")
@@ -151,6 +150,17 @@ def _text(*parts: Any) -> dict[str, Any]:
     return {"content_type": "multimodal_text" if len(parts) > 1 else "text", "parts": list(parts)}
 
 
+def message(key: str, parent: str, role: str, words: str, at: float) -> dict[str, Any]:
+    """A node of a ChatGPT conversation that says `words`; `at` is in seconds."""
+    return _node(key, parent, role, _text(words), at)
+
+
+def memory(key: str, parent: str, words: str, at: float) -> dict[str, Any]:
+    """A node that tells what ChatGPT remembers."""
+    content = {"content_type": "model_editable_context", "model_set_context": words}
+    return _node(key, parent, "assistant", content, at)
+
+
 def chatgpt_conversations() -> list[dict[str, Any]]:
     """Three conversations with 9 messages; the second one is a tree with two answers."""
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://file-Xy12"}
@@ -176,10 +186,16 @@ def chatgpt_conversations() -> list[dict[str, Any]]:
         "k2": _node("k2", "k1", "assistant", _text("Bowline."), 1742000001.0),
         "k3": _node("k3", "k1", "assistant", _text("Clove hitch."), 1742000002.0),
     }
+    code = {"content_type": "code", "text": "2**40"}
     tool = {
         "t1": _node("t1", None, "user", _text("How much is 2**40?"), 1743000000.0),
         "t2": _node(
-            "t2", "t1", "assistant", {"content_type": "code", "text": "2**40"}, 1743000001.0, recipient="python"
+            "t2",
+            "t1",
+            "assistant",
+            {"content_type": "code", "text": "2**40"},
+            1743000001.0,
+            recipient="python",
         ),
     }
     return [
@@ -218,6 +234,10 @@ def chatgpt(archive: Path, conversations: list[dict[str, Any]] | None = None) ->
     return archive
 
 
+def _block(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
 def claude(folder: Path) -> Path:
     """An export with 4 files: 2 conversations with 5 messages, memories, a project with a document."""
     folder.mkdir(parents=True)
@@ -244,7 +264,11 @@ def claude(folder: Path) -> Path:
                 "content": [
                     {"type": "thinking", "thinking": "Season matters."},
                     {"type": "tool_use", "id": "tu1", "name": "web_search", "input": {"query": "swarm"}},
-                    {"type": "tool_result", "tool_use_id": "tu1", "content": [{"type": "text", "text": "May"}]},
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "tu1",
+                        "content": [{"type": "text", "text": "May"}],
+                    },
                     {"type": "text", "text": "In May, on warm days."},
                 ],
                 "attachments": [],
@@ -265,7 +289,9 @@ def claude(folder: Path) -> Path:
     (folder / "conversations.json").write_text(json.dumps([hives, queens]))
     (folder / "users.json").write_text("[]")
     (folder / "memories.json").write_text(
-        json.dumps([{"conversations_memory": "Keeps nine hives.", "project_memories": {}, "account_uuid": "u"}])
+        json.dumps(
+            [{"conversations_memory": "Keeps nine hives.", "project_memories": {}, "account_uuid": "u"}]
+        )
     )
     (folder / "projects.json").write_text(
         json.dumps(
