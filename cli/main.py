@@ -66,14 +66,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
     "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory that the LanceDB engine keeps."),
-    "extensions": ("nacre.cli.setup.extensions", "List what is installed beside Nacre, and what is on."),
+    "extensions": (
+        "nacre.cli.setup.lists.extensions",
+        "List what is installed beside Nacre, and what is on.",
+    ),
     "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace, and trust them or not."),
     "pairing": (
         "nacre.cli.permissions.pairing",
         "List who asks to write to the assistant and who may, let people in, or not.",
     ),
     "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
-    "agents": ("nacre.cli.setup.agents", "List the agents that the settings name."),
+    "agents": ("nacre.cli.setup.lists.agents", "List the agents that the settings name."),
     "workspace": (
         "nacre.cli.setup.workspace",
         "Bring the notes of a database to a folder and back.",

@@ -38,7 +38,8 @@ def variables_in(text: str) -> Mapping[str, str]:
     from dotenv import dotenv_values
 
     return {
-        name: value or "" for name, value in dotenv_values(stream=io.StringIO(text), interpolate=False).items()
+        name: value or ""
+        for name, value in dotenv_values(stream=io.StringIO(text), interpolate=False).items()
     }
 
 

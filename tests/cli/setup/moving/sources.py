@@ -189,14 +189,7 @@ def chatgpt_conversations() -> list[dict[str, Any]]:
     code = {"content_type": "code", "text": "2**40"}
     tool = {
         "t1": _node("t1", None, "user", _text("How much is 2**40?"), 1743000000.0),
-        "t2": _node(
-            "t2",
-            "t1",
-            "assistant",
-            {"content_type": "code", "text": "2**40"},
-            1743000001.0,
-            recipient="python",
-        ),
+        "t2": _node("t2", "t1", "assistant", code, 1743000001.0, recipient="python"),
     }
     return [
         {
