@@ -77,11 +77,18 @@ def _reader(program: Origin) -> Reader:
 def _files(invocation: Invocation, program: Origin, path: Path) -> Files:
     from nacre.cli.setup.moving.files import open_source
 
+    files = open_source(path)
     if program != "openclaw" or not path.is_dir():
-        return open_source(path)
-    from nacre.cli.setup.moving.sources.openclaw import workspace_beside
+        return files
+    from nacre.cli.setup.moving.sources.openclaw import named_workspace
 
-    return open_source(path, beside=workspace_beside(path, invocation.config.home))
+    named = named_workspace(files)
+    if not named:
+        return files
+    home = invocation.config.home
+    workspace = home / named[2:] if named.startswith("~/") else Path(named)
+    is_beside = workspace.is_dir() and workspace.resolve() != (path / "workspace").resolve()
+    return open_source(path, beside={"workspace": workspace}) if is_beside else files
 
 
 def _next(report: Report, *, is_dry: bool) -> list[str]:

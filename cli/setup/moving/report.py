@@ -89,11 +89,13 @@ class Report:
 
 def report_lines(report: Report, *, is_dry: bool) -> list[str]:
     """A table that adds up, then why each thing was skipped."""
-    rows = [("", "found", "to import" if is_dry else "imported", "already here", "skipped")]
+    rows: list[tuple[str, ...]] = [
+        ("", "found", "to import" if is_dry else "imported", "already here", "skipped")
+    ]
     for kind, counts in report.counts.items():
         if counts.found:
-            each = (counts.found, counts.imported, counts.here, counts.skipped)
-            rows.append((kind, *map(str, each)))
+            numbers = (counts.found, counts.imported, counts.here, counts.skipped)
+            rows.append((kind, *map(str, numbers)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(_cell(row, widths)).rstrip() for row in rows]
     if len(rows) == 1:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from nacre.cli.setup.moving.sources.contents import Files, Kept, Note, Piece, Setting, Skipped, Variable
 from nacre.cli.setup.moving.sources.env import variables
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.runtime.settings.disk.json5_edits import readings
+from nacre.runtime.settings.keys import at
 from nacre.sessions.entries.entries import header_from_json
 
 SETTINGS_FILES = ("openclaw.json", "clawdbot.json", "moltbot.json")
 _SESSIONS = re.compile(r"^agents/([^/]+)/sessions/([^/]+)$")
 _TRANSCRIPT = re.compile(r"(.+\.jsonl)(\.reset\..+)?$")
+_WORKSPACE = ("agents", "defaults", "workspace")
 _CHANNELS = "connect a channel by hand, once OpenClaw has let go of it"
 
 
@@ -51,21 +52,14 @@ def read_openclaw(files: Files) -> Iterator[Piece]:
             yield Skipped(kind="files", name=name, reason=_reason(name), file=name)
 
 
-def workspace_beside(folder: Path, home: Path) -> Mapping[str, Path]:
-    """The workspace that the settings in a state folder name, where it lies outside of that folder.
-
-    Nothing where there is none, or where the settings cannot be read.
-    """
-    for name in SETTINGS_FILES:
-        try:
-            value = readings((folder / name).read_text(encoding="utf-8-sig"))[0]
-            named = value["agents"]["defaults"]["workspace"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        path = home / named[2:] if str(named).startswith("~/") else Path(str(named))
-        if path.is_dir() and path.resolve() != (folder / "workspace").resolve():
-            return {"workspace": path}
-    return {}
+def named_workspace(files: Files) -> str:
+    """The workspace that the settings name, as they write it; empty where they name none."""
+    for name in set(SETTINGS_FILES).intersection(files.names()):
+        with files.opened(name) as file:
+            value = readings(file.read().decode("utf-8-sig", "replace"))[0]
+        if isinstance(value, dict) and isinstance(named := at(value, _WORKSPACE), str):
+            return named
+    return ""
 
 
 def _index(files: Files, name: str, names: tuple[str, ...]) -> dict[str, Mapping[str, Any]]:
@@ -170,7 +164,7 @@ def _settings(files: Files, name: str) -> Iterator[Piece]:
 
 
 def _not_carried(key: tuple[str, ...]) -> str:
-    if key in (("agents", "defaults", "workspace"), ("session", "store")):
+    if key in (_WORKSPACE, ("session", "store")):
         return "a place of OpenClaw's own"
     if key[:2] == ("agents", "list") or key[0] == "bindings":
         return f"only one agent is carried: name others under {'.'.join(key[:2])} by hand"

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from unicodedata import normalize
-from uuid import NAMESPACE_URL, uuid5
 
 from nacre.cli.setup.moving.sources.contents import Conversation, Origin, Said
 from nacre.sessions.disk.lines import timestamp_text, to_line
@@ -45,7 +44,10 @@ class Line:
 
 def session_id(origin: Origin, conversation_id: str) -> str:
     """The id of the session that a conversation becomes, the same one each time."""
-    return str(uuid5(NAMESPACE_URL, f"nacre-import:{origin}:{conversation_id}"))
+    name = f"nacre-import:{origin}:{conversation_id}".encode("utf-8", "surrogatepass")
+    digest = sha256(name).hexdigest()
+    # a UUID of version 8: its maker says what its bits are
+    return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-a{digest[17:20]}-{digest[20:32]}"
 
 
 def session_key(origin: Origin, conversation: Conversation, agent_id: str) -> str:

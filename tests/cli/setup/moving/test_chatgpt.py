@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 from tests.cli.program import run_here, run_nacre
-from tests.cli.setup.moving import sources
+from tests.cli.setup.moving import exports
 from tests.cli.setup.moving.told import brought, numbers, reasons, spoken, transcripts, workspace
 
 
 def test_an_archive_comes_over_and_adds_up(tmp_path: Path) -> None:
     """Conversations, pictures, memories and instructions come over; a name that leads out stays out."""
-    told = brought(tmp_path, "chatgpt", sources.chatgpt(tmp_path / "export.zip"))
+    told = brought(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "export.zip"))
     assert numbers(told, "files") == (5, 2, 0, 3)
     assert numbers(told, "sessions") == (3, 3, 0, 0)
     assert numbers(told, "messages") == (9, 7, 0, 2)
@@ -26,7 +26,7 @@ def test_an_archive_comes_over_and_adds_up(tmp_path: Path) -> None:
 
 def test_a_session_ends_with_the_branch_that_was_shown(tmp_path: Path) -> None:
     """Of two answers the shown one is the session's; the other one is kept beside it."""
-    brought(tmp_path, "chatgpt", sources.chatgpt(tmp_path / "export.zip"))
+    brought(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "export.zip"))
     lines = transcripts(tmp_path)["Knots"]
     assert spoken(lines) == [("user", "Name a knot."), ("assistant", "Bowline.")]
     assert "Clove hitch." in json.dumps(lines)
@@ -38,7 +38,7 @@ def test_a_session_ends_with_the_branch_that_was_shown(tmp_path: Path) -> None:
 
 def test_a_session_can_be_gone_on_with(tmp_path: Path) -> None:
     """`nacre sessions resume` goes back to an imported conversation, and another import leaves it alone."""
-    archive = sources.chatgpt(tmp_path / "export.zip")
+    archive = exports.chatgpt(tmp_path / "export.zip")
     brought(tmp_path, "chatgpt", archive)
     identity = transcripts(tmp_path)["Knots"][0]["id"]
     run = run_here(tmp_path, "sessions", "resume", identity, "--json")
@@ -58,14 +58,14 @@ def test_a_session_can_be_gone_on_with(tmp_path: Path) -> None:
 
 def test_a_later_export_brings_what_is_new(tmp_path: Path) -> None:
     """Messages that came since go behind the others, also under another title; memories go beside."""
-    brought(tmp_path, "chatgpt", sources.chatgpt(tmp_path / "first.zip"))
-    conversations = sources.chatgpt_conversations()
+    brought(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "first.zip"))
+    conversations = exports.chatgpt_conversations()
     sails = conversations[0]
     sails["title"] = "Sails of summer"
-    sails["mapping"]["q2"] = sources.message("q2", "a", "user", "And in a storm?", 1744000000.0)
-    sails["mapping"]["m2"] = sources.memory("m2", "q2", "1. Likes storms.", 1744000001.0)
+    sails["mapping"]["q2"] = exports.message("q2", "a", "user", "And in a storm?", 1744000000.0)
+    sails["mapping"]["m2"] = exports.memory("m2", "q2", "1. Likes storms.", 1744000001.0)
     sails["current_node"] = "q2"
-    told = brought(tmp_path, "chatgpt", sources.chatgpt(tmp_path / "second.zip", conversations))
+    told = brought(tmp_path, "chatgpt", exports.chatgpt(tmp_path / "second.zip", conversations))
     assert numbers(told, "messages") == (11, 1, 7, 3)
     assert numbers(told, "notes") == (2, 1, 1, 0)
     assert spoken(transcripts(tmp_path)["Sails"])[-1] == ("user", "And in a storm?")
@@ -76,7 +76,7 @@ def test_what_an_archive_that_broke_off_has_comes_over(tmp_path: Path) -> None:
     """Conversations before the break are imported, and the rest is told."""
     folder = tmp_path / "export"
     folder.mkdir()
-    text = json.dumps(sources.chatgpt_conversations())
+    text = json.dumps(exports.chatgpt_conversations())
     (folder / "conversations.json").write_text(text[: text.index('"c-3"')])
     told = brought(tmp_path, "chatgpt", folder)
     assert numbers(told, "sessions") == (3, 2, 0, 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cli.setup.moving import sources
+from tests.cli.setup.moving import exports
 from tests.cli.setup.moving.told import brought, numbers, spoken, transcripts, workspace
 
 
 def test_an_export_comes_over_and_adds_up(tmp_path: Path) -> None:
     """Conversations become sessions, memories and projects become notes; a second import finds all of it."""
-    source = sources.claude(tmp_path / "export")
+    source = exports.claude(tmp_path / "export")
     told = brought(tmp_path, "claude", source)
     assert numbers(told, "files") == (len(list(source.iterdir())), 3, 0, 1)
     assert numbers(told, "notes") == (3, 3, 0, 0)
@@ -28,7 +28,7 @@ def test_an_export_comes_over_and_adds_up(tmp_path: Path) -> None:
 
 def test_tools_and_attachments_stand_where_they_were(tmp_path: Path) -> None:
     """A call comes before its result and the answer behind it; an attachment's text is in the question."""
-    brought(tmp_path, "claude", sources.claude(tmp_path / "export"))
+    brought(tmp_path, "claude", exports.claude(tmp_path / "export"))
     words = spoken(transcripts(tmp_path)["Hives"])
     assert [role for role, _ in words] == ["user", "assistant", "toolResult", "assistant"]
     assert "Hive 3 is loud." in words[0][1]
