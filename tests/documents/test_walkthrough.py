@@ -1,4 +1,7 @@
-"""docs/walkthrough.md from its first command to its last: one home, one owner, a model on loopback."""
+"""docs/walkthrough.md from its first command to its last: one home, one owner, a model on loopback.
+
+In the home lies what OpenClaw left, which the page brings over.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import environment
+from tests.cli.setup.moving.sources import openclaw
 from tests.documents.console import commands, fences, matches
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
@@ -49,6 +53,7 @@ def test_the_walkthrough_goes_as_it_says(tmp_path: Path) -> None:
     """Each command in its order answers as shown; what a block types in a chat is typed."""
     blocks = list(fences(PAGE.read_text(encoding="utf-8"), "console"))
     assert len(blocks) > 5
+    openclaw(tmp_path / ".openclaw")
     with ProviderServer(responder=answer, models=["qwen3"]) as server:
         for block in blocks:
             for command, shown in commands(block.replace(ADDRESS, server.url)):

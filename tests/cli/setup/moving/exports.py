@@ -102,9 +102,8 @@ def _block(words: str) -> dict[str, Any]:
     return {"type": "text", "text": words}
 
 
-def claude(folder: Path) -> Path:
-    """An export with 4 files: 2 conversations with 5 messages, memories, a project with a document."""
-    folder.mkdir(parents=True)
+def claude_conversations() -> list[dict[str, Any]]:
+    """Two conversations with 5 messages, one of them empty, and two attachments, one without its text."""
     hives = {
         "uuid": "5f0c8a52-0000-4000-8000-000000000001",
         "name": "Hives",
@@ -150,7 +149,13 @@ def claude(folder: Path) -> Path:
             {"uuid": "n3", "sender": "human", "text": "", "created_at": "2026-02-02T10:00:09Z"},
         ],
     }
-    (folder / "conversations.json").write_text(json.dumps([hives, queens]))
+    return [hives, queens]
+
+
+def claude(folder: Path) -> Path:
+    """An export with 4 files: 2 conversations with 5 messages, memories, a project with a document."""
+    folder.mkdir(parents=True)
+    (folder / "conversations.json").write_text(json.dumps(claude_conversations()))
     (folder / "users.json").write_text("[]")
     (folder / "memories.json").write_text(
         json.dumps(
