@@ -34,7 +34,8 @@ from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.workspace.workspace import TEMPLATES, template_text
 from nacre.runtime.settings.config import SETTINGS_FILE
 from nacre.runtime.settings.disk.json5_edits import with_value
-from nacre.runtime.settings.disk.secrets import with_environment_file
+from nacre.runtime.settings.disk.secrets import from_keyring, with_environment_file
+from nacre.runtime.settings.keys import at
 from nacre.sessions.index.record import SessionRecord, record_from_json
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class _Run:
             case Kept():
                 await self._kept(piece)
             case Variable():
-                self._setting(piece, piece.name, plan_variable(piece, self._environment))
+                self._variable(piece)
             case Setting():
                 step = plan_setting(
                     piece,
@@ -218,6 +219,18 @@ class _Run:
         add("messages", "imported", file=piece.file, count=step.new)
         add("messages", "here", file=piece.file, count=step.here)
         add("messages", "skipped", file=piece.file, count=step.left, name=name, reason=step.reason)
+
+    def _variable(self, piece: Variable) -> None:
+        in_keyring = self._wanted.key_place == "keyring"
+        kept = from_keyring(piece.name) if in_keyring else ""
+        step = plan_variable(piece, {**self._environment, piece.name: kept} if kept else self._environment)
+        place = ("models", "providers", piece.name.removesuffix("_API_KEY").lower(), "apiKey")
+        if in_keyring and step.variable and at(self._written, place) is None:
+            # the keyring is asked for what the settings name, and for nothing else
+            reference = f"${{{piece.name}}}"
+            self._text = with_value(self._text, place, reference)
+            self.values.append((place, reference))
+        self._setting(piece, piece.name, step)
 
     def _setting(self, piece: Setting | Variable, name: str, step: SettingStep) -> None:
         self.report.found("settings")

@@ -1,14 +1,19 @@
-"""OpenClaw's state folder: `openclaw.json`, `workspace/`, `agents/<id>/sessions/`. Pure, given the files.
+"""OpenClaw's state folder: `openclaw.json`, `workspace/`, `agents/<id>/`. Reads only.
 
-Its transcripts, index and Markdown have the formats that Nacre keeps. The agent `main` is carried, or the one
-agent that there is.
+Its transcripts, index and Markdown have the formats that Nacre keeps. Since its version 2026.7.2 the lines of
+transcripts are rows of `transcript_events` in an agent's database, those of the index of `session_entries`.
+The agent `main` is carried, or the one agent that there is.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from nacre.cli.setup.moving.sources.contents import Files, Kept, Note, Piece, Setting, Skipped, Variable
@@ -16,9 +21,12 @@ from nacre.cli.setup.moving.sources.env import variables
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES
 from nacre.runtime.settings.disk.json5_edits import readings
 from nacre.runtime.settings.keys import at
-from nacre.sessions.entries.entries import header_from_json
+from nacre.sessions.disk.lines import timestamp_text, to_line
+from nacre.sessions.entries.entries import SessionHeader, header_from_json, header_to_json
 
 SETTINGS_FILES = ("openclaw.json", "clawdbot.json", "moltbot.json")
+_DATABASE = "agent/openclaw-agent.sqlite"
+_AGENTS = re.compile(rf"^agents/([^/]+)/(?:sessions/|{_DATABASE}$)")
 _SESSIONS = re.compile(r"^agents/([^/]+)/sessions/([^/]+)$")
 _TRANSCRIPT = re.compile(r"(.+\.jsonl)(\.reset\..+)?$")
 _WORKSPACE = ("agents", "defaults", "workspace")
@@ -28,10 +36,12 @@ _CHANNELS = "connect a channel by hand, once OpenClaw has let go of it"
 def read_openclaw(files: Files) -> Iterator[Piece]:
     """Keys, settings, the files of the workspace, the sessions of one agent."""
     names = files.names()
-    agents = sorted({match[1] for match in map(_SESSIONS.match, names) if match})
+    agents = sorted({match[1] for name in names if (match := _AGENTS.match(name))})
     chosen = "main" if "main" in agents or len(agents) != 1 else agents[0]
     index = _index(files, f"agents/{chosen}/sessions/sessions.json", names)
     by_file = {_file_of(record): (key, record) for key, record in index.items()}
+    database = f"agents/{chosen}/{_DATABASE}"
+    stored = _stored_sessions(files.path(database)) if database in names else {}
     # keys first: settings may name them
     for name in sorted(names, key=lambda name: (name != ".env", name)):
         match = _SESSIONS.match(name)
@@ -42,12 +52,18 @@ def read_openclaw(files: Files) -> Iterator[Piece]:
             yield from _settings(files, name)
         elif name.startswith("workspace/"):
             yield _note(files, name)
+        elif name == database and stored:
+            yield from _from_database(files, name, stored)
         elif match and transcript and match[1] != chosen:
             reason = f"only the agent {chosen} is carried"
             yield Skipped(kind="sessions", name=name, reason=reason, file=name)
+        elif match and transcript and transcript[1].removesuffix(".jsonl") in stored:
+            reason = "it is in the database, which is read"
+            yield Skipped(kind="sessions", name=name, reason=reason, file=name)
         elif match and transcript:
             key, record = by_file.get(match[2], ("", None))
-            yield from _session(files, name, transcript[1], key=key, raw_record=record)
+            with files.opened(name) as file:
+                yield from _session(file, name, transcript[1], key=key, raw_record=record)
         else:
             yield Skipped(kind="files", name=name, reason=_reason(name), file=name)
 
@@ -98,27 +114,80 @@ def _note(files: Files, name: str) -> Piece:
         return Note(path=path, data=file.read(), file=name)
 
 
+def _stored_sessions(path: Path | None) -> dict[str, tuple[str, dict[str, Any] | None]]:
+    """The ids of the sessions in an agent's database, each with its key and its line in the index.
+
+    Empty of one that has none, as before OpenClaw 2026.7.2, or that lies in an archive.
+    """
+    if path is None:
+        return {}
+    try:
+        with closing(_read_only(path)) as database:
+            ids = database.execute("SELECT DISTINCT session_id FROM transcript_events").fetchall()
+            lines = database.execute("SELECT session_id, session_key, entry_json FROM session_entries")
+            found: dict[str, tuple[str, dict[str, Any] | None]] = {each: ("", None) for (each,) in ids}
+            for identity, key, entry in lines:
+                if identity in found:
+                    record = _object(str(entry).encode("utf-8", "surrogatepass")) or {}
+                    found[identity] = (str(key), {**record, "sessionId": identity})
+    except sqlite3.Error:
+        return {}
+    return found
+
+
+def _from_database(
+    files: Files, name: str, stored: Mapping[str, tuple[str, dict[str, Any] | None]]
+) -> Iterator[Piece]:
+    """The transcripts of a database, whose rows are the lines that files had before."""
+    path = files.path(name)
+    assert path is not None, "only a database that can be opened was looked into"
+    try:
+        with closing(_read_only(path)) as database:
+            for identity, (key, record) in sorted(stored.items()):
+                rows = database.execute(
+                    "SELECT event_json, created_at FROM transcript_events WHERE session_id = ? ORDER BY seq",
+                    (identity,),
+                ).fetchall()
+                lines = [f"{event}\n".encode("utf-8", "surrogatepass") for event, _ in rows]
+                if header_from_json(_object(lines[0]) or {}) is None:
+                    began = timestamp_text(datetime.fromtimestamp(rows[0][1] / 1000, UTC))
+                    header = SessionHeader(id=identity, timestamp=began, cwd="")
+                    lines.insert(0, to_line(header_to_json(header)))
+                yield from _session(lines, name, f"{identity}.jsonl", key=key, raw_record=record)
+    except sqlite3.Error as error:
+        reason = f"the database cannot be read on from there: {error}"
+        yield Skipped(kind="sessions", name=f"the rest of {name}", reason=reason, file=name)
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
 def _session(
-    files: Files, name: str, transcript: str, *, key: str, raw_record: Mapping[str, Any] | None
+    lines: Iterable[bytes],
+    name: str,
+    transcript: str,
+    *,
+    key: str,
+    raw_record: Mapping[str, Any] | None,
 ) -> Iterator[Piece]:
     """A transcript as it is, without the lines that cannot be read."""
     good: list[bytes] = []
     skipped: list[Skipped] = []
     messages, first = 0, None
-    with files.opened(name) as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            raw = _object(line)
-            if raw is None or not line.endswith(b"\n"):
-                messages += 1
-                where = f"{name} line {number}"
-                reason = "it cannot be read" if line.endswith(b"\n") else "it was torn by a kill"
-                skipped.append(Skipped(kind="messages", name=where, reason=reason, file=name))
-                continue
-            first = raw if first is None else first
-            messages += raw.get("type") == "message"
-            good.append(line)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        raw = _object(line)
+        if raw is None or not line.endswith(b"\n"):
+            messages += 1
+            where = f"{name} line {number}"
+            reason = "it cannot be read" if line.endswith(b"\n") else "it was torn by a kill"
+            skipped.append(Skipped(kind="messages", name=where, reason=reason, file=name))
+            continue
+        first = raw if first is None else first
+        messages += raw.get("type") == "message"
+        good.append(line)
     header = header_from_json(first or {})
     if header is None:
         reason = "its first line is no header of a session"
@@ -192,6 +261,10 @@ def _reason(name: str) -> str:
     last = name.rpartition("/")[2]
     if last == "auth-profiles.json" or name.startswith(("credentials/", "identity/")):
         return "it holds secrets: give Nacre its own"
+    if last.endswith(("-wal", "-shm")):
+        return "it belongs to a database"
+    if name.endswith(_DATABASE):
+        return "no sessions can be read in it here"
     if last == "sessions.json" or last.endswith((".sqlite", ".sqlite-wal", ".sqlite-shm", ".db")):
         return "an index, which is made anew here"
     if ".jsonl.deleted." in last:

@@ -93,6 +93,30 @@ def openclaw(root: Path) -> Path:
     return root
 
 
+def openclaw_database(root: Path) -> Path:
+    """Moves the sessions of a state folder into the agent's database, as OpenClaw 2026.8 did."""
+    sessions = root / "agents/main/sessions"
+    index = json.loads((sessions / "sessions.json").read_text())
+    (root / "agents/main/agent").mkdir()
+    with closing(sqlite3.connect(root / "agents/main/agent/openclaw-agent.sqlite")) as database:
+        database.executescript(
+            """
+            CREATE TABLE session_entries (session_key TEXT NOT NULL PRIMARY KEY, session_id TEXT NOT NULL,
+                entry_json TEXT NOT NULL, updated_at INTEGER NOT NULL);
+            CREATE TABLE transcript_events (session_id TEXT NOT NULL, seq INTEGER NOT NULL,
+                event_json TEXT NOT NULL, created_at INTEGER NOT NULL, PRIMARY KEY (session_id, seq));
+            """
+        )
+        for key, record in index.items():
+            row = (key, record["sessionId"], json.dumps(record), record["updatedAt"])
+            database.execute("INSERT INTO session_entries VALUES (?, ?, ?, ?)", row)
+        lines = (sessions / f"{OPENCLAW_SESSION}.jsonl").read_text().splitlines()[:-1]
+        rows = [(OPENCLAW_SESSION, seq, line, 1768899600000) for seq, line in enumerate(lines)]
+        database.executemany("INSERT INTO transcript_events VALUES (?, ?, ?, ?)", reversed(rows))
+        database.commit()
+    return root
+
+
 def hermes(root: Path) -> Path:
     """A folder with 7 files: 2 sessions with 7 messages, one of them taken back, one by the program."""
     (root / "memories").mkdir(parents=True)

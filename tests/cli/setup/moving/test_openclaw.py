@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests.cli.program import run_here
 from tests.cli.setup.moving import sources
@@ -92,6 +95,30 @@ def test_keys_go_where_keys_are_kept_and_stand_nowhere_else(tmp_path: Path) -> N
     assert sources.KEY not in json.dumps(told)
 
 
+@pytest.fixture
+def keyring_file(tmp_path: Path) -> Iterator[Path]:
+    """The file of a keyring of plain text, which the system's stands back for meanwhile."""
+    keyring = pytest.importorskip("keyring", reason="the extra `keyring` is not installed")
+    backend = pytest.importorskip("keyrings.alt.file", reason="keyrings.alt is not installed")
+    plain, own = backend.PlaintextKeyring(), keyring.get_keyring()
+    plain.file_path = str(tmp_path / "keyring.cfg")
+    keyring.set_keyring(plain)
+    yield Path(plain.file_path)
+    keyring.set_keyring(own)
+
+
+def test_keys_go_into_the_keyring_where_that_is_wanted(keyring_file: Path, tmp_path: Path) -> None:
+    """With `--keys keyring` the settings name each key's place there, and a second run finds it."""
+    source = sources.openclaw(tmp_path / "openclaw")
+    brought(tmp_path, "openclaw", source, "--keys", "keyring")
+    text = (tmp_path / ".nacre/nacre.json5").read_text()
+    assert 'apiKey: "${keyring:OPENAI_API_KEY}"' in text
+    assert 'apiKey: "${keyring:ANTHROPIC_API_KEY}"' in text
+    assert keyring_file.stat().st_size > 0
+    assert not (tmp_path / ".nacre/.env").exists()
+    assert numbers(brought(tmp_path, "openclaw", source, "--keys", "keyring"), "settings") == (9, 0, 5, 4)
+
+
 def test_sessions_are_shown_searched_and_gone_on_with(tmp_path: Path) -> None:
     """An imported session has its key, is found by the search where that looks at sessions, and goes on."""
     source = sources.openclaw(tmp_path / "openclaw")
@@ -135,6 +162,19 @@ def test_a_session_that_went_on_there_goes_on_here(tmp_path: Path) -> None:
     assert numbers(told, "messages") == (6, 0, 5, 1)
     assert [*reasons(told, "messages")] == ["the session went on here, and there as well"]
     assert here.read_bytes() == kept
+
+
+def test_sessions_of_newer_versions_come_out_of_their_database(tmp_path: Path) -> None:
+    """Where OpenClaw keeps sessions in a database they are read there, and a file of one counts once."""
+    source = sources.openclaw_database(sources.openclaw(tmp_path / "openclaw"))
+    told = brought(tmp_path, "openclaw", source)
+    assert numbers(told, "sessions") == (3, 2, 0, 1)
+    assert numbers(told, "messages") == (4, 4, 0, 0)
+    assert [*reasons(told, "sessions")] == ["it is in the database, which is read"]
+    shown = run_here(tmp_path, "sessions", "show", "main").stdout
+    assert "In the shed at Setubal." in shown
+    again = brought(tmp_path, "openclaw", source)
+    assert all(counts["imported"] == 0 for counts in again["counts"].values())
 
 
 def test_the_workspace_is_found_where_the_settings_name_it(tmp_path: Path) -> None:
