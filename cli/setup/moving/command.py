@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +12,15 @@ import click
 
 from nacre.cli.invocation import begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.cli.screen.screen import screen_on
 
 if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.cli.setup.moving.report import Report
     from nacre.cli.setup.moving.sources.contents import Files, Origin, Reader
 
+_SESSIONS_TOLD = 25
+"""After so many sessions a terminal shows how many were read."""
 _PROGRAMS = ("openclaw", "hermes", "chatgpt", "claude")
 
 
@@ -52,13 +56,21 @@ def command(
     invocation.warn(*invocation.config.notices)
     path = path.expanduser().resolve()
     wanted = Wanted(origin=program, is_dry=dry_run, key_place="keyring" if key_place == "keyring" else "file")
-    run = run_import(
-        invocation.config, invocation.environment, wanted, _reader(program), _files(invocation, program, path)
-    )
+    screen = screen_on(sys.stderr, invocation.environment)
+
+    def tell(sessions: int) -> None:
+        if screen.is_live and sessions % _SESSIONS_TOLD == 0:
+            screen.status(f"{sessions} sessions read")
+
+    read, files = _reader(program), _files(invocation, program, path)
     try:
-        report = asyncio.run(run)
+        report = asyncio.run(
+            run_import(invocation.config, invocation.environment, wanted, read, files, tell=tell)
+        )
     except (SessionError, FileBusy, OSError) as error:
         raise click.ClickException(f"{error} What came over stays; run it again for the rest.") from error
+    finally:
+        screen.clear_status()
     report.problems += unaccounted(report)
     if as_json:
         print_json(report_json(report, is_dry=dry_run))

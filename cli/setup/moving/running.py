@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from nacre.cli.setup.moving.ledger import FILE_NAME, ImportLedger
 from nacre.cli.setup.moving.planning import (
+    NoteStep,
     SessionStep,
     beside,
     plan_conversation,
@@ -31,6 +32,7 @@ from nacre.cli.setup.moving.sources.contents import (
 from nacre.cli.setup.moving.sources.written import session_id, session_key, transcript_lines
 from nacre.cli.setup.moving.writing import KeyPlace, Target
 from nacre.memory.contracts.workspace import PathOutsideRoot
+from nacre.memory.files.sources.sourced_workspace import SecretRefused
 from nacre.memory.workspace.workspace import TEMPLATES, template_text
 from nacre.runtime.settings.config import SETTINGS_FILE
 from nacre.runtime.settings.disk.json5_edits import with_value
@@ -57,9 +59,15 @@ class Wanted:
 
 
 async def run_import(
-    config: Config, environment: Mapping[str, str], wanted: Wanted, read: Reader, files: Files
+    config: Config,
+    environment: Mapping[str, str],
+    wanted: Wanted,
+    read: Reader,
+    files: Files,
+    *,
+    tell: Callable[[int], None],
 ) -> Report:
-    """Carries over what is new, or finds out what that would be.
+    """Carries over what is new, or finds out what that would be. `tell` hears how many sessions were read.
 
     Raises:
         ConfigError: settings or keys cannot be kept.
@@ -73,6 +81,7 @@ async def run_import(
             await target.begin()
         for piece in read(files):
             await run.take(piece)
+            tell(run.report.counts["sessions"].found)
         if not wanted.is_dry:
             target.keep_settings(run.keys, run.values, place=wanted.key_place)
             await target.complete()
@@ -153,14 +162,17 @@ class _Run:
             is_known=self._ledger.knows(note),
             secrets=self._config.settings.memory.secrets,
         )
-        if step.outcome == "imported":
-            if not self._wanted.is_dry:
+        if step.outcome == "imported" and not self._wanted.is_dry:
+            try:
                 await self._target.write_note(note, step.path, append=step.append)
+            except SecretRefused:
+                step = NoteStep(outcome="skipped", path=step.path, reason="a key or a password is in it")
+            else:
                 self._brought.append((note, step.path))
-                if len(self._brought) >= MOST_NOTES_AT_ONCE:
-                    self.keep_notes_known()
-            if step.path != note.path:
-                self.report.moved.append((note.path, step.path))
+        if len(self._brought) >= MOST_NOTES_AT_ONCE:
+            self.keep_notes_known()
+        if step.outcome == "imported" and step.path != note.path:
+            self.report.moved.append((note.path, step.path))
         self.report.add("notes", step.outcome, file=note.file, name=note.path, reason=step.reason)
 
     async def _conversation(self, conversation: Conversation) -> None:
