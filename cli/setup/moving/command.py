@@ -41,9 +41,9 @@ _PROGRAMS = ("openclaw", "hermes", "chatgpt", "claude")
 def command(
     context: click.Context, program: Origin, path: Path, dry_run: bool, key_place: str, as_json: bool
 ) -> int:
-    """Bring over what another PROGRAM has at PATH: notes, sessions, settings.
+    """Bring over the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.
 
-    PATH is the state folder of OpenClaw (~/.openclaw) or Hermes (~/.hermes), or a data export of ChatGPT or
+    PATH is what PROGRAM has: the state folder of OpenClaw (~/.openclaw) or Hermes (~/.hermes), or a data export of ChatGPT or
     Claude, as the zip archive or unpacked. Nothing that is here is overwritten, and nothing there is changed.
     Run it again when there is more: what is here already does not come twice.
     """
