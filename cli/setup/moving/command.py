@@ -43,7 +43,7 @@ def command(
 ) -> int:
     """Bring over the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.
 
-    PATH is what PROGRAM has: the state folder of OpenClaw (~/.openclaw) or Hermes (~/.hermes), or a data export of ChatGPT or
+    PATH is the state folder of OpenClaw (~/.openclaw) or Hermes (~/.hermes), or a data export of ChatGPT or
     Claude, as the zip archive or unpacked. Nothing that is here is overwritten, and nothing there is changed.
     Run it again when there is more: what is here already does not come twice.
     """
