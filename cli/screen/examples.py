@@ -37,6 +37,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "hooks": ("nacre hooks", "nacre hooks trust evening"),
     "hooks distrust": ("nacre hooks distrust evening",),
     "hooks trust": ("nacre hooks trust evening",),
+    "import": (
+        "nacre import openclaw ~/.openclaw --dry-run",
+        "nacre import chatgpt ~/Downloads/chatgpt-export.zip",
+        "nacre import claude data-2026-11-20-batch-0000.zip --json",
+    ),
     "init": ("nacre init", "nacre init --yes --model ollama/llama3.2"),
     "log": ("nacre log -n 50", "nacre log -f"),
     "ltm": ("nacre ltm stats", "nacre ltm search boat"),

@@ -61,6 +61,7 @@ OPENERS = {
     "cli/setup/backup/restoring.py": "archives, and what was in them",
     "cli/setup/backup/sealed.py": "the key of an archive, and pipes to what encrypts it",
     "cli/setup/backup/writing.py": "archives",
+    "cli/setup/moving/files.py": "what another program left, which is only read",
     "cli/talk/keyboard/attached_files.py": "the files that the owner sends along",
     "cli/talk/keyboard/owner_history.py": "the line history",
     "bridges/channels/discord/known_chats.py": "which chats are looked through after a pause",
