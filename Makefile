@@ -92,7 +92,7 @@ fix: $(VENV)/installed-dev ## let the linter and the formatter correct what they
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(BIN)/python -m tests.house.drawing
-	@$(BIN)/python -m tests.documents.settings_page
+	@$(BIN)/python -m tests.documents.settings.settings_page
 
 docs: $(VENV)/installed-dev ## run what the documents claim: code, links, settings, examples
 	@$(BIN)/python -m pytest tests/documents

@@ -9,7 +9,7 @@ import pytest
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.keys import default_of, field_of, hidden, key_of, likely_key, written_key
 from nacre.runtime.settings.settings import Settings
-from tests.documents.settings_keys import settings_keys
+from tests.documents.settings.settings_keys import settings_keys
 
 RAW = {"agents": {"list": [{"id": "home"}, {"id": "Work"}]}}
 

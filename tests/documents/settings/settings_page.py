@@ -1,6 +1,6 @@
 """The tables of docs/settings.md, made from the settings classes: key, type, default, the words of a field.
 
-`python -m tests.documents.settings_page` writes them into the page; `make fix` does so too. What stands
+`make fix` writes them into the page, or `python -m tests.documents.settings.settings_page`. What stands
 outside of the tables is written by hand.
 """
 
@@ -14,9 +14,9 @@ from nacre.runtime.settings.changes import counts_at_next_turn
 from nacre.runtime.settings.keys import Field, field_of, key_of
 from nacre.runtime.settings.meanings import kind_of, meaning_of
 from nacre.runtime.settings.settings import Settings
-from tests.documents.settings_keys import settings_keys
+from tests.documents.settings.settings_keys import settings_keys
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 
 _TABLE = re.compile(r"<!-- settings: (?!end)([^>]+?) -->\n.*?<!-- settings: end -->", re.DOTALL)
 

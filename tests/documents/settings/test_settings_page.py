@@ -9,7 +9,7 @@ import pytest
 from nacre.runtime.settings.keys import field_of, key_of
 from nacre.runtime.settings.meanings import kind_of, schema, without_links
 from nacre.runtime.settings.settings import Settings
-from tests.documents import settings_page
+from tests.documents.settings import settings_page
 
 
 def test_the_page_has_the_words_of_the_code() -> None:
@@ -18,7 +18,9 @@ def test_the_page_has_the_words_of_the_code() -> None:
 
     made = settings_page.with_tables(text, settings_page.current_rows())
 
-    assert made == text, "make the tables anew with `make fix` or `python -m tests.documents.settings_page`"
+    assert made == text, (
+        "make the tables anew with `make fix`"
+    )
 
 
 def test_a_row_stands_where_most_of_its_key_is_named() -> None:
