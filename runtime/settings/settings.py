@@ -20,6 +20,7 @@ from nacre.runtime.settings.sections.channels import (
 )
 from nacre.runtime.settings.sections.hooks import HooksSettings, ToolRule, ToolsSettings
 from nacre.runtime.settings.sections.http import HttpSettings
+from nacre.runtime.settings.sections.mcp import McpSettings
 from nacre.runtime.settings.sections.memory import MemorySettings
 from nacre.runtime.settings.sections.models import ModelsSettings
 from nacre.runtime.settings.sections.plugins import PluginsSettings
@@ -48,6 +49,7 @@ class Settings(SettingsSection):
     tools: ToolsSettings = Field(default_factory=ToolsSettings.model_construct)
     hooks: HooksSettings = Field(default_factory=HooksSettings.model_construct)
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
+    mcp: McpSettings = Field(default_factory=McpSettings.model_construct)
     plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
     bindings: tuple[Binding, ...] = ()

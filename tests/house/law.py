@@ -72,6 +72,7 @@ RUNTIME: Floors = (
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
+    ("runtime/tools/mcp",),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
@@ -192,6 +193,7 @@ MORE_ENTRIES = {
 """The root rooms hold rooms beside their own files, and the tests mirror all of them."""
 MANY_ENTRIES: dict[str, str] = {
     "bridges/channels": "one folder for each channel",
+    "runtime/settings/sections": "one file for each key at the top of the settings",
     "memory/contracts": "the settings of a search in two files, since each key has its words beside it",
     "runtime/models": "what calls cost, below every way to a provider and below the embeddings",
     "memory/workspace": "a folder's git history, below which git is begun and above which sources are known",
