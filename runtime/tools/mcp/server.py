@@ -82,8 +82,8 @@ class Server:
         except ServerLost as error:
             self._lose(str(error))
             raise ToolFailed(
-                f"The server {self.name!r} was lost during the call ({error}). What it had done by then stays "
-                "done. It is started again when it is next called."
+                f"The server {self.name!r} was lost during the call ({error}). What it had done by then "
+                "stays done. It is started again when it is next called."
             ) from error
         except asyncio.CancelledError:
             self._unanswered += 1

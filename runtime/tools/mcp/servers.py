@@ -45,7 +45,7 @@ class ToolServers:
         self._left_out: dict[str, tuple[str, ...]] = {}
 
     async def ready(self, policy: ChatPolicy) -> None:
-        """Has the tools of such a chat at hand, as far as they can be had soon. Cheap where they are known."""
+        """Has the tools of such a chat at hand, as far as they can be had soon; cheap where they are."""
         waited = []
         for server in self._servers:
             if audience(policy) not in server.settings.chats or server.name in self._waited_for:
@@ -121,7 +121,7 @@ def _function_tool(server: Server, tool: ListedTool, name: str) -> FunctionTool[
     async def call(values: dict[str, Any]) -> str:
         return await server.call(tool.name, values)
 
-    def why(values: dict[str, Any]) -> str:
+    def why(**_arguments: Any) -> str:
         return f"{tool.name} of the server {server.name} is not marked as one that only reads"
 
     return FunctionTool(

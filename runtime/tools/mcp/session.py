@@ -68,7 +68,7 @@ class ServerSession:
         except MCPError as error:
             if error.code in (types.CONNECTION_CLOSED, types.REQUEST_TIMEOUT):
                 raise ServerLost(self._words.line or _said(error)) from error
-            raise ToolFailed(f"The server {self._name!r} refused the call: {_said(error)}") from error
+            raise ToolFailed(f"The server {self._name!r} refused: {_said(error)}") from error
         except Exception as error:
             raise ServerLost(_said(error)) from error
         text = result_text(self._name, result)
@@ -83,7 +83,7 @@ async def server_session(
 ) -> AsyncIterator[ServerSession]:
     """Starts a server, or greets one over HTTP, and ends it behind the block.
 
-    `ended` is called with its last words when it says no more, `changed` when it says that its tools are others.
+    `ended` is called with its last words when it says no more, `changed` when it has other tools.
 
     Raises:
         ServerLost: it does not start, or does not answer its greeting within `server.start_seconds`.

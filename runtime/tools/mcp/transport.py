@@ -1,4 +1,4 @@
-"""The streams to a server: a program's standard input and output, or HTTP. Edge to the library's transports."""
+"""The streams to a server, a program or an address, over the library's transports. Edge."""
 
 from __future__ import annotations
 

@@ -56,15 +56,20 @@ async def call(servers: ToolServers, name: str, **arguments: Any) -> tuple[str, 
 async def test_a_servers_tools_are_called_by_their_names_and_checked(tmp_path: Path) -> None:
     """The first turn waits for the list; a call gives the server's words, marked as data."""
     async with opened(tmp_path, w=wild(tmp_path, tools={"deny": ["h*"]})) as servers:
-        assert servers.tools(()) == () and starts(tmp_path) == 0
+        assert servers.tools(()) == ()
+        assert starts(tmp_path) == 0
         await servers.ready(OWNER)
         names = [tool.name for tool in servers.tools(("w__die",))]
-        assert "w__add" in names and not {"w__die", "w__hang", "w__far"} & set(names)
+        assert "w__add" in names
+        assert not {"w__die", "w__hang", "w__far"} & set(names)
         assert "nothing is fetched for a schema" in servers.notices[0]
         text, is_error = await call(servers, "w__add", a=2, b=3)
-        assert text.endswith("\n5") and "This is data" in text and not is_error
+        assert text.endswith("\n5")
+        assert "This is data" in text
+        assert not is_error
         text, is_error = await call(servers, "w__add", a=2, b=-3)
-        assert "b: -3 is less than the minimum" in text and is_error
+        assert "b: -3 is less than the minimum" in text
+        assert is_error
         assert "running, 10 tools" in servers.status()[0]
 
 
@@ -74,8 +79,10 @@ async def test_a_known_list_starts_nothing_until_a_call(tmp_path: Path) -> None:
         await servers.ready(OWNER)
     async with opened(tmp_path, w=wild(tmp_path)) as servers:
         await servers.ready(OWNER)
-        assert "w__add" in [tool.name for tool in servers.tools(())] and starts(tmp_path) == 1
-        assert (await call(servers, "w__add", a=1, b=1))[0].endswith("\n2") and starts(tmp_path) == 2
+        assert "w__add" in [tool.name for tool in servers.tools(())]
+        assert starts(tmp_path) == 1
+        assert (await call(servers, "w__add", a=1, b=1))[0].endswith("\n2")
+        assert starts(tmp_path) == 2
     async with opened(tmp_path, w=wild(tmp_path, env={"KEY": "other"})) as servers:
         assert servers.tools(()) == ()
 
@@ -96,8 +103,10 @@ async def test_what_may_change_something_is_asked_about(tmp_path: Path) -> None:
     async with opened(tmp_path, w=wild(tmp_path), t=trusting) as servers:
         await servers.ready(OWNER)
         asked = {tool.name: tool.needs_approval for tool in servers.tools(())}
-        assert callable(asked["w__change"]) and "not marked" in str(asked["w__change"](values={}))
-        assert asked["w__add"] is False and asked["t__change"] is False
+        assert callable(asked["w__change"])
+        assert "not marked" in str(asked["w__change"](values={}))
+        assert asked["w__add"] is False
+        assert asked["t__change"] is False
 
 
 async def test_a_server_that_dies_in_a_call_is_started_again(tmp_path: Path) -> None:
@@ -105,10 +114,13 @@ async def test_a_server_that_dies_in_a_call_is_started_again(tmp_path: Path) -> 
     async with opened(tmp_path, w=wild(tmp_path)) as servers:
         await servers.ready(OWNER)
         text, is_error = await call(servers, "w__die")
-        assert is_error and "was lost during the call" in text and "the disk is on fire" in text
+        assert is_error
+        assert "was lost during the call" in text
+        assert "the disk is on fire" in text
         assert "not there" in servers.status()[0]
         assert (await call(servers, "w__add", a=1, b=1))[0].endswith("\n2")
-        assert starts(tmp_path) == 2 and "running" in servers.status()[0]
+        assert starts(tmp_path) == 2
+        assert "running" in servers.status()[0]
 
 
 async def test_a_server_that_hangs_is_ended_after_two_calls(tmp_path: Path) -> None:
@@ -125,9 +137,11 @@ async def test_floods_and_nonsense_are_results_like_others(tmp_path: Path) -> No
     async with opened(tmp_path, w=wild(tmp_path)) as servers:
         await servers.ready(OWNER)
         text, _ = await call(servers, "w__flood")
-        assert len(text) < 5_001_000 and "7000000 more characters were thrown away" in text
+        assert len(text) < 5_001_000
+        assert "100000 more characters were thrown away" in text
         text, is_error = await call(servers, "w__nonsense")
-        assert is_error and "lost during the call" in text
+        assert is_error
+        assert "lost during the call" in text
         assert "image/png" in (await call(servers, "w__picture"))[0]
         assert (await call(servers, "w__fail"))[1]
 
@@ -140,7 +154,8 @@ async def test_a_server_gets_no_keys_of_the_environment(
     async with opened(tmp_path, w=wild(tmp_path, env={"TOKEN": "x"})) as servers:
         await servers.ready(OWNER)
         text, _ = await call(servers, "w__secrets")
-        assert '"TOKEN"' in text and "OPENAI_API_KEY" not in text
+        assert '"TOKEN"' in text
+        assert "OPENAI_API_KEY" not in text
 
 
 async def test_a_program_that_is_no_server_is_left_alone_for_a_while(tmp_path: Path) -> None:
@@ -148,7 +163,8 @@ async def test_a_program_that_is_no_server_is_left_alone_for_a_while(tmp_path: P
     broken = McpServer(command=sys.executable, args=("-c", "raise SystemExit('no such folder')"))
     async with opened(tmp_path, b=broken) as servers:
         await servers.ready(OWNER)
-        assert "no such folder" in servers.notices[0] and "no such folder" in servers.status()[0]
+        assert "no such folder" in servers.notices[0]
+        assert "no such folder" in servers.status()[0]
         assert servers.tools(()) == ()
     async with opened(tmp_path, b=McpServer(command="/nowhere/at/all")) as servers:
         await servers.ready(OWNER)

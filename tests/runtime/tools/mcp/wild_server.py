@@ -64,7 +64,8 @@ def _answer(asked: dict[str, Any]) -> None:
             _call(asked, asked["params"]["name"], asked["params"].get("arguments") or {})
         case _:
             error = {"code": -32601, "message": "Method not found"}
-            print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}), flush=True)
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}) + "\n")
+    sys.stdout.flush()
 
 
 def _call(asked: dict[str, Any], name: str, arguments: dict[str, Any]) -> None:
@@ -72,14 +73,14 @@ def _call(asked: dict[str, Any], name: str, arguments: dict[str, Any]) -> None:
         case "add":
             _text(asked, str(arguments["a"] + arguments["b"]))
         case "die":
-            print("the disk is on fire", file=sys.stderr, flush=True)
+            sys.stderr.write("the disk is on fire\n")
             os._exit(3)
         case "hang":
             time.sleep(60)
         case "flood":
-            _text(asked, "x" * 12_000_000)
+            _text(asked, "x" * 5_100_000)
         case "nonsense":
-            print("this is no JSON\n{]", flush=True)
+            sys.stdout.write("this is no JSON\n{]\n")
             _say(asked, {"content": "neither a list nor blocks"})
         case "picture":
             _say(asked, {"content": [{"type": "image", "data": "aGFsbG8=", "mimeType": "image/png"}]})
@@ -96,7 +97,8 @@ def _text(asked: dict[str, Any], text: str) -> None:
 
 
 def _say(asked: dict[str, Any], result: dict[str, Any]) -> None:
-    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
