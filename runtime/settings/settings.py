@@ -26,6 +26,7 @@ from nacre.runtime.settings.sections.models import ModelsSettings
 from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.sections.section import SettingsSection
 from nacre.runtime.settings.sections.session import SessionSettings
+from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
 
 
@@ -51,6 +52,7 @@ class Settings(SettingsSection):
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
     mcp: McpSettings = Field(default_factory=McpSettings.model_construct)
     plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
+    skills: SkillsSettings = Field(default_factory=SkillsSettings.model_construct)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
     bindings: tuple[Binding, ...] = ()
     http: HttpSettings = Field(default_factory=HttpSettings.model_construct)

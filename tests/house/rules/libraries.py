@@ -116,6 +116,7 @@ LIBRARIES = {
     "watchdog": ("memory/workspace/watcher.py",),
     "uvicorn": ("cli/serving/http_doors.py", "doors/http/server.py"),
     "wcwidth": ("cli/screen/plain.py",),
+    "yaml": ("memory/files/skills/skill.py",),
     "yarl": ("bridges/channels/discord/api.py", "bridges/channels/slack/api.py"),
 }
 """The files that may import a foreign library, anywhere in them; a `*` stands for any name."""
