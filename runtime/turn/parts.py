@@ -40,7 +40,8 @@ class TurnParts:
     `models` are asked in their order; a chat for which another model was chosen has its own chain.
     `memory` holds the memory engine, if there is one. `voice_notes` writes down recordings. `tools` are the
     bot author's, `servers` bring others; `prompt_parts` is what the author adds to the system prompt.
-    `run_sub_agent` gives the words that come of a sub-agent's task. `sub_agent` is the one whose turn it is; `None` is the agent itself.
+    `run_sub_agent` gives the words that come of a sub-agent's task. `sub_agent` is the one whose turn it is;
+    `None` is the agent itself.
     """
 
     agent_id: str

@@ -50,9 +50,7 @@ def parsed_skill(text: str, *, folder: str, path: str) -> Skill:
             f"Its name {name[:80]!r} is none: 1 to {MOST_NAME_CHARS} of a-z, 0-9 and single hyphens inside."
         )
     if name != folder:
-        raise SkillBroken(
-            f"Its name is {name!r}, and its folder is called {folder!r}; both must be the same."
-        )
+        raise SkillBroken(f"Its name is {name!r} and its folder is {folder!r}; both must be the same.")
     if not isinstance(description, str) or not description.strip():
         raise SkillBroken("Its front matter has no description, which says when to use it.")
     if len(description) > MOST_DESCRIPTION_CHARS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -71,8 +70,8 @@ async def test_a_link_out_of_the_workspace_is_no_skill(tmp_path: Path) -> None:
     workspace, elsewhere = tmp_path / "workspace", tmp_path / "elsewhere"
     write(elsewhere, "brew-tea", GOOD)
     (workspace / "skills" / "tea").mkdir(parents=True)
-    os.symlink(elsewhere / "skills/brew-tea", workspace / "skills/brew-tea")
-    os.symlink(elsewhere / "skills/brew-tea/SKILL.md", workspace / "skills/tea/SKILL.md")
+    (workspace / "skills/brew-tea").symlink_to(elsewhere / "skills/brew-tea")
+    (workspace / "skills/tea/SKILL.md").symlink_to(elsewhere / "skills/brew-tea/SKILL.md")
     found = await Skills(FolderWorkspace(workspace, lock_dir=tmp_path / "locks")).found()
     assert found.skills == ()
     assert len(found.problems) == 2
