@@ -19,6 +19,7 @@ from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
     "aiohttp": "matrix",
+    "anyio": "mcp",
     "discord": "discord",
     "imap_tools": "email",
     "ircstates": "irc",
@@ -56,10 +57,12 @@ PACKAGES = {
     "llama_cpp": "llama_cpp_python",
     "imap_tools": "imap_tools",
     "markdown_it": "markdown_it_py",
+    "anyio": "mcp",
     "mcp_types": "mcp",
     "nio": "matrix_nio",
     "opentelemetry": "opentelemetry_api",
     "telegram": "python_telegram_bot",
+    "yaml": "pyyaml",
 }
 """Packages that are called differently from what is imported."""
 

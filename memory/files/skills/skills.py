@@ -31,10 +31,10 @@ class Skills:
 
     async def found(self) -> FoundSkills:
         """What there is now; nothing where there is no such folder."""
-        if self._workspace.folder is not None:
-            # Most workspaces have none, and each turn asks: a look costs no thread.
-            if (await self._workspace.fingerprints((SKILLS_FOLDER,)))[SKILLS_FOLDER] is None:
-                return FoundSkills()
+        # Most workspaces have none, and each turn asks: a look at a folder of this machine costs no thread.
+        is_here = self._workspace.folder is not None
+        if is_here and (await self._workspace.fingerprints((SKILLS_FOLDER,)))[SKILLS_FOLDER] is None:
+            return FoundSkills()
         try:
             entries = await self._workspace.list_folder(SKILLS_FOLDER)
         except FileNotFoundError:

@@ -130,9 +130,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
         approvals=open_approvals(config, now, world.new_id),
         prompt_parts=PromptParts(given.prompt_parts),
-        prompts=SystemPrompts(
-            workspace, settings.agent, skills=settings.skills, now=now, count_tokens=count_tokens
-        ),
+        prompts=SystemPrompts(workspace, settings.agent, settings.skills, now=now, count_tokens=count_tokens),
         now=now,
         new_id=world.new_id,
         count_tokens=count_tokens,

@@ -76,11 +76,11 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
 
 
 def _unresolved(schema: Mapping[str, Any]) -> str:
-    from referencing import Registry, Resource
+    from referencing import Registry
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import DRAFT202012
 
-    resolver = Registry().resolver_with_root(Resource(contents=schema, specification=DRAFT202012))
+    resolver = Registry().resolver_with_root(DRAFT202012.create_resource(schema))
     for ref in _references(schema):
         try:
             resolver.lookup(ref)

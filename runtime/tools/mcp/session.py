@@ -101,7 +101,7 @@ async def server_session(
         async with asyncio.timeout(server.start_seconds):
             await client.__aenter__()
     except TimeoutError as error:
-        raise ServerLost(f"it did not answer within {server.start_seconds:g} seconds") from error
+        raise ServerLost(f"it did not answer within {server.start_seconds:.15g} seconds") from error
     except Exception as error:
         raise ServerLost(words.line or _said(error)) from error
     try:

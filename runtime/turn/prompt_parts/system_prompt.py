@@ -93,8 +93,8 @@ class SystemPrompts:
         self,
         workspace: Workspace,
         settings: AgentSettings,
-        *,
         skills: SkillsSettings,
+        *,
         now: Clock,
         count_tokens: Callable[[str], int],
     ) -> None:

@@ -31,7 +31,7 @@ NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
 
 @asynccontextmanager
-async def serving(home: Path) -> AsyncIterator[tuple[str, Tokens]]:  # noqa: F811
+async def serving(home: Path) -> AsyncIterator[tuple[str, Tokens]]:  # noqa: F811 - the fixture
     """The address of the door, and the server's tokens."""
     state = home / ".nacre"
     config = load_config({"HOME": str(home)}, state_dir=state)
@@ -58,7 +58,7 @@ async def connected(url: str, token: str) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_an_owner_searches_adds_and_reads(home: Path) -> None:  # noqa: F811
+async def test_an_owner_searches_adds_and_reads(home: Path) -> None:  # noqa: F811 - the fixture
     """Tools and resources are those of `nacre mcp`, in both of the protocol's ages."""
     async with serving(home) as (url, tokens):
         token = tokens.add("desk", agent_id="main", is_owner=True, now=NOW)
@@ -73,7 +73,7 @@ async def test_an_owner_searches_adds_and_reads(home: Path) -> None:  # noqa: F8
             assert "nacre://notes/memory/2026-01-20.md" in uris
 
 
-async def test_only_an_owners_token_opens_it(home: Path) -> None:  # noqa: F811
+async def test_only_an_owners_token_opens_it(home: Path) -> None:  # noqa: F811 - the fixture
     """Without a token, with a stranger's, and with that of another agent nothing is said of the notes."""
     async with serving(home) as (url, tokens):
         stranger = tokens.add("stranger", agent_id="main", is_owner=False, now=NOW)
@@ -89,7 +89,7 @@ async def test_only_an_owners_token_opens_it(home: Path) -> None:  # noqa: F811
         assert "'work'" in said[other].text
 
 
-async def test_the_memory_is_a_tool_server_of_another_assistant(home: Path) -> None:  # noqa: F811
+async def test_the_memory_is_a_tool_server_of_another_assistant(home: Path) -> None:  # noqa: F811 - the fixture
     """Nacre's own client reaches it over HTTP, with the token in a header, and over standard input."""
     owner = ChatPolicy(chat_kind="direct", is_owner=True, session_key_is_private=True)
     async with serving(home) as (url, tokens):

@@ -41,7 +41,9 @@ def write_skill(tmp_path: Path, name: str, text: str) -> None:
 async def test_a_skill_is_told_read_and_told_again_when_new(tmp_path: Path) -> None:
     """It stands in the prompt; one that comes later is a change at the tail, and the prompt stays."""
     write_skill(tmp_path, "brew-tea", TEA)
-    model = ScriptedModel(calls(("read", {"path": "skills/brew-tea/SKILL.md"})), says("Boiled."), says("Yes."))
+    model = ScriptedModel(
+        calls(("read", {"path": "skills/brew-tea/SKILL.md"})), says("Boiled."), says("Yes.")
+    )
     async with await opened(tmp_path, model) as agent:
         await events_of(agent, said("tea, please"))
         write_skill(tmp_path, "bake-bread", TEA.replace("brew-tea", "bake-bread").replace("tea", "bread"))

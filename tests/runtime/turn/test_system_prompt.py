@@ -34,7 +34,7 @@ async def prompt_of(
     prompts = SystemPrompts(
         FolderWorkspace(workspace, lock_dir=workspace.parent / "locks"),
         settings or AgentSettings(),
-        skills=SkillsSettings(),
+        SkillsSettings(),
         now=Clock(START),
         count_tokens=estimate_tokens,
     )
