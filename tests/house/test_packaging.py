@@ -49,7 +49,7 @@ EXTRAS = {
     "uvicorn": "serve",
 }
 """Libraries that come only when asked for, and the extra that brings them."""
-BROUGHT_ANYWAY = {"aiohttp": "litellm needs it", "jinja2": "litellm needs it"}
+BROUGHT_ANYWAY = {"aiohttp": "litellm needs it", "anyio": "httpx needs it", "jinja2": "litellm needs it"}
 """Libraries of extras that a dependency brings along, so that they have an exact version too."""
 PACKAGES = {
     "discord": "discord.py",
