@@ -194,7 +194,6 @@ MORE_ENTRIES = {
 MANY_ENTRIES: dict[str, str] = {
     "bridges/channels": "one folder for each channel",
     "runtime/settings/sections": "one file for each key at the top of the settings",
-    "memory/files": "a room for each kind of note that is written, and the skills beside them",
     "memory/contracts": "the settings of a search in two files, since each key has its words beside it",
     "runtime/models": "what calls cost, below every way to a provider and below the embeddings",
     "memory/workspace": "a folder's git history, below which git is begun and above which sources are known",
