@@ -58,4 +58,4 @@ class McpSettings(SettingsSection):
     """`mcp`."""
 
     servers: Mapping[str, McpServer] = Field(default_factory=dict)
-    """Servers by the names that you give them; [docs/mcp.md](mcp.md#tools-of-other-servers)."""
+    """Servers by the names that you give them."""

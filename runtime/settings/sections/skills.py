@@ -24,7 +24,7 @@ class SkillLimits(SettingsSection):
 
 
 class SkillsSettings(SettingsSection):
-    """`skills`; [docs/skills.md](skills.md)."""
+    """`skills`."""
 
     entries: Mapping[str, SkillEntry] = Field(default_factory=dict)
     limits: SkillLimits = Field(default_factory=SkillLimits.model_construct)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,8 @@ async def test_mcp_server_git(tmp_path: Path) -> None:
     if git is None:
         pytest.skip("git is not installed")
     repository = tmp_path / "notes"
-    subprocess.run([git, "init", "-q", str(repository)], check=True)
+    made = await asyncio.create_subprocess_exec(git, "init", "-q", str(repository))
+    assert await made.wait() == 0
     (repository / "new.md").write_text("new\n")
     async with opened(tmp_path, git=published("mcp-server-git")) as servers:
         tools = await tools_of(servers)
