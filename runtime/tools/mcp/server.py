@@ -107,6 +107,8 @@ class Server:
         self._wants_end = True
         self._wake.set()
         if self._holding is not None:
+            if not self.is_running:
+                self._holding.cancel()  # it may not answer its greeting for long
             await asyncio.wait([self._holding])
 
     async def _session(self) -> ServerSession:

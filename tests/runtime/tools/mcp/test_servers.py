@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -169,4 +170,21 @@ async def test_a_program_that_is_no_server_is_left_alone_for_a_while(tmp_path: P
     async with opened(tmp_path, b=McpServer(command="/nowhere/at/all")) as servers:
         await servers.ready(OWNER)
         assert "/nowhere/at/all" in servers.status()[0]
-    await asyncio.sleep(0)
+
+
+async def test_a_server_that_says_nothing_holds_up_no_end(tmp_path: Path) -> None:
+    """It is given up when the program ends, and its process is gone."""
+    mark = tmp_path / "pid"
+    code = f"import os, sys; open({str(mark)!r}, 'w').write(str(os.getpid())); sys.stdin.read()"
+    silent = McpServer(command=sys.executable, args=("-c", code))
+    began = asyncio.get_running_loop().time()
+    async with opened(tmp_path, s=silent) as servers:
+        waiting = asyncio.create_task(servers.ready(OWNER))
+        for _look in range(1_000):
+            if mark.exists() and mark.read_text():
+                break
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+    assert asyncio.get_running_loop().time() - began < 20
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
