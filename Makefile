@@ -58,8 +58,8 @@ lancedb: $(VENV)/installed-dev ## add LanceDB and an S3 server for tests, and ru
 	@$(BIN)/python -m pytest -rs tests/runtime/extensions/lancedb tests/cli/memory/test_ltm.py
 
 doors: $(VENV)/installed-dev ## add the libraries of other programs' protocols and run their tests
-	@$(call install,--editable ".[mcp$(,)serve]")
-	@$(BIN)/python -m pytest -m "not browser" -rs tests/doors tests/cli/serving/test_http.py
+	@$(call install,--editable ".[mcp$(,)serve]" mcp-server-time mcp-server-git)
+	@$(BIN)/python -m pytest -m "not browser" -rs tests/doors tests/runtime/tools/mcp tests/cli/serving/test_http.py
 
 page: $(VENV)/installed-dev ## add what serves and drives the page, and run its tests in a real Chromium
 	@$(call install,--editable ".[serve]" "playwright>=1.49$(,)<2")

@@ -66,6 +66,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
     "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory that the LanceDB engine keeps."),
+    "skills": ("nacre.cli.permissions.skills", "List and check the skills of the workspace."),
     "extensions": (
         "nacre.cli.setup.lists.extensions",
         "List what is installed beside Nacre, and what is on.",

@@ -33,6 +33,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "config unset": ("nacre config unset usage.dailyCapUsd",),
     "context": ("nacre context", "nacre context main --full", "nacre context --json"),
     "doctor": ("nacre doctor", "nacre doctor --online", "nacre doctor --fix"),
+    "skills": ("nacre skills", "nacre skills --json"),
     "extensions": ("nacre extensions", "nacre extensions --json"),
     "hooks": ("nacre hooks", "nacre hooks trust evening"),
     "hooks distrust": ("nacre hooks distrust evening",),

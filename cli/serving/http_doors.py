@@ -54,6 +54,8 @@ async def http_doors(invocation: Invocation, server: Server, turn_seconds: float
 
 
 def _doors(invocation: Invocation, server: Server, tokens: Tokens) -> list[Door]:
+    from nacre import __version__
+    from nacre.doors.mcp.http_door import memory_door
     from nacre.doors.openai.door import openai_door
     from nacre.doors.page.home.home import PageHome
     from nacre.doors.page.page import page_door
@@ -64,13 +66,15 @@ def _doors(invocation: Invocation, server: Server, tokens: Tokens) -> list[Door]
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
-    embedders, homes = {}, {}
+    embedders, homes, configs = {}, {}, {}
     for agent in server.agents:
         own = load_config(invocation.environment, state_dir=config.state_dir, agent_id=agent.id)
+        configs[agent.id] = own
         homes[agent.id] = PageHome(agent, own, now)
         embedder = embedder_of(own, now) if own.settings.agent.memory_search.enabled else None
         if embedder is not None:
             embedders[agent.id] = embedder
     agents = {agent.id: agent for agent in server.agents}
     page = page_door(homes, tokens)  # the last: its path is the beginning of all others
-    return [openai_door(agents, embedders, now=now, new_id=random_id), page]
+    memory = memory_door(configs, now=now, version=__version__)
+    return [openai_door(agents, embedders, now=now, new_id=random_id), memory, page]

@@ -11,7 +11,7 @@ from typing import Self
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route
 
 from nacre.doors.http.door import Door
 from nacre.doors.http.guard import LOOPBACK, Guard
@@ -79,7 +79,7 @@ class HttpServer:
             ) from error
         metrics = Metrics([door.path for door in doors])
         doors = (metrics.door(), *doors)
-        mounted = [Mount(door.path, routes=door.routes) for door in doors]
+        mounted = [route for door in doors for route in _mounted(door)]
         app = Starlette(routes=[Route("/health", health, methods=["GET"]), *mounted])
         named = (*hosts, *([] if host in ("0.0.0.0", "::") else [host]))
         guarded = Guard(app, tokens=tokens, doors=doors, hosts=named)
@@ -109,6 +109,15 @@ class HttpServer:
         for door in self._doors:
             for close in door.closing:
                 await close()
+
+
+def _mounted(door: Door) -> Iterator[BaseRoute]:
+    """The routes of a door; what is at `path/` is at `path` too, before another door's `/` has it."""
+    for route in door.routes:
+        if isinstance(route, Route) and route.path == "/" and door.path != "/":
+            methods = sorted(route.methods) if route.methods else None
+            yield Route(door.path, route.endpoint, methods=methods)
+    yield Mount(door.path, routes=door.routes)
 
 
 def is_loopback(host: str) -> bool:

@@ -28,6 +28,7 @@ async def _status(run: CommandRun) -> Outcome:
     ]
     if turn.session.policy.is_private:  # where others read along: the path tells the owner's account name
         lines.append(f"📁 Workspace: {turn.parts.workspace.place}")
+        lines += _servers(turn)
     return run.said("\n".join(lines))
 
 
@@ -66,6 +67,11 @@ async def _memory(turn: Turn) -> str:
     if not turn.session.policy.is_private:
         return f"{NO_MEMORY} · private memory is not available in this chat"
     return await turn.parts.memory.status()
+
+
+def _servers(turn: Turn) -> list[str]:
+    servers = turn.parts.servers.status()
+    return [f"🔌 MCP servers: {' · '.join(servers)}"] if servers else []
 
 
 def _last_flush(flush: LastFlush | None, now: datetime) -> str:

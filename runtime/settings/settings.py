@@ -21,11 +21,13 @@ from nacre.runtime.settings.sections.channels import (
 )
 from nacre.runtime.settings.sections.hooks import HooksSettings, ToolRule, ToolsSettings
 from nacre.runtime.settings.sections.http import HttpSettings
+from nacre.runtime.settings.sections.mcp import McpSettings
 from nacre.runtime.settings.sections.memory import MemorySettings
 from nacre.runtime.settings.sections.models import ModelsSettings
 from nacre.runtime.settings.sections.plugins import PluginsSettings
 from nacre.runtime.settings.sections.section import SettingsSection
 from nacre.runtime.settings.sections.session import SessionSettings
+from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
 
 
@@ -49,7 +51,9 @@ class Settings(SettingsSection):
     tools: ToolsSettings = Field(default_factory=ToolsSettings.model_construct)
     hooks: HooksSettings = Field(default_factory=HooksSettings.model_construct)
     models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
+    mcp: McpSettings = Field(default_factory=McpSettings.model_construct)
     plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
+    skills: SkillsSettings = Field(default_factory=SkillsSettings.model_construct)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
     bindings: tuple[Binding, ...] = ()
     http: HttpSettings = Field(default_factory=HttpSettings.model_construct)

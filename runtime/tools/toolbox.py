@@ -213,7 +213,8 @@ def _schema(arguments: type[ToolArguments]) -> Mapping[str, Any]:
     schema = arguments.model_json_schema(by_alias=True)
     schema.pop("title", None)
     for prop in schema.get("properties", {}).values():
-        prop.pop("title", None)
+        if isinstance(prop, dict):  # a foreign schema may say `true` of one
+            prop.pop("title", None)
     return schema
 
 

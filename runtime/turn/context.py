@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.runtime.contracts.budget import ContextBudget
@@ -15,8 +16,9 @@ from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
 from nacre.runtime.tools.files import file_tools
-from nacre.runtime.tools.function import ToolChat
+from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
+from nacre.runtime.tools.session_sources import NOTE_TOOLS
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.guard import TurnGuard
 from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
@@ -199,6 +201,8 @@ class TurnContext:
         own = [
             tool.as_tool(self._run_sub_agent) if isinstance(tool, SubAgent) else tool for tool in parts.tools
         ]
+        if parts.sub_agent is None:
+            own += self._of_servers([tool.name for tool in own])
         if parts.sub_agent is not None and not parts.sub_agent.notes:
             return offered_tools((), own, chat, rules)
         if not parts.workspace.is_there:
@@ -219,6 +223,13 @@ class TurnContext:
             page_chars=self._limits.page_chars,
         )
         return self._distinct(offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules))
+
+    def _of_servers(self, taken: Sequence[str]) -> tuple[FunctionTool[..., Any], ...]:
+        servers = self._parts.servers
+        tools = servers.tools((*NOTE_TOOLS, *taken))
+        if self.chat.policy.is_private:
+            self._tell(servers.notices)
+        return tools
 
     def _distinct(self, tools: Sequence[Tool]) -> tuple[Tool, ...]:
         """The tools without those whose name is taken: an engine may name one as somebody else's."""

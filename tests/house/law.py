@@ -73,6 +73,7 @@ RUNTIME: Floors = (
     ("runtime/models/embedding", "runtime/models/offline"),
     ("runtime/models/embedding/jobs",),
     ("runtime/models/embedding/http",),
+    ("runtime/tools/mcp",),
     ("runtime/settings",),
     ("runtime/models", "runtime/settings/sections", "runtime/tools"),
     (
@@ -96,7 +97,7 @@ MEMORY: Floors = (
     ("memory/files/tidy",),
     ("memory/stores/sqlite", "memory/files"),
     ("memory/files/bank",),
-    ("memory/files/facts", "memory/files/review"),
+    ("memory/files/facts", "memory/files/review", "memory/files/skills"),
     ("memory/workspace/documents", "memory/workspace/history"),
     (
         "memory/batch_jobs",
@@ -194,6 +195,7 @@ MORE_ENTRIES = {
 """The root rooms hold rooms beside their own files, and the tests mirror all of them."""
 MANY_ENTRIES: dict[str, str] = {
     "bridges/channels": "one folder for each channel",
+    "runtime/settings/sections": "one file for each key at the top of the settings",
     "memory/contracts": "the settings of a search in two files, since each key has its words beside it",
     "runtime/models": "what calls cost, below every way to a provider and below the embeddings",
     "tests/runtime/models": "mirrors it",

@@ -74,6 +74,7 @@ OPENERS = {
     "runtime/models/completions/price_map.py": "litellm's packaged price map",
     "postgres/job_tables.py": "the packaged files that make the tables of jobs",
     "postgres/migrations.py": "the packaged files that make the tables",
+    "runtime/tools/mcp/transport.py": "the pipe for what a server writes on standard error",
     "sessions/disk/durable.py": "transcripts and the index, written so that a kill loses nothing",
     "sessions/disk/kernel_lock.py": "lock files",
     "sessions/journal/reading.py": "transcripts that are only looked at",

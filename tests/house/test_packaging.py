@@ -19,6 +19,7 @@ from tests.house.tree import FOLDERS, HOUSE, ROOMS, ROOT
 CONSTRAINTS = ROOT / "constraints.txt"
 EXTRAS = {
     "aiohttp": "matrix",
+    "anyio": "mcp",
     "discord": "discord",
     "imap_tools": "email",
     "ircstates": "irc",
@@ -48,7 +49,7 @@ EXTRAS = {
     "uvicorn": "serve",
 }
 """Libraries that come only when asked for, and the extra that brings them."""
-BROUGHT_ANYWAY = {"aiohttp": "litellm needs it", "jinja2": "litellm needs it"}
+BROUGHT_ANYWAY = {"aiohttp": "litellm needs it", "anyio": "httpx needs it", "jinja2": "litellm needs it"}
 """Libraries of extras that a dependency brings along, so that they have an exact version too."""
 PACKAGES = {
     "discord": "discord.py",
@@ -56,6 +57,7 @@ PACKAGES = {
     "llama_cpp": "llama_cpp_python",
     "imap_tools": "imap_tools",
     "markdown_it": "markdown_it_py",
+    "anyio": "mcp",
     "mcp_types": "mcp",
     "nio": "matrix_nio",
     "opentelemetry": "opentelemetry_api",

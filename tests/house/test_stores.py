@@ -31,6 +31,7 @@ ALLOWED = {
     "runtime/models/spending/ledger.py": "files of its own, written as safely",
     "runtime/models/embedding/http/daily_budget.py": "a file of its own, written as safely",
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
+    "runtime/tools/mcp/kept_list.py": "a file of its own, written as safely",
     "runtime/tools/approvals/folder.py": "files of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
     "cli/setup/moving/ledger.py": "a file of its own, written as safely",

@@ -44,6 +44,8 @@ SAMPLES = {
     "rules": "> Answer in rhymes.",
     "text": "> Staging uses port 8443.",
     "time_zone": "Europe/Lisbon",
+    "server": "clock",
+    "skills": "- `brew-tea` (skills/brew-tea/SKILL.md): Brews tea. Use it when asked for tea.",
     "tools": "- read: Reads a file.",
     "turn_prefix": "(summary of the turn's beginning)",
     "weekday": "Friday",

@@ -54,6 +54,7 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
     from nacre.cli.setup.doctor.model_checks import model_findings, program_findings
     from nacre.cli.setup.doctor.serving_checks import serving_findings
     from nacre.cli.setup.doctor.session_checks import session_findings
+    from nacre.cli.setup.doctor.tool_checks import tool_findings
 
     found = [
         *program_findings(invocation.config, now),
@@ -62,6 +63,7 @@ async def _found(invocation: Invocation, now: Clock, *, online: bool, fix: bool)
         *await session_findings(invocation, now),
         *await index_findings(invocation, now),
         *await serving_findings(invocation, now),
+        *await tool_findings(invocation.config),
     ]
     return [await _mended(each) for each in found] if fix else found
 

@@ -10,11 +10,12 @@ from typing import TypeVar, cast
 
 from nacre.memory.contracts.embedder import Embedder
 from nacre.runtime.agent.opening.open_models import connected_model, model_key
-from nacre.runtime.contracts.clock import Clock
+from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.models.tokenizer import count_tokens_for, counted_once, estimate_tokens
 from nacre.runtime.settings.config import Config
+from nacre.runtime.tools.mcp.servers import ToolServers
 
 T = TypeVar("T")
 
@@ -88,6 +89,21 @@ class World:
         """An embedder, the same for all agents whose settings mean the same one."""
         return self.shared.borrowed(
             ("embedder", key), make, close=lambda embedder: embedder.close(), until=self.closing
+        )
+
+    def servers(self, config: Config) -> ToolServers:
+        """The MCP servers of the settings, the same for all agents; none is started yet."""
+        settings, now = config.settings.mcp, self.now
+        return self.shared.borrowed(
+            ("servers", config.state_dir, settings.model_dump_json()),
+            lambda: ToolServers(
+                settings.servers,
+                home=config.home,
+                folder=config.state_dir / "mcp",
+                now_ms=lambda: epoch_ms(now()),
+            ),
+            close=lambda servers: servers.close(),
+            until=self.closing,
         )
 
     def count_tokens(self, model_name: str) -> Callable[[str], int]:

@@ -10,12 +10,13 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property
 from typing import TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.memory.files.skills.skills import Skills
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.context_files import ContextFiles
 from nacre.memory.workspace.workspace import ContextFile, daily_log_path
@@ -24,8 +25,10 @@ from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
 from nacre.runtime.settings.sections.agents import AgentSettings
+from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.turn.prompt_parts.marked_lines import marked
 from nacre.runtime.turn.prompt_parts.recent_notes import recalled_days
+from nacre.runtime.turn.prompt_parts.skill_list import SECTION, SkillList, skill_list
 
 OPTIONAL_FILES = ("MEMORY.md",)
 """Files whose absence is no news: they are left out instead of marked as missing."""
@@ -79,6 +82,7 @@ class _Made:
     files: tuple[ContextFile, ...]
     texts: Mapping[str, str]
     tools: tuple[ToolSpec, ...]
+    skills: SkillList
     parts: dict[tuple[str, ...], StablePart]
 
 
@@ -89,6 +93,7 @@ class SystemPrompts:
         self,
         workspace: Workspace,
         settings: AgentSettings,
+        skills: SkillsSettings,
         *,
         now: Clock,
         count_tokens: Callable[[str], int],
@@ -96,6 +101,8 @@ class SystemPrompts:
         self._workspace = workspace
         self._sources = Sources(workspace)
         self._settings = settings
+        self._skills = Skills(workspace)
+        self._skill_settings = skills
         self._count_tokens = count_tokens
         self._files = ContextFiles(workspace, now_ns=lambda: epoch_ms(now()) * 1_000_000)
         self._made: dict[_Kind, _Made] = {}
@@ -122,14 +129,15 @@ class SystemPrompts:
             per_file_chars=self._settings.bootstrap_max_chars,
             total_chars=self._settings.bootstrap_total_max_chars,
         )
+        skills = await self._skill_list(policy)
         names = tuple(tool.name for tool in tools)
         kind = (policy.is_private, policy.access, policy.writable_folders, memory, names)
         made = self._made.get(kind)
-        if made is None or (made.files, made.tools) != (files, tools):
+        if made is None or (made.files, made.tools, made.skills) != (files, tools, skills):
             if made is None and len(self._made) >= MOST_KINDS:
                 self._made.clear()
             texts = await self._texts(files, is_private=policy.is_private)
-            made = self._made[kind] = _Made(files=files, texts=texts, tools=tools, parts={})
+            made = self._made[kind] = _Made(files=files, texts=texts, tools=tools, skills=skills, parts={})
         part = made.parts.get(sections)
         if part is None:
             frame = joined(_head(self._workspace, policy, memory=memory), *sections)
@@ -137,8 +145,11 @@ class SystemPrompts:
                 frame=frame,
                 digest=_digest(policy, frame),
                 tools={tool.name: tool.description for tool in tools},
-                files={file.name: made.texts[file.name] for file in files if _is_shown(file)},
-                notices=_cuts(files),
+                files={
+                    **{file.name: made.texts[file.name] for file in files if _is_shown(file)},
+                    **({SECTION: skills.text} if skills.text else {}),
+                },
+                notices=(*_cuts(files), *skills.notices),
             )
             if len(made.parts) >= MOST_COUNTED:
                 made.parts.clear()
@@ -163,6 +174,16 @@ class SystemPrompts:
             self._logs = {name: await marked(self._sources, name, text) for name, text in texts.items()}
             self._log_files = files
         return self._logs
+
+    async def _skill_list(self, policy: ChatPolicy) -> SkillList:
+        """The owner's skills, for the owner alone: no other chat can read their files."""
+        limits, entries = self._skill_settings.limits, self._skill_settings.entries
+        if not (policy.is_private and policy.sees_notes and limits.max_skills_prompt_chars):
+            return SkillList()
+        found = await self._skills.found()
+        on = [skill for skill in found.skills if skill.name not in entries or entries[skill.name].enabled]
+        listed = skill_list(on, most_chars=limits.max_skills_prompt_chars)
+        return replace(listed, notices=(*found.problems, *listed.notices))
 
     async def _texts(self, files: Sequence[ContextFile], *, is_private: bool) -> Mapping[str, str]:
         """The text of each file; in private, a line of a note that is not the owner's word says so."""

@@ -9,6 +9,7 @@ LIBRARIES = {
         "bridges/channels/matrix/client.py",
         "bridges/channels/slack/*.py",
     ),
+    "anyio": ("runtime/tools/mcp/transport.py",),
     "apsw": (
         "bridges/ledger/database.py",
         "cli/setup/backup/copying.py",
@@ -36,7 +37,7 @@ LIBRARIES = {
     "imap_tools": ("bridges/channels/email/*.py",),
     "ircstates": ("bridges/channels/irc/*.py",),
     "irctokens": ("bridges/channels/irc/*.py",),
-    "jsonschema": ("runtime/extensions/settings_schema.py",),
+    "jsonschema": ("runtime/extensions/settings_schema.py", "runtime/tools/mcp/schemas.py"),
     "jinja2": ("doors/page/site/rendering.py",),
     "keyring": ("runtime/settings/disk/secrets.py",),
     "lancedb": ("runtime/extensions/lancedb/table.py",),
@@ -44,8 +45,13 @@ LIBRARIES = {
     "litellm": ("runtime/models/litellm/loading.py",),
     "llama_cpp": ("memory/embedders/gguf.py",),
     "matplotlib": ("cli/sessions/picture.py",),
-    "mcp": ("cli/serving/mcp.py", "doors/mcp/server.py"),
-    "mcp_types": ("doors/mcp/server.py",),
+    "mcp": (
+        "cli/serving/mcp.py",
+        "doors/mcp/*.py",
+        "runtime/tools/mcp/session.py",
+        "runtime/tools/mcp/transport.py",
+    ),
+    "mcp_types": ("doors/mcp/server.py", "runtime/tools/mcp/session.py"),
     "markdown_it": (
         "bridges/channels/matrix/content.py",
         "bridges/channels/telegram/formatting.py",
@@ -77,6 +83,7 @@ LIBRARIES = {
         "runtime/recall/memory_tools.py",
         "runtime/extensions/lancedb/tools.py",
         "runtime/tools/function.py",
+        "runtime/tools/mcp/schemas.py",
         "runtime/tools/toolbox.py",
         "runtime/turn/guard.py",
         "runtime/settings/*.py",
@@ -86,7 +93,7 @@ LIBRARIES = {
     "pyjson5": ("runtime/settings/disk/*.py", "sessions/index/json_file.py"),
     "pyrage": ("cli/setup/backup/sealed.py",),
     "pypdf": ("runtime/turn/inbound/pdf_text.py",),
-    "referencing": ("runtime/extensions/settings_schema.py",),
+    "referencing": ("runtime/extensions/settings_schema.py", "runtime/tools/mcp/schemas.py"),
     "rich": ("cli/screen/markdown.py",),
     "sentence_transformers": (
         "memory/embedders/sentence_transformer.py",
@@ -95,7 +102,13 @@ LIBRARIES = {
     "slack_sdk": ("bridges/channels/slack/api.py",),
     "slixmpp": ("bridges/channels/xmpp/*.py",),
     "sse_starlette": ("doors/openai/*.py", "doors/page/views/chat.py"),
-    "starlette": ("cli/serving/http_doors.py", "doors/http/*.py", "doors/openai/*.py", "doors/page/**/*.py"),
+    "starlette": (
+        "cli/serving/http_doors.py",
+        "doors/http/*.py",
+        "doors/mcp/http_door.py",
+        "doors/openai/*.py",
+        "doors/page/**/*.py",
+    ),
     "telegram": ("bridges/channels/telegram/*.py",),
     "tenacity": ("runtime/models/retry.py",),
     "tiktoken": ("runtime/models/tokenizer.py",),
@@ -104,7 +117,7 @@ LIBRARIES = {
     "watchdog": ("memory/workspace/watcher.py",),
     "uvicorn": ("cli/serving/http_doors.py", "doors/http/server.py"),
     "wcwidth": ("cli/screen/plain.py",),
-    "yaml": ("cli/setup/moving/sources/hermes.py",),
+    "yaml": ("cli/setup/moving/sources/hermes.py", "memory/files/skills/skill.py"),
     "yarl": ("bridges/channels/discord/api.py", "bridges/channels/slack/api.py"),
 }
 """The files that may import a foreign library, anywhere in them; a `*` stands for any name."""

@@ -14,6 +14,7 @@ from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.models.scripted import Clock, ScriptedModel, calls, says
 from nacre.runtime.models.tokenizer import estimate_tokens
 from nacre.runtime.settings.sections.agents import AgentSettings
+from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.tools.toolbox import ToolSpec
 from nacre.runtime.turn.prompt_parts.system_prompt import StablePart, SystemPrompts, changing_part
 from nacre.sessions.contracts.messages import ToolResultMessage, message_text
@@ -33,6 +34,7 @@ async def prompt_of(
     prompts = SystemPrompts(
         FolderWorkspace(workspace, lock_dir=workspace.parent / "locks"),
         settings or AgentSettings(),
+        SkillsSettings(),
         now=Clock(START),
         count_tokens=estimate_tokens,
     )

@@ -1,0 +1,78 @@
+"""The skills of a workspace: what each says of itself, and what is wrong with those that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, ReadFailed, Workspace
+from nacre.memory.files.skills.skill import MOST_HEAD_BYTES, SKILL_FILE, Skill, SkillBroken, parsed_skill
+
+SKILLS_FOLDER = "skills"
+MOST_SKILLS = 200
+"""More folders are not looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundSkills:
+    """The skills in the order of their names, and a sentence for each that cannot be used."""
+
+    skills: tuple[Skill, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Skills:
+    """The skills of one workspace. A file is read again when its fingerprint says that it may be another."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._seen: dict[str, Fingerprint | None] = {}
+        self._read: dict[str, Skill | str] = {}
+
+    async def found(self) -> FoundSkills:
+        """What there is now; nothing where there is no such folder."""
+        # Most workspaces have none, and each turn asks: a look at a folder of this machine costs no thread.
+        is_here = self._workspace.folder is not None
+        if is_here and (await self._workspace.fingerprints((SKILLS_FOLDER,)))[SKILLS_FOLDER] is None:
+            return FoundSkills()
+        try:
+            entries = await self._workspace.list_folder(SKILLS_FOLDER)
+        except FileNotFoundError:
+            return FoundSkills()
+        except (OSError, PathOutsideRoot) as error:
+            return FoundSkills(problems=(f"The folder {SKILLS_FOLDER}/ cannot be read: {error}",))
+        # A link is no folder here; what it leads to is read inside of the workspace alone, or told.
+        names = [entry.name for entry in entries if entry.is_folder or "." not in entry.name]
+        problems = [f"There are more than {MOST_SKILLS} skills."] if len(names) > MOST_SKILLS else []
+        names = names[:MOST_SKILLS]
+        await self._look([f"{SKILLS_FOLDER}/{name}/{SKILL_FILE}" for name in names])
+        skills = [item for item in self._read.values() if isinstance(item, Skill)]
+        for path, item in self._read.items():
+            if isinstance(item, str):
+                problems.append(f"The skill {path.removesuffix(f'/{SKILL_FILE}')} is left out. {item}")
+        return FoundSkills(skills=tuple(skills), problems=tuple(problems))
+
+    async def _look(self, paths: Sequence[str]) -> None:
+        seen = dict(await self._workspace.fingerprints(paths)) if paths else {}
+        kept = {path: self._read[path] for path in paths if path in self._read}
+        changed = [path for path in paths if path not in kept or seen[path] != self._seen.get(path)]
+        read = await self._workspace.read_many(changed, max_bytes=MOST_HEAD_BYTES) if changed else {}
+        for path, found in read.items():
+            if isinstance(found, NotADirectoryError):
+                kept[path] = "It is no folder."
+                continue
+            if isinstance(found, Exception):
+                kept[path] = _unreadable(found)
+                continue
+            try:
+                text = found.data.decode("utf-8", "replace")
+                kept[path] = parsed_skill(text, folder=path.split("/")[-2], path=path)
+            except SkillBroken as broken:
+                kept[path] = str(broken)
+        self._seen, self._read = seen, {path: kept[path] for path in paths}
+
+
+def _unreadable(error: ReadFailed) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"It has no {SKILL_FILE}."
+    return f"Its {SKILL_FILE} cannot be read: {error}."

@@ -1,0 +1,68 @@
+"""A tool as its server describes it, and the list of them as it is kept on disk. Pure.
+
+{"version": 1, "atMs": 1773480000000, "tools": [
+    {"name": "get_time", "description": "…", "schema": {"type": "object"}, "isReadOnly": true}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+VERSION = 1
+MOST_TOOLS = 200
+"""More tools of one server are left out: every one is sent with each request."""
+MOST_DESCRIPTION_CHARS = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedTool:
+    """One tool: the server's name for it, what a model reads, the JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    is_read_only: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolList:
+    """The tools of a server, as it gave them at `at_ms`."""
+
+    at_ms: int
+    tools: tuple[ListedTool, ...]
+
+    def to_json(self) -> bytes:
+        """The file's bytes."""
+        tools = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "schema": dict(tool.schema),
+                "isReadOnly": tool.is_read_only,
+            }
+            for tool in self.tools
+        ]
+        return json.dumps({"version": VERSION, "atMs": self.at_ms, "tools": tools}, indent=1).encode()
+
+
+def tool_list(data: bytes) -> ToolList | None:
+    """Reads a file; `None` where it is none, or of a later version: the list is then asked for anew."""
+    try:
+        raw = json.loads(data)
+        if raw["version"] != VERSION:
+            return None
+        return ToolList(at_ms=int(raw["atMs"]), tools=tuple(_tool(item) for item in raw["tools"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _tool(raw: Mapping[str, Any]) -> ListedTool:
+    name, description, schema = raw["name"], raw["description"], raw["schema"]
+    if not (isinstance(name, str) and isinstance(description, str) and isinstance(schema, dict)):
+        raise TypeError("no tool")
+    return ListedTool(
+        name=name, description=description, schema=schema, is_read_only=raw["isReadOnly"] is True
+    )

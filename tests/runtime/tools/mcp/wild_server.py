@@ -1,0 +1,105 @@
+"""A server over standard input and output for tests, in the ways that servers go wrong. Run as a program.
+
+It speaks the lines of the protocol itself, because a library would not write what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+TOOLS: list[dict[str, Any]] = [
+    {
+        "name": "add",
+        "description": "Adds two numbers.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "minimum": 0}},
+            "required": ["a", "b"],
+            "additionalProperties": False,
+        },
+        "annotations": {"readOnlyHint": True},
+    },
+    {"name": "change", "description": "Changes the world.", "inputSchema": {"type": "object"}},
+    *(
+        {
+            "name": name,
+            "description": name,
+            "inputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": True},
+        }
+        for name in ("die", "hang", "flood", "nonsense", "picture", "secrets", "fail")
+    ),
+    {
+        "name": "far",
+        "description": "x",
+        "inputSchema": {"type": "object", "$ref": "https://example.org/a.json"},
+    },
+]
+
+
+def main() -> None:
+    """Answers line by line until its input ends."""
+    starts = Path(sys.argv[1])
+    starts.write_text(f"{int(starts.read_text() or 0) + 1 if starts.exists() else 1}")
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if "id" in asked:
+            _answer(asked)
+
+
+def _answer(asked: dict[str, Any]) -> None:
+    match asked["method"]:
+        case "initialize":
+            version = asked["params"]["protocolVersion"]
+            info = {"name": "wild", "version": "1"}
+            _say(asked, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
+        case "tools/list":
+            _say(asked, {"tools": TOOLS})
+        case "tools/call":
+            _call(asked, asked["params"]["name"], asked["params"].get("arguments") or {})
+        case _:
+            error = {"code": -32601, "message": "Method not found"}
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}) + "\n")
+    sys.stdout.flush()
+
+
+def _call(asked: dict[str, Any], name: str, arguments: dict[str, Any]) -> None:
+    match name:
+        case "add":
+            _text(asked, str(arguments["a"] + arguments["b"]))
+        case "die":
+            sys.stderr.write("the disk is on fire\n")
+            os._exit(3)
+        case "hang":
+            threading.Event().wait(60)
+        case "flood":
+            _text(asked, "x" * 5_100_000)
+        case "nonsense":
+            sys.stdout.write("this is no JSON\n{]\n")
+            _say(asked, {"content": "neither a list nor blocks"})
+        case "picture":
+            _say(asked, {"content": [{"type": "image", "data": "aGFsbG8=", "mimeType": "image/png"}]})
+        case "secrets":
+            _text(asked, json.dumps(sorted(os.environ)))
+        case "fail":
+            _say(asked, {"content": [{"type": "text", "text": "no such thing"}], "isError": True})
+        case _:
+            _text(asked, "changed")
+
+
+def _text(asked: dict[str, Any], text: str) -> None:
+    _say(asked, {"content": [{"type": "text", "text": text}]})
+
+
+def _say(asked: dict[str, Any], result: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

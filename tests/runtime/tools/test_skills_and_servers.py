@@ -1,0 +1,106 @@
+"""Skills and tools of MCP servers, as a model meets them in whole turns."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nacre import Agent
+from nacre.runtime.contracts.events import ApprovalAsked
+from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
+from nacre.sessions.contracts.messages import message_text
+from tests.runtime.agents import START, events_of, said, write_settings
+from tests.runtime.tools.mcp import wild_server
+
+TEA = "---\nname: brew-tea\ndescription: Brews tea. Use it when tea is wanted.\n---\n\nBoil water first.\n"
+
+
+async def opened(tmp_path: Path, model: ScriptedModel, settings: dict[str, Any] | None = None) -> Agent:
+    """An agent whose model is scripted."""
+    write_settings(tmp_path, settings or {})
+    return await Agent.open(
+        state_dir=tmp_path,
+        model=model,
+        environment={"HOME": str(tmp_path)},
+        clock=Clock(START),
+        new_id=CountingIds(),
+        watch=False,
+    )
+
+
+def write_skill(tmp_path: Path, name: str, text: str) -> None:
+    """A skill in the workspace."""
+    file = tmp_path / "workspace/skills" / name / "SKILL.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(text, encoding="utf-8")
+
+
+async def test_a_skill_is_told_read_and_told_again_when_new(tmp_path: Path) -> None:
+    """It stands in the prompt; one that comes later is a change at the tail, and the prompt stays."""
+    write_skill(tmp_path, "brew-tea", TEA)
+    model = ScriptedModel(
+        calls(("read", {"path": "skills/brew-tea/SKILL.md"})), says("Boiled."), says("Yes.")
+    )
+    async with await opened(tmp_path, model) as agent:
+        await events_of(agent, said("tea, please"))
+        write_skill(tmp_path, "bake-bread", TEA.replace("brew-tea", "bake-bread").replace("tea", "bread"))
+        await events_of(agent, said("and bread"))
+    first, second, third = model.requests
+    assert "- `brew-tea` (skills/brew-tea/SKILL.md): Brews tea." in first.system.stable
+    assert "Boil water first." in message_text(second.messages[-1])
+    assert third.system.stable == first.system.stable
+    assert any("bake-bread" in message_text(message) for message in third.messages)
+
+
+async def test_a_group_hears_of_no_skill(tmp_path: Path) -> None:
+    """Skills are the owner's files, which no other chat can read."""
+    write_skill(tmp_path, "brew-tea", TEA)
+    model = ScriptedModel(says("Hello."))
+    async with await opened(tmp_path, model) as agent:
+        await events_of(agent, said("hello", chat_kind="group", chat_id="club"))
+    assert "brew-tea" not in str(model.requests[0])
+
+
+async def test_skills_keep_to_their_budget_and_broken_ones_are_told(tmp_path: Path) -> None:
+    """What has no room is named alone; what is switched off or broken is not there."""
+    write_skill(tmp_path, "brew-tea", TEA)
+    write_skill(tmp_path, "make-jam", TEA.replace("brew-tea", "make-jam"))
+    write_skill(tmp_path, "off", TEA.replace("brew-tea", "off"))
+    write_skill(tmp_path, "broken", "no front matter")
+    limits = {"maxSkillsPromptChars": 130}
+    skills = {"skills": {"limits": limits, "entries": {"off": {"enabled": False}}}}
+    model = ScriptedModel(says("Hello."))
+    async with await opened(tmp_path, model, skills) as agent:
+        events = await events_of(agent, said("hello"))
+    prompt = model.requests[0].system.stable
+    assert "brew-tea/SKILL.md): Brews" in prompt
+    assert prompt.endswith("- `make-jam` (skills/make-jam/SKILL.md)")
+    assert "skills/off" not in prompt
+    told = str(events)
+    assert "skills/broken is left out" in told
+    assert "1 are told by name alone" in told
+
+
+async def test_tools_of_a_server_are_called_in_a_turn(tmp_path: Path) -> None:
+    """The first request has them; what may change something waits for the owner; `/status` tells of it."""
+    pytest.importorskip("mcp")
+    server = {"command": sys.executable, "args": [wild_server.__file__, str(tmp_path / "starts")]}
+    settings = {"mcp": {"servers": {"wild": server}}, "tools": {"approvals": {"waitSeconds": 0}}}
+    model = ScriptedModel(
+        calls(("wild__add", {"a": 40, "b": 2})), calls(("wild__change", {})), says("Done."), says("No.")
+    )
+    async with await opened(tmp_path, model, settings) as agent:
+        events = await events_of(agent, said("count"))
+        status = await events_of(agent, said("/status"))
+        await events_of(agent, said("count", chat_kind="group", chat_id="club"))
+    first, second, _third, group = model.requests
+    assert {"wild__add", "wild__change"} <= {tool.name for tool in first.tools}
+    assert message_text(second.messages[-1]).endswith("\n42")
+    asked = [event for event in events if isinstance(event, ApprovalAsked)]
+    assert [event.tool_name for event in asked] == ["wild__change"]
+    assert "wild (running, 10 tools)" in str(status)
+    assert "The tool 'far' of the MCP server 'wild' is left out." in str(events)
+    assert not any(tool.name.startswith("wild") for tool in group.tools)
