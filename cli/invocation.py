@@ -41,6 +41,21 @@ def json_option(text: str = "Print JSON.") -> Callable[[Callable[..., Any]], Cal
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
+def day_option(flag: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds an option that takes what names a day, such as `2026-01-20` or `last March`."""
+    return click.option(flag, metavar="DAY", callback=_checked_day, help=text)
+
+
+def _checked_day(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    from nacre.memory.contracts.errors import DayUnknown
+    from nacre.memory.text.days.day_limits import checked_day
+
+    try:
+        return checked_day(value) if value is not None else None
+    except DayUnknown as error:
+        raise click.BadParameter(str(error)) from None
+
+
 def _keeper(variable: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     def keep(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
         overrides = context.ensure_object(dict)

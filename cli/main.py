@@ -66,7 +66,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "memory": ("nacre.cli.memory.commands", "Search the notes and look after their index."),
     "ltm": ("nacre.cli.memory.ltm", "Look into the long-term memory that the LanceDB engine keeps."),
-    "extensions": ("nacre.cli.setup.extensions", "List what is installed beside Nacre, and what is on."),
+    "extensions": (
+        "nacre.cli.setup.lists.extensions",
+        "List what is installed beside Nacre, and what is on.",
+    ),
     "hooks": ("nacre.cli.permissions.hooks", "List the hooks of the workspace, and trust them or not."),
     "pairing": (
         "nacre.cli.permissions.pairing",
@@ -77,7 +80,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "List the tokens of programs and browsers, make and revoke them.",
     ),
     "config": ("nacre.cli.setup.config.commands", "Look at the settings and change them."),
-    "agents": ("nacre.cli.setup.agents", "List the agents that the settings name."),
+    "agents": ("nacre.cli.setup.lists.agents", "List the agents that the settings name."),
     "workspace": (
         "nacre.cli.setup.workspace",
         "Bring the notes of a database to a folder and back.",
@@ -91,6 +94,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Write everything that Nacre keeps into one archive.",
     ),
     "restore": ("nacre.cli.setup.backup.restore_command", "Make a state folder of an archive."),
+    "import": (
+        "nacre.cli.setup.moving.command",
+        "Bring over the notes, sessions and settings of OpenClaw, Hermes, ChatGPT or Claude.",
+    ),
     "completion": (
         "nacre.cli.setup.completion",
         "Print a script that makes Tab complete nacre's commands and options.",

@@ -79,7 +79,7 @@ def patient_connector(url: str, most_at_once: int) -> PsycopgConnector:
 async def _committing(connection: AsyncConnection[Any]) -> None:
     """Each query is one statement, and a transaction of its own: one round trip instead of three.
 
-    It waits for the disk: a fetched job that a crash of the server forgot would be fetched by a second worker,
+    It waits for the disk: a fetched job that a crash of the server forgot would be fetched by a second one,
     and the first would finish it under that one's hands.
     """
     await connection.set_autocommit(True)

@@ -24,6 +24,7 @@ from nacre.bridges.queueing.session_rules import SessionRules
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.hooks.events import BeforeTool, Deny
+from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
 
@@ -214,6 +215,10 @@ class Dispatch:
     async def _stop(self, received: Received, waiting: list[Received]) -> None:
         self._interrupt(received)
         await self._ledger.drop(waiting)
+        try:
+            await self._agent_of(received).approvals.withdraw(received.session_key)
+        except SessionError as error:
+            log.warning("what %s asks its owner could not be withdrawn: %s", received.session_key, error)
         await self._turns.say((received,), STOPPED)
 
     async def _choose(self, received: Received, command: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from nacre.bridges.answering.asking import OwnerQuestions
 from nacre.bridges.answering.runner import TurnRunner
 from nacre.bridges.connections.connections import Connection
 from nacre.bridges.contracts.bridge import place_of
@@ -21,7 +22,7 @@ from nacre.bridges.queueing.joining import Joining
 from nacre.bridges.queueing.waiting import MOST_ATTEMPTS, composed
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.errors import AgentError, MessageRefused, TurnCancelled
-from nacre.runtime.contracts.events import Event, MessageJoined, ReplyReady, TurnFailed
+from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined, ReplyReady, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Turns:
         self._is_stopped = is_stopped
         self._may_hear = may_hear
         self._joining = joining
+        self._questions = OwnerQuestions(ledger, connection_of)
         self._sleep = sleep
 
     async def answer(self, batch: tuple[Received, ...], *, cap: int, below: Sequence[str] = ()) -> None:
@@ -151,6 +153,8 @@ class Turns:
                 async for event in events:
                     if isinstance(event, MessageJoined):
                         heard.add(event.inbound_id)
+                    elif isinstance(event, ApprovalAsked):
+                        await self._questions.ask(agent.id, inbound, event)
                     live.hear(event)
                     ending = event
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable
@@ -12,15 +13,25 @@ from nacre.bridges.workers.outcomes import event_of, stopped
 from nacre.bridges.workers.turn_rows import Outcome, TurnRows
 from nacre.postgres.errors import DatabaseError
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.events import Event, MessageJoined
+from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
 from nacre.runtime.contracts.inbound import Inbound
 
 LOOK_SECONDS = 0.1
 """How often outcomes are looked for while any is awaited."""
+LOOKS_A_QUESTION = 5
+"""Questions to the owner are looked for with each so many looks: people take longer than that."""
 PAUSE_SECONDS = 2.0
 """How long to wait when the database cannot be asked."""
 
 log = logging.getLogger(__name__)
+
+
+class _Awaited:
+    """A turn whose outcome is awaited, and which questions of it were found."""
+
+    def __init__(self) -> None:
+        self.found = asyncio.Queue[ApprovalAsked | Outcome]()
+        self.asked: set[str] = set()
 
 
 class HandedOver:
@@ -28,15 +39,16 @@ class HandedOver:
 
     def __init__(self, rows: TurnRows) -> None:
         self._rows = rows
-        self._awaited: dict[tuple[str, str], asyncio.Future[Outcome]] = {}
+        self._awaited: dict[tuple[str, str], _Awaited] = {}
         self._looking: asyncio.Task[None] | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._running: dict[tuple[str, str], str] = {}
         """The turn of each session that is waited for, by agent and key."""
 
     async def stream(self, agent: Agent, inbound: Inbound) -> AsyncGenerator[Event, None]:
-        """The last event of a turn that some worker runs. Commands are carried out here, where the chat is.
+        """What a turn that some worker runs asks the owner, and its last event.
 
+        Commands are carried out here, where the chat is.
         While the database is away it waits; the message stays where it is.
         """
         if self.runs_here(agent, inbound):
@@ -48,7 +60,13 @@ class HandedOver:
         turn_id = await self._asked(agent.id, key, inbound)
         self._running[agent.id, key] = turn_id
         try:
-            outcome = await self._outcome((agent.id, turn_id))
+            async with aclosing(self._found(agent.id, turn_id)) as told:
+                async for found in told:
+                    if isinstance(found, ApprovalAsked):
+                        yield found
+                        await _told(self._rows.told(agent.id, turn_id, found))
+                    else:
+                        outcome = found
         finally:
             self._running.pop((agent.id, key), None)
         for name in outcome.heard:
@@ -96,22 +114,29 @@ class HandedOver:
                 log.warning("no worker could be asked, and that is tried again: %s", error)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _outcome(self, name: tuple[str, str]) -> Outcome:
-        awaited = self._awaited.setdefault(name, asyncio.get_running_loop().create_future())
+    async def _found(self, agent_id: str, turn_id: str) -> AsyncGenerator[ApprovalAsked | Outcome, None]:
+        """What a turn asks, and at last its outcome."""
+        name = (agent_id, turn_id)
+        awaited = self._awaited[name] = _Awaited()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
         try:
-            return await asyncio.shield(awaited)
+            while not isinstance(found := await awaited.found.get(), Outcome):
+                yield found
+            yield found
         finally:
             self._awaited.pop(name, None)
 
     async def _look(self) -> None:
-        while self._awaited:
+        for looks in itertools.count():
+            if not self._awaited:
+                return
             wanted: dict[str, list[str]] = defaultdict(list)
             for agent_id, turn_id in self._awaited:
                 wanted[agent_id].append(turn_id)
             try:
                 found = await self._rows.outcomes(wanted)
+                questions = await self._rows.questions(wanted) if looks % LOOKS_A_QUESTION == 0 else []
             except DatabaseError as error:
                 log.warning(
                     "the outcomes of turns could not be looked up, and that is tried again: %s", error
@@ -119,8 +144,12 @@ class HandedOver:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             for name, outcome in found.items():
-                if (awaited := self._awaited.pop(name, None)) is not None and not awaited.done():
-                    awaited.set_result(outcome)
+                if (awaited := self._awaited.pop(name, None)) is not None:
+                    awaited.found.put_nowait(outcome)
+            for name, question in questions:  # of a turn that ended nobody is asked any more
+                if (awaited := self._awaited.get(name)) and question.approval_id not in awaited.asked:
+                    awaited.asked.add(question.approval_id)
+                    awaited.found.put_nowait(question)
             await asyncio.sleep(LOOK_SECONDS)
 
 

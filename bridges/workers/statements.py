@@ -1,4 +1,4 @@
-"""Every statement to the table of turns. A contract with `postgres/schema/0050_turns.sql`.
+"""Every statement to the table of turns. A contract with `postgres/schema/`.
 
 Each names its agent; a test reads the server's plans.
 """
@@ -52,6 +52,28 @@ WHERE agent = %(agent)s AND turn = %(id)s AND number > %(after)s ORDER BY number
 """
 HEARD: LiteralString = """
 UPDATE turn_words SET heard = TRUE WHERE agent = %(agent)s AND turn = %(id)s AND name = %(name)s
+"""
+ASKS: LiteralString = """
+INSERT INTO turn_questions (agent, turn, approval, body)
+SELECT agent, id, %(approval)s, %(body)s FROM turns
+WHERE agent = %(agent)s AND id = %(id)s AND fence = %(fence)s AND state = 'running' ON CONFLICT DO NOTHING
+"""
+QUESTIONS: LiteralString = """
+SELECT turn, approval, body FROM turn_questions
+WHERE agent = %(agent)s AND turn = ANY(%(ids)s) AND NOT told ORDER BY number
+"""
+TOLD: LiteralString = """
+UPDATE turn_questions SET told = TRUE
+WHERE agent = %(agent)s AND turn = %(id)s AND approval = %(approval)s
+"""
+ENDED: LiteralString = """
+SELECT id, outcome,
+    (SELECT string_agg(inbound, E'\\n') FROM turn_words WHERE agent = %(agent)s AND turn = turns.id),
+    (SELECT string_agg(body, E'\\n') FROM turn_questions WHERE agent = %(agent)s AND turn = turns.id)
+FROM turns WHERE agent = %(agent)s AND state = 'done'
+"""
+FORGET_ENDED: LiteralString = """
+DELETE FROM turns WHERE agent = %(agent)s AND id = ANY(%(ids)s) AND state = 'done'
 """
 OPEN: LiteralString = """
 SELECT state, count(*), extract(epoch FROM clock_timestamp() - min(asked_at))::float

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json, inbound_to_json
 from nacre.bridges.workers import statements
+from nacre.bridges.workers.questions import asked_by, question_of
 from nacre.postgres.database import Database
 from nacre.postgres.jobs import JobQueue
+from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
 
 if TYPE_CHECKING:
@@ -123,6 +125,33 @@ class TurnRows:
         """Notes that a turn heard a message that was said into it."""
         values = {"agent": turn.agent_id, "id": turn.id, "name": name}
         await self._database.write(lambda connection: connection.execute(statements.HEARD, values))
+
+    async def ask_owner(self, turn: TakenTurn, asked: ApprovalAsked) -> None:
+        """Keeps a question for whoever has the chat, unless another one took the turn meanwhile."""
+        named = {"agent": turn.agent_id, "id": turn.id, "fence": turn.fence}
+        values = {**named, "approval": asked.approval_id, "body": question_of(asked)}
+        await self._database.write(lambda connection: connection.execute(statements.ASKS, values))
+
+    async def questions(
+        self, wanted: Mapping[str, Sequence[str]]
+    ) -> list[tuple[tuple[str, str], ApprovalAsked]]:
+        """The questions of turns that were not told so far, with the agent and id of each turn."""
+
+        def work(connection: Connection) -> list[tuple[tuple[str, str], ApprovalAsked]]:
+            return [
+                ((agent_id, turn_id), asked_by(approval_id, body))
+                for agent_id, ids in wanted.items()
+                for turn_id, approval_id, body in connection.execute(
+                    statements.QUESTIONS, {"agent": agent_id, "ids": list(ids)}
+                ).fetchall()
+            ]
+
+        return await self._database.read(work)
+
+    async def told(self, agent_id: str, turn_id: str, asked: ApprovalAsked) -> None:
+        """Notes that a question is on its way to the owner."""
+        values = {"agent": agent_id, "id": turn_id, "approval": asked.approval_id}
+        await self._database.write(lambda connection: connection.execute(statements.TOLD, values))
 
     async def finish(self, turn: TakenTurn, outcome: str) -> bool:
         """Keeps the outcome, unless another one took the turn meanwhile; whether it was kept."""

@@ -14,7 +14,7 @@ from nacre.bridges.workers.turn_rows import TakenTurn, TurnRows
 from nacre.postgres.errors import DatabaseError
 from nacre.postgres.jobs import JobQueue
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.contracts.events import Event, MessageJoined
+from nacre.runtime.contracts.events import ApprovalAsked, Event, MessageJoined
 
 MOST_TRIES = 10
 """A turn that so many workers took and ended over is not tried again."""
@@ -72,6 +72,8 @@ class Worker:
                 async for event in events:
                     if isinstance(event, MessageJoined):
                         await self._rows.heard(turn, event.inbound_id)
+                    elif isinstance(event, ApprovalAsked):
+                        await self._rows.ask_owner(turn, event)
                     ending = event
         finally:
             looking.cancel()

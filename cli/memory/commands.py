@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nacre.cli.bench.command import bench
-from nacre.cli.invocation import Invocation, begin, environment_of, json_option, shared_options
-from nacre.cli.memory.care.forget import forget
+from nacre.cli.invocation import Invocation, begin, day_option, environment_of, json_option, shared_options
+from nacre.cli.memory.care.forgetting.forget import forget
 from nacre.cli.memory.care.meter import meter
 from nacre.cli.memory.care.review import review
+from nacre.cli.memory.care.tidy import tidy
 from nacre.cli.memory.facts import command as facts_command
 from nacre.cli.memory.history import diff, log, undo
 from nacre.cli.memory.reflect import reflect
@@ -44,16 +45,6 @@ def _words(context: click.Context, _argument: click.Parameter, value: str) -> st
     return value
 
 
-def _day(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    from nacre.memory.contracts.errors import DayUnknown
-    from nacre.memory.text.days.day_limits import checked_day
-
-    try:
-        return checked_day(value) if value is not None else None
-    except DayUnknown as error:
-        raise click.BadParameter(str(error)) from None
-
-
 @click.group("memory")
 def command() -> None:
     """Search the notes and look after their index."""
@@ -68,6 +59,7 @@ command.add_command(undo)
 command.add_command(review)
 command.add_command(forget)
 command.add_command(meter)
+command.add_command(tidy)
 
 
 @command.command("status")
@@ -111,9 +103,9 @@ async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> in
 @click.option("--also", metavar="TEXT", multiple=True, help="The same in other words or another language.")
 @click.option("--max-results", metavar="N", type=click.IntRange(min=1), help="Most results.")
 @click.option("--min-score", metavar="X", type=click.FloatRange(0, 1), help="Least score, 0 to 1.")
-@click.option("--after", metavar="DAY", callback=_day, help="Only notes of this day or later.")
-@click.option("--before", metavar="DAY", callback=_day, help="Only notes of this day or earlier.")
-@click.option("--as-of", metavar="DAY", callback=_day, help="Ask as on this day, without later notes.")
+@day_option("--after", "Only notes of this day or later.")
+@day_option("--before", "Only notes of this day or earlier.")
+@day_option("--as-of", "Ask as on this day, without later notes.")
 @click.option("--explain", is_flag=True, help="Say how each result got its place.")
 @json_option()
 @shared_options

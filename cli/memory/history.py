@@ -73,9 +73,9 @@ def undo(context: click.Context, commit: str, as_json: bool) -> int:
 
     def taken_back(invocation: Invocation, repository: Repository) -> int:
         from nacre.memory.workspace.history.telling import named
-        from nacre.memory.workspace.history.undone import last_of_a_session, undo as undone
+        from nacre.memory.workspace.history.undone import last_to_undo, undo as undone
 
-        name = named(repository, commit) if commit else last_of_a_session(repository).commit
+        name = named(repository, commit) if commit else last_to_undo(repository).commit
         made, paths = undone(repository, name, lock_dir=_lock_dir(invocation))
         if as_json:
             return print_json({"commit": made, "undoes": name, "paths": paths})

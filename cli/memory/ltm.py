@@ -117,32 +117,17 @@ def _total(count: int) -> str:
 async def _opened(
     invocation: Invocation, work: Callable[..., Awaitable[int]], options: dict[str, Any]
 ) -> int:
-    from nacre.memory.contracts.embedder import Embedder
+    from nacre.cli.memory.care.forgetting.long_term import opened_memories
     from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.extensions.lancedb.plugin import open_memories
     from nacre.runtime.extensions.lancedb.settings import ENGINE_ID
-    from nacre.runtime.extensions.loading import checked_settings
-    from nacre.runtime.recall.open_memory import memory_home
 
     config = invocation.config
-    plugins = config.settings.plugins
-    checked_settings(ENGINE_ID, plugins)
-    if plugins.slots.memory != ENGINE_ID:
-        invocation.warn(
-            f"plugins.slots.memory is {plugins.slots.memory!r}, so the agent neither recalls these memories "
-            f"nor adds to them. Set it to {ENGINE_ID!r} to use them."
-        )
-    embedders: list[Embedder] = []
-
-    def lent(_key: object, make: Callable[[], Embedder]) -> Embedder:
-        embedders.append(make())
-        return embedders[-1]
-
     now = owner_clock(config.settings.agent.user_timezone)
-    memories, _ = await open_memories(memory_home(config, ENGINE_ID, now, lent=lent))
-    try:
+    async with opened_memories(config, now) as memories:
+        chosen = config.settings.plugins.slots.memory
+        if chosen != ENGINE_ID:
+            invocation.warn(
+                f"plugins.slots.memory is {chosen!r}, so the agent neither recalls these memories "
+                f"nor adds to them. Set it to {ENGINE_ID!r} to use them."
+            )
         return await work(memories, invocation, now, **options)
-    finally:
-        await memories.close()
-        for embedder in embedders:
-            await embedder.close()

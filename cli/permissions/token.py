@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 @json_option("Print a JSON object.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int | None:
-    """List the tokens of programs and browsers, make and revoke them. docs/http.md says what they open."""
+    """List the tokens of programs and browsers, make and revoke them.
+
+    docs/http.md says what they open.
+    """
     return None if context.invoked_subcommand else _list(context, as_json=as_json)
 
 

@@ -30,7 +30,7 @@ def command(context: click.Context, by: str, as_json: bool) -> int:
     """Say what models and embeddings took, in tokens and money.
 
     Purposes are reply, flush, compaction, name, embedding and background. Money is what litellm's price map
-    says; a model that it does not know costs nothing here.
+    says, or the provider itself; of other models no price is known, and the sums are without them.
     """
     from nacre.cli.signals import run_until_signal
     from nacre.sessions.contracts.errors import SessionError
@@ -45,7 +45,13 @@ def command(context: click.Context, by: str, as_json: bool) -> int:
 
 async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
     from nacre.cli.screen.screen import screen_on
-    from nacre.runtime.agent.insight.usage import calls_of, grouped, spent_today_usd, total_of
+    from nacre.runtime.agent.insight.usage import (
+        calls_of,
+        grouped,
+        spent_today_usd,
+        total_of,
+        unpriced_models,
+    )
     from nacre.runtime.contracts.clock import owner_clock
 
     config = invocation.config
@@ -60,6 +66,7 @@ async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
                 "by": by,
                 "rows": [{by: row.name, **_json(row)} for row in rows],
                 "total": _json(total),
+                "unpricedModels": list(unpriced_models(calls)),
                 "todayUsd": today_usd,
                 "dailyCapUsd": cap_usd,
             }
@@ -67,6 +74,10 @@ async def _usage(invocation: Invocation, by: str, *, as_json: bool) -> int:
     screen = screen_on(sys.stdout, invocation.environment)
     for line in _table(by, [*rows, total]):
         screen.row(line)
+    if (without := unpriced_models(calls)) and total.cost_usd is not None:
+        invocation.say(
+            "", f"The sums are without these models, of which no price is known: {', '.join(without)}."
+        )
     if cap_usd is not None:
         invocation.say("", f"Today: ${today_usd:.4f} of ${cap_usd:.2f} (usage.dailyCapUsd).")
     return 0
@@ -80,7 +91,7 @@ def _table(by: str, rows: list[UsageRow]) -> list[str]:
         usage = row.usage
         cached = usage.cache_read_tokens
         prompt = usage.input_tokens + usage.cache_write_tokens + cached
-        numbers = (f"{prompt:,}", f"{cached:,}", f"{usage.output_tokens:,}", f"${usage.cost_usd:.4f}")
+        numbers = (f"{prompt:,}", f"{cached:,}", f"{usage.output_tokens:,}", _cost(row))
         cells.append((one_line(row.name), f"{row.calls:,}", *numbers))
     widths = [max(map(cell_width, column)) for column in zip(*cells, strict=True)]
     return [
@@ -94,6 +105,10 @@ def _table(by: str, rows: list[UsageRow]) -> list[str]:
     ]
 
 
+def _cost(row: UsageRow) -> str:
+    return "no price known" if row.cost_usd is None else f"${row.cost_usd:.4f}"
+
+
 def _json(row: UsageRow) -> dict[str, Any]:
     usage = row.usage
     return {
@@ -102,5 +117,6 @@ def _json(row: UsageRow) -> dict[str, Any]:
         "cacheReadTokens": usage.cache_read_tokens,
         "cacheWriteTokens": usage.cache_write_tokens,
         "outputTokens": usage.output_tokens,
-        "costUsd": usage.cost_usd,
+        "costUsd": row.cost_usd,
+        "unpricedCalls": row.unpriced_calls,
     }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nacre.memory.workspace.documents.copying import CopiedWorkspace
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.settings.config import Config
+    from nacre.runtime.tools.approvals.store import CopiedApprovals
     from nacre.sessions.stores.copying import Copied
 
 _SESSION_ROWS = ("transcripts", "results", "lines", "endings")
@@ -32,7 +33,7 @@ def command() -> None:
 @json_option("Print one JSON object instead of sentences.")
 @shared_options
 def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
-    """Copy notes, conversations and the channels' ledger; what is there already is not written again.
+    """Copy notes, conversations, open approvals and the channels' ledger; nothing is written twice.
 
     The old data stays where it was, and no setting is changed. End what serves the agent first. The exit code
     is 1 where something was not copied.
@@ -44,17 +45,20 @@ def migrate_command(context: click.Context, target: str, as_json: bool) -> int:
     invocation = begin(context)
     in_files, in_database = _both(invocation.config)
     try:
-        sessions, notes, ledger = asyncio.run(_copied(in_files, in_database, target))
+        sessions, notes, ledger, approvals = asyncio.run(_copied(in_files, in_database, target))
     except (SessionError, FileBusy, LedgerUnusable) as error:
         raise click.ClickException(f"{error} What was copied stays; run the command again.") from error
     problems = [*sessions.problems, *notes.problems, *(ledger.problems if ledger else ())]
     if sessions.source != sessions.target:
         problems.append("The conversations are not the same in both. Is anybody talking? Run it again.")
+    if approvals.source != approvals.target:
+        problems.append("A call that waits for approval was answered in the target; what stands there stays.")
     if as_json:
         told = {"sessions": _json(sessions), "workspace": _json(notes), "problems": problems}
+        told["approvals"] = camel_json(approvals, "source", "target")
         print_json({**told, **({"ledger": _ledger_json(ledger)} if ledger else {})})
     else:
-        invocation.say(*_lines(sessions, notes), *(_ledger_lines(ledger) if ledger else ()))
+        invocation.say(*_lines(sessions, notes, approvals), *(_ledger_lines(ledger) if ledger else ()))
         invocation.warn(*problems)
         if not problems:
             invocation.say(f"Now set storage.driver to {target!r}. The old data is where it was.")
@@ -72,16 +76,22 @@ def _both(config: Config) -> tuple[Config, Config]:
 
 async def _copied(
     in_files: Config, in_database: Config, target: str
-) -> tuple[Copied, CopiedWorkspace, CopiedLedger | None]:
+) -> tuple[Copied, CopiedWorkspace, CopiedLedger | None, CopiedApprovals]:
     from nacre.memory.workspace.documents.copying import copy_to_folder, copy_to_rows
+    from nacre.runtime.agent.opening.hooks_and_approvals import approval_store
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.lanes.open_store import open_copyable_store
     from nacre.runtime.settings.disk.open_workspace import kept_places, open_documents
+    from nacre.runtime.tools.approvals.store import copy_approvals
     from nacre.sessions.stores.copying import copy_sessions
 
     now = owner_clock(in_files.settings.agent.user_timezone)
     files, rows = (open_copyable_store(each, now=now, new_id=random_id) for each in (in_files, in_database))
+    here, there = (
+        approval_store(each, now, fence_of=store.fence)
+        for each, store in ((in_files, files), (in_database, rows))
+    )
     documents = open_documents(in_database.folders)
     assert documents is not None
     kept = kept_places(in_files.folders, in_files.state_dir)
@@ -90,10 +100,10 @@ async def _copied(
         ledger = await _copied_ledger(in_files, in_database, target, now)
         if target == "postgres":
             notes = await copy_to_rows(in_files.workspace, documents, kept=kept)
-            return await copy_sessions(files, rows), notes, ledger
+            return await copy_sessions(files, rows), notes, ledger, await copy_approvals(here, there)
         lock_dir = in_files.state_dir / "locks"
         notes = await copy_to_folder(documents, in_files.workspace, kept=kept, lock_dir=lock_dir)
-        return await copy_sessions(rows, files), notes, ledger
+        return await copy_sessions(rows, files), notes, ledger, await copy_approvals(there, here)
     finally:
         await files.close()
         await rows.close()
@@ -113,9 +123,10 @@ async def _copied_ledger(
         return await (copy_ledger(file, rows) if target == "postgres" else copy_ledger(rows, file))
 
 
-def _lines(sessions: Copied, notes: CopiedWorkspace) -> list[str]:
+def _lines(sessions: Copied, notes: CopiedWorkspace, approvals: CopiedApprovals) -> list[str]:
     rows = [("files", notes.source.files, notes.target.files)]
     rows += [(name, getattr(sessions.source, name), getattr(sessions.target, name)) for name in _SESSION_ROWS]
+    rows += [("approvals", approvals.source, approvals.target)] if approvals.source else []
     return [
         *(f"{name:12}{source:8} there, {target:8} copied" for name, source, target in rows),
         f"Notes          {_sums(notes.source.checksum, notes.target.checksum)}",

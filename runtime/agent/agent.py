@@ -11,6 +11,7 @@ from typing import Any, Self
 from nacre.memory.files.facts.fact_memory import FactMemory
 from nacre.runtime.agent.answering import ending_of, owner_says, refuse, run_turn, stopped
 from nacre.runtime.agent.approving import ApprovalDoor
+from nacre.runtime.agent.event_queue import EventQueue
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.agent.opening.given_tools import given_prompt_parts, given_tools
@@ -215,9 +216,9 @@ class Agent:
         Closing the iterator early, or cancelling the task that reads it, stops the turn. `limits` stand in
         place of the agent's.
         """
-        events = asyncio.Queue[Event | None]()
-        task = self._begun(inbound, events.put_nowait, limits)
-        task.add_done_callback(lambda _done: events.put_nowait(None))
+        events = EventQueue()
+        task = self._begun(inbound, events.put, limits)
+        task.add_done_callback(lambda _done: events.put(None))
         last: Event | None = None
         try:
             while (event := await events.get()) is not None:

@@ -61,6 +61,14 @@ class ApprovalDoor:
         found = await self.parts.turn.approvals.find(approval_id)
         await self.parts.turn.approvals.answer(found.id, approved=False, reason=reason)
 
+    async def withdraw(self, session_key: str) -> None:
+        """Makes void what the turns of a session ask and nobody has answered: whoever spoke there said stop.
+
+        Raises:
+            SessionError: the disk refused.
+        """
+        await self.parts.turn.approvals.withdraw(session_key)
+
 
 async def approved(parts: AgentParts, approval: Approval, *, emit: Emit) -> ReplyReady | Silence | None:
     """Approves a call, and runs it where no turn waits for it; the ending of the turn that follows.

@@ -26,7 +26,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from nacre.sessions.contracts.messages import AssistantMessage, Message
 
-Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug", "page", "background"]
+Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug", "page", "tidy", "background"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +66,9 @@ class ModelRequest:
     """One model call.
 
     `purpose` says why it is made: a turn of the conversation, a silent flush, a summary for a
-    compaction, a name for a conversation that is over, a summary of a page of the bank, or a turn that nobody
-    asked for. Real models may
-    ignore it: the messages say everything. `max_output_tokens` bounds the answer; `None` leaves it to the
-    model.
+    compaction, a name for a conversation that is over, a summary of a page of the bank, what to tidy in the
+    notes, or a turn that nobody asked for. Real models may ignore it: the messages say everything.
+    `max_output_tokens` bounds the answer; `None` leaves it to the model.
     """
 
     system: SystemPrompt

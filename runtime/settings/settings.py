@@ -6,6 +6,7 @@ that an owner can bring a settings file along. Inside `memorySearch` an unknown 
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, Self
 
 from pydantic import Field, create_model
@@ -68,11 +69,8 @@ class Settings(SettingsSection):
         """
         if not raw:
             return cls.model_construct()
-        written = {
-            name: field for name, field in cls.model_fields.items() if raw.keys() & {name, to_camel(name)}
-        }
-        fields: dict[str, Any] = {name: (field.annotation, field) for name, field in written.items()}
-        found = create_model(cls.__name__, __base__=SettingsSection, **fields).model_validate(raw)
+        written = tuple(name for name in cls.model_fields if raw.keys() & {name, to_camel(name)})
+        found = _model_of(written).model_validate(raw)
         return cls.model_construct(
             **{name: getattr(found, name) for name in written}, **(found.model_extra or {})
         )
@@ -86,3 +84,12 @@ class Settings(SettingsSection):
     def tool_rules(self) -> Mapping[str, ToolRule]:
         """What holds for single tools: the agent's own rules, and those of all for the others."""
         return {**self.tools.rules, **self.agent.tools.rules}
+
+
+@cache
+def _model_of(names: tuple[str, ...]) -> type[SettingsSection]:
+    """The sections of these names as a model of their own; made once, for each agent reads the same file."""
+    fields: dict[str, Any] = {
+        name: (field.annotation, field) for name, field in Settings.model_fields.items() if name in names
+    }
+    return create_model(Settings.__name__, __base__=SettingsSection, **fields)

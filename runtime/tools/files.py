@@ -14,8 +14,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBusy, PathOutsideRoot, Workspace
-from nacre.memory.files.sources.proposed import WaitsForReview
+from nacre.memory.contracts.workspace import FIRST_RUN_FILE, Workspace
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
 from nacre.runtime.tools.file_arguments import (
     AppendArguments,
@@ -24,9 +23,16 @@ from nacre.runtime.tools.file_arguments import (
     ReadArguments,
     WriteArguments,
 )
+from nacre.runtime.tools.file_calls import (
+    REDACTED_TOLD,
+    asking_about_secrets,
+    asks_about_secrets,
+    became_redacted,
+    in_sentences,
+)
 from nacre.runtime.tools.file_text import characters, encoded, is_binary, page, replaced_once, text_to_change
 from nacre.runtime.tools.results import RESULT_PREFIX
-from nacre.runtime.tools.toolbox import CallScope, Tool, ToolArguments, ToolFailed, ToolOutput
+from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.whole_results import WholeResults
 
@@ -46,6 +52,7 @@ def file_tools(
     workspace: Workspace,
     policy: ChatPolicy,
     *,
+    approved: Workspace | None = None,
     on_changed: Callable[[str], None],
     now: Callable[[], datetime],
     whole_results: WholeResults,
@@ -53,11 +60,14 @@ def file_tools(
 ) -> tuple[Tool, ...]:
     """The five tools for one chat; `read` alone, for the results of this session, where it sees no notes.
 
-    `on_changed` gets the relative path of each file that a call changed, after it is on disk. `now` is the
-    owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the daily log, means today.
+    `approved` is the workspace for calls that the owner let run; with one, they are asked before a key or a
+    password is written. `on_changed` gets the relative path of each file that a call changed, after it is on
+    disk. `now` is the owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the daily log,
+    means today.
     `whole_results` are those of this session and no other; `page_chars` is most of what `read` shows at once.
     """
     files = _Files(workspace, policy, on_changed, now)
+    of_approved = _Files(approved, policy, on_changed, now) if approved else None
     reader = _Reader(files, whole_results, page_chars)
     if not policy.sees_notes:
         return (_tool("read", "Read a whole result of this conversation.", ReadArguments, reader.read),)
@@ -65,11 +75,23 @@ def file_tools(
     write_hint = "" if is_whole else f" Only {_folders(policy)} can be changed in this chat."
     return (
         _tool("read", "Read a text file.", ReadArguments, reader.read),
-        _tool(
-            "write", f"Create a file or replace its whole content.{write_hint}", WriteArguments, files.write
+        asking_about_secrets(
+            _tool(
+                "write",
+                f"Create a file or replace its whole content.{write_hint}",
+                WriteArguments,
+                files.write,
+            ),
+            of_approved.write if of_approved else None,
         ),
-        _tool("edit", f"Replace one exact passage of a file.{write_hint}", EditArguments, files.edit),
-        _tool("append", f"Add text at the end of a file.{write_hint}", AppendArguments, files.append),
+        asking_about_secrets(
+            _tool("edit", f"Replace one exact passage of a file.{write_hint}", EditArguments, files.edit),
+            of_approved.edit if of_approved else None,
+        ),
+        asking_about_secrets(
+            _tool("append", f"Add text at the end of a file.{write_hint}", AppendArguments, files.append),
+            of_approved.append if of_approved else None,
+        ),
         _tool("list", "List the files in a folder.", ListArguments, files.list),
     )
 
@@ -80,29 +102,7 @@ def _tool(
     arguments: type[ToolArguments],
     work: Callable[[Any], Awaitable[ToolOutput]],
 ) -> Tool:
-    return Tool(name=name, description=description, arguments=arguments, run=partial(_in_sentences, work))
-
-
-async def _in_sentences(
-    work: Callable[[Any], Awaitable[ToolOutput]], arguments: Any, _scope: CallScope
-) -> ToolOutput:
-    """Turns what files can do wrong into a sentence for the model."""
-    try:
-        return await work(arguments)
-    except WaitsForReview as waiting:
-        return ToolOutput(text=str(waiting))
-    except (PathOutsideRoot, FileBusy) as error:
-        raise ToolFailed(str(error)) from error
-    except FileNotFoundError as error:
-        raise ToolFailed(f"{arguments.path!r} does not exist. Use `list` to see what is there.") from error
-    except IsADirectoryError as error:
-        raise ToolFailed(f"{arguments.path} is a folder. Use `list` to see what is in it.") from error
-    except NotADirectoryError as error:
-        raise ToolFailed(f"{arguments.path!r} is not a folder, or leads through a file.") from error
-    except FileExistsError as error:
-        raise ToolFailed(f"{arguments.path!r} leads through something that is not a folder.") from error
-    except OSError as error:
-        raise ToolFailed(f"{arguments.path!r} cannot be used: {error.strerror or error}.") from error
+    return Tool(name=name, description=description, arguments=arguments, run=partial(in_sentences, work))
 
 
 class _Files:
@@ -155,21 +155,26 @@ class _Files:
         self._on_changed(str(relative))
         if is_over:
             return ToolOutput(text=f"Removed {relative}: the first run is over.")
-        return ToolOutput(text=f"Wrote {characters(len(arguments.content))} to {relative}.")
+        told = await self._redacted(arguments, str(relative), data)
+        return ToolOutput(text=f"Wrote {characters(len(arguments.content))} to {relative}.{told}")
 
     async def edit(self, arguments: EditArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
+        wanted = b""
 
         def change(old: bytes | None) -> bytes:
             if old is None:
                 raise FileNotFoundError(str(relative))
             text = text_to_change(old, str(relative))
+            nonlocal wanted
             new = replaced_once(text, arguments.old_text, arguments.new_text, name=str(relative))
-            return encoded(new, str(relative))
+            wanted = encoded(new, str(relative))
+            return wanted
 
         await self._workspace.change(str(relative), change)
         self._on_changed(str(relative))
-        return ToolOutput(text=f"Replaced one passage in {relative}.")
+        told = await self._redacted(arguments, str(relative), wanted)
+        return ToolOutput(text=f"Replaced one passage in {relative}.{told}")
 
     async def append(self, arguments: AppendArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
@@ -191,7 +196,16 @@ class _Files:
         skipped = (
             f" Left out what already stood there: {appended.skipped_parts}." if appended.skipped_parts else ""
         )
-        return ToolOutput(text=f"Appended {characters(len(appended.written))} to {relative}.{skipped}")
+        is_redacted = became_redacted(arguments.text.encode(), appended.written.encode())
+        told = REDACTED_TOLD if is_redacted else ""
+        return ToolOutput(text=f"Appended {characters(len(appended.written))} to {relative}.{skipped}{told}")
+
+    async def _redacted(self, arguments: WriteArguments | EditArguments, name: str, wanted: bytes) -> str:
+        """A sentence, where the gate took a key or a password out."""
+        if not asks_about_secrets(arguments):
+            return ""
+        written = await self._workspace.read(name)
+        return REDACTED_TOLD if became_redacted(wanted, written.data) else ""
 
     async def list(self, arguments: ListArguments) -> ToolOutput:
         relative = await self._relative(arguments.path)

@@ -127,18 +127,19 @@ class SessionSources:
         *,
         entry_ids: Callable[[], tuple[str, ...]] = tuple,
         words_of: Callable[[str], str] = str,
+        is_approved: bool = False,
     ) -> Workspace:
         """The workspace for a writer of this session.
 
         `entry_ids` are the first and last that it writes of; without them those of the present turn.
-        `words_of` gives what somebody may have said on a line.
+        `words_of` gives what somebody may have said on a line. `is_approved` is as of `SourcedWorkspace`.
         """
 
         async def begin() -> SourceOf:
             source_of = await self.begin(written_by, entry_ids())
             return lambda line: source_of(words_of(line))
 
-        return SourcedWorkspace(workspace, self.sources, begin)
+        return SourcedWorkspace(workspace, self.sources, begin, is_approved=is_approved)
 
     async def begin(self, written_by: Writer, entry_ids: tuple[str, ...] = ()) -> SourceOf:
         """What says where a line comes from that this session is about to write.

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Protocol
 
@@ -41,12 +41,14 @@ class ToolOutput:
 class CallScope:
     """One call while it runs. `cancelled` is set when nobody waits for its result any more.
 
-    `progress` takes one short line for a person who watches; both may be used from any thread.
+    `progress` takes one short line for a person who watches; both may be used from any thread. `is_approved`:
+    the owner was shown this call, and let it run.
     """
 
     call_id: str
     progress: Callable[[str], None]
     cancelled: threading.Event
+    is_approved: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +84,8 @@ class ToolOutcome:
 class ToolGuard(Protocol):
     """What stands before and behind each call of a toolbox."""
 
-    async def before(self, call: ToolCall, tool: Tool, arguments: BaseModel, /) -> None:
-        """Returns when the call may run; its arguments fit, and its time does not run yet.
+    async def before(self, call: ToolCall, tool: Tool, arguments: BaseModel, /) -> bool:
+        """Returns when the call may run, and whether the owner approved it; its arguments fit.
 
         Raises:
             ToolFailed: it is not run; the text tells the model why.
@@ -162,7 +164,7 @@ class Toolbox:
         except ValidationError as error:
             raise ToolFailed(_argument_problems(call.name, error)) from error
         if self._guard is not None:
-            await self._guard.before(call, tool, arguments)
+            scope = replace(scope, is_approved=await self._guard.before(call, tool, arguments))
         seconds = self._timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds
         deadline = asyncio.timeout(seconds)
         try:

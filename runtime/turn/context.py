@@ -207,9 +207,12 @@ class TurnContext:
             gone = workspace_gone(parts.workspace)
             self._emit(Warned(message=f"{gone[0].upper()}{gone[1:]}: no note can be read or written."))
             return offered_tools((), own, chat, rules)
+        sources = self._session.sources(parts.window.sources)
+        asks = parts.window.sources.secrets == "ask" and chat.policy.is_private
         tools = file_tools(
-            self._session.sources(parts.window.sources).workspace(parts.workspace, "tool"),
+            sources.workspace(parts.workspace, "tool"),
             chat.policy,
+            approved=sources.workspace(parts.workspace, "tool", is_approved=True) if asks else None,
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,

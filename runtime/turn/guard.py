@@ -22,6 +22,9 @@ from nacre.runtime.tools.function import ToolChat
 from nacre.runtime.tools.toolbox import Tool, ToolFailed, ToolOutcome
 from nacre.sessions.contracts.messages import AssistantMessage, ToolCall, message_text
 
+WITHDRAWN = "Not run: the question whether it may was withdrawn, and it cannot be approved any more."
+"""The result of a call whose turn was stopped while it waited."""
+
 log = logging.getLogger(__name__)
 
 
@@ -54,17 +57,17 @@ class TurnGuard:
         self._answered[approval.call_id] = approval.id
         self._claimed.add(approval.call_id)
 
-    async def before(self, call: ToolCall, tool: Tool, arguments: BaseModel) -> None:
-        """Returns when the call may run.
+    async def before(self, call: ToolCall, tool: Tool, arguments: BaseModel) -> bool:
+        """Returns when the call may run, and whether the owner approved it.
 
         Raises:
             ToolFailed: a hook or the owner said no, or the owner has not answered.
         """
         if call.id in self._claimed:
-            return
+            return True
         why = await self._why(call, tool, arguments)
         if not why:
-            return
+            return False
         approval = await self._approvals.ask(
             lambda approval_id, now_ms, last_ms: _approval(
                 self._session, call, why, approval_id=approval_id, now_ms=now_ms, last_ms=last_ms
@@ -84,9 +87,12 @@ class TurnGuard:
         if answered is not None and answered.state == "denied":
             self._answered[call.id] = approval.id
             raise ToolFailed(denied_text(answered))
-        if answered is None or await self._approvals.claim(approval.id) is None:
+        if answered is None:
+            raise ToolFailed(WITHDRAWN)
+        if await self._approvals.claim(approval.id) is None:
             raise ToolFailed(waiting_text(approval))
         self.let_pass(approval)
+        return True
 
     async def after(self, call: ToolCall, outcome: ToolOutcome) -> None:
         """Keeps what came of an approved call, and tells the hooks how a call ended."""

@@ -43,6 +43,9 @@ async def settle(turn: Turn, left_over: Sequence[Approval], *, runs: bool) -> bo
 
 async def _settled(turn: Turn, approval: Approval, *, runs: bool) -> bool:
     approvals, branch = turn.parts.approvals, turn.session.branch
+    if approval.state in ("asked", "approved") and _is_told(branch, approval):
+        await approvals.forget(approval.id)  # an older copy that somebody brought back: it ran, or was denied
+        return False
     waits = approval.state in ("asked", "approved") and not approval.is_expired(turn.now_ms())
     result = result_of(branch, approval)
     if waits and not (runs and approval.state == "approved"):

@@ -123,9 +123,16 @@ def _scanned(path: Path) -> ScannedSession | None:
         session_file=None if path.name == f"{header.id}.jsonl" else path.name,
         chat_type=owner.chat_kind if owner is not None else None,
         session_started_at_ms=timestamp_ms(header.timestamp),
+        display_name=next((name for value in reversed(values) if (name := _name(value))), None),
     )
     key = owner.key if owner is not None else None
     return ScannedSession(key=key or f"{RECOVERED}{header.id.lower()}", record=record)
+
+
+def _name(value: Mapping[str, Any]) -> str:
+    """What an entry calls the session, as pi's `session_info` does; empty for none."""
+    name = value.get("name") if value.get("type") == "session_info" else ""
+    return name.strip() if isinstance(name, str) else ""
 
 
 def _head(path: Path) -> tuple[bytes, int]:

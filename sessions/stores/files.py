@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.disk.durable import read_plain, replace_file
 from nacre.sessions.disk.endings import EndingFolder
 from nacre.sessions.disk.lane_files import LaneFiles
+from nacre.sessions.disk.lines import split_lines, timestamp_ms
 from nacre.sessions.disk.reported import make_folder
 from nacre.sessions.disk.whole_results import results_folder
 from nacre.sessions.disk.worker import OrderedWorker
@@ -23,12 +25,15 @@ from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.journal.journal import Journal
 from nacre.sessions.journal.reading import read_transcript, transcript_bytes
 from nacre.sessions.stores.copying import refuse_another
+from nacre.sessions.stores.rewriting import Rewrite, rewritten_files
 from nacre.sessions.stores.store import LastWords
 from nacre.sessions.upkeep.catalogue import last_words, stored_sessions
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
 from nacre.sessions.upkeep.stored_session import StoredSession, TranscriptFacts
 from nacre.sessions.upkeep.transcript_listing import TranscriptListing
 from nacre.sessions.upkeep.upkeep import delete_session, keep_up
+
+_TAIL_BYTES = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +138,7 @@ class FileSessionStore:
                 replace_file(results_folder(path) / f"{each}.txt", body)
             if there is None or len(there[0]) < len(data):
                 replace_file(path, data)
+                _date_back(path, data)
 
         await asyncio.to_thread(write)
 
@@ -159,6 +165,17 @@ class FileSessionStore:
             dry_run=dry_run,
         )
 
+    async def rewritten(
+        self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
+    ) -> tuple[str, ...]:
+        """Changes the files of all transcripts and results; see `RewritableStore`."""
+        folder = self.index.directory
+        return await asyncio.to_thread(rewritten_files, folder, change, but=but, dry_run=dry_run)
+
+    def fence(self, key: str) -> int | None:  # noqa: ARG002 - all keys are alike
+        """`None`: the system lets go of a lane when its process ends, and no sooner."""
+        return None
+
     def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Whether this caller alone may have a turn of the key until the block ends; never waits."""
         return self._lanes.lane(key)
@@ -176,3 +193,12 @@ class FileSessionStore:
         if Path(name).name != name or not name.endswith(".jsonl"):
             raise SessionNotFound(f"There is no transcript {name!r} in {self.index.directory}.")
         return self.index.directory / name
+
+
+def _date_back(path: Path, data: bytes) -> None:
+    """Makes a file as old as its last entry: by its time a session is listed, and found as old or new."""
+    last = split_lines(data[-_TAIL_BYTES:])[-1:]
+    value = last[0].value if last else None
+    at_ms = timestamp_ms(str(value.get("timestamp") or "")) if value else 0
+    if at_ms:
+        os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))

@@ -209,6 +209,12 @@ class SessionStore(Protocol):
     ) -> UpkeepReport:
         """Keeps all within limits, or says what that would take. `active_keys` have a turn meanwhile."""
 
+    def fence(self, key: str) -> int | None:
+        """The number by which others know this process's turn of a key from later ones.
+
+        `None` where it has none, or where nobody can have the lane of a process that lives.
+        """
+
     def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Whether this caller alone may have a turn of the key until the block ends; never waits."""
 

@@ -1,4 +1,7 @@
-"""docs/walkthrough.md from its first command to its last: one home, one owner, a model on loopback."""
+"""docs/walkthrough.md and docs/moving.md from their first command to the last: one home and one owner each.
+
+In the home lies what other programs left; the walk has a model on loopback.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,16 @@ from typing import Any
 
 import pytest
 
-from tests.cli.program import environment
+from tests.cli.program import environment, run_nacre
+from tests.cli.setup.moving import exports, sources
 from tests.documents.console import commands, fences, matches
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
 from tests.servers.warm_python import run_warm
 
-PAGE = Path(__file__).parents[2] / "docs" / "walkthrough.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "walkthrough.md"
+MOVING = DOCS / "moving.md"
 ADDRESS = "http://127.0.0.1:8000/v1"
 """Where the page says that a server listens; the test puts its own in the place."""
 RUN_SECONDS = 60
@@ -49,12 +55,30 @@ def test_the_walkthrough_goes_as_it_says(tmp_path: Path) -> None:
     """Each command in its order answers as shown; what a block types in a chat is typed."""
     blocks = list(fences(PAGE.read_text(encoding="utf-8"), "console"))
     assert len(blocks) > 5
+    sources.openclaw(tmp_path / ".openclaw")
     with ProviderServer(responder=answer, models=["qwen3"]) as server:
         for block in blocks:
             for command, shown in commands(block.replace(ADDRESS, server.url)):
                 printed = _run(command, shown, tmp_path)
                 expected = "".join(line for line in shown.splitlines(True) if not line.startswith(SAID))
                 assert matches(expected, printed), f"{command} printed:\n{printed}"
+
+
+def test_moving_in_goes_as_the_page_says(tmp_path: Path) -> None:
+    """Each command in its order answers as shown, in a home with what the four programs leave."""
+    sources.openclaw(tmp_path / ".openclaw")
+    sources.hermes(tmp_path / ".hermes")
+    exports.claude(tmp_path / "Downloads/claude")
+    exports.chatgpt(tmp_path / "Downloads/chatgpt.zip")
+    blocks = list(fences(MOVING.read_text(encoding="utf-8"), "console"))
+    assert len(blocks) > 5
+    for block in blocks:
+        for command, shown in commands(block):
+            program, *words = shlex.split(command.replace("~/", f"{tmp_path}/"))
+            assert program == "nacre"
+            run = run_nacre(tmp_path, *words)
+            assert run.returncode == 0, run.stderr
+            assert matches(shown, run.stdout), f"{command} printed:\n{run.stdout}"
 
 
 def _run(command: str, shown: str, home: Path) -> str:

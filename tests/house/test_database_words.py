@@ -19,6 +19,8 @@ ALLOWED = {
     "cli/memory/text.py": "a field that programs know from OpenClaw's `memory status --json`",
     "cli/setup/backup/copying.py": "a database is copied as it copies itself",
     "cli/setup/backup/places.py": "the files that a database has beside it for a while",
+    "cli/setup/moving/sources/hermes.py": "the other program keeps its sessions in one, which is read",
+    "cli/setup/moving/sources/openclaw.py": "newer versions of the other program keep sessions in one",
     "memory/contracts/index_settings.py": "the owner's settings say what they mean for this database",
     "memory/contracts/settings.py": "the owner's settings name the database and where its file lies",
     "runtime/recall/qmd/answers.py": "what the program qmd says about its own index",

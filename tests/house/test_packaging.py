@@ -60,6 +60,7 @@ PACKAGES = {
     "nio": "matrix_nio",
     "opentelemetry": "opentelemetry_api",
     "telegram": "python_telegram_bot",
+    "yaml": "PyYAML",
 }
 """Packages that are called differently from what is imported."""
 

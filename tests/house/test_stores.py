@@ -33,7 +33,7 @@ ALLOWED = {
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
     "runtime/tools/approvals/folder.py": "files of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
-    "cli/memory/care/transcripts.py": "takes what is to be forgotten out of transcripts",
+    "cli/setup/moving/ledger.py": "a file of its own, written as safely",
     "cli/setup/backup/writing.py": "holds the index of sessions still while it is copied",
     "cli/sessions/shelf.py": "writes the file that is exported to",
 }
@@ -43,8 +43,9 @@ FOLDERS = tuple(
 )
 """What knows that the Markdown lies in folders."""
 MAY_KNOW_FOLDERS = {
-    "cli/memory/care/forget.py": "the git history forgets too",
-    "cli/memory/care/left.py": "searches the git history",
+    "cli/memory/care/forgetting/forget.py": "says when git refused",
+    "cli/memory/care/forgetting/history.py": "the git history forgets too",
+    "cli/memory/care/forgetting/left.py": "searches the git history",
     "cli/memory/history.py": "git wants files, and says so of notes in a database",
     "doors/page/home/note_history.py": "the page shows the git history",
     "memory/files/note_files.py": "`extraPaths` that lie outside are folders of this machine",

@@ -6,6 +6,7 @@ import json
 
 from nacre.cli.screen.plain import cut_to_cells, one_line
 from nacre.cli.screen.screen import Tone
+from nacre.memory.files.sources.secrets import REDACTED
 from nacre.runtime.commands.contract.wording import counted, short_count
 from nacre.runtime.contracts.errors import AgentError, ModelError, TurnCancelled
 from nacre.runtime.contracts.events import (
@@ -43,7 +44,8 @@ def event_line(event: Event) -> Line | None:
         case FlushEnded(status="written"):
             count = _note_count(event.notes)
             notes = counted(count, "note") if count else "notes"
-            return f"· saved {notes} to {one_line(event.path)}", "dim"
+            gone = f"; a key or password in them became {REDACTED}" if REDACTED in event.notes else ""
+            return f"· saved {notes} to {one_line(event.path)}{gone}", "dim"
         case FlushEnded(status="proposed"):
             return f"· notes for {one_line(event.path)} wait for you: /review shows them", "dim"
         case FlushEnded(status="nothing"):

@@ -20,8 +20,8 @@ from nacre.memory.files.sources.stored import StoredSource, from_lines, line_key
 
 SOURCES_FOLDER = ".sources"
 
-SecretsMode: TypeAlias = Literal["redact", "refuse", "off"]
-"""What becomes of keys and passwords on their way into a note."""
+SecretsMode: TypeAlias = Literal["redact", "refuse", "ask", "off"]
+"""What becomes of keys and passwords on their way into a note. Where nobody can be asked, `ask` redacts."""
 
 SourceOf = Callable[[str], Source]
 """Gives the source of a line that is about to be written."""

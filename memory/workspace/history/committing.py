@@ -18,6 +18,7 @@ SESSION_KEY = "Nacre-Session-Key"
 SESSION_ID = "Nacre-Session-Id"
 ENTRIES = "Nacre-Entries"
 UNDOES = "Nacre-Undoes"
+TIDIED = "Nacre-Tidied"
 
 HistoryMode: TypeAlias = Literal["auto", "on", "off"]
 """`auto` commits to a repository that Nacre began, `on` to any that lies in the workspace."""
@@ -87,6 +88,24 @@ def commit_changes(repository: Repository, sources_of: SourcesOf) -> list[str]:
             made += [commit] if commit != head else []
             head = commit
     return made
+
+
+def commit_together(
+    repository: Repository,
+    is_kept: Callable[[str], bool],
+    subject: str,
+    trailers: Sequence[tuple[str, str]],
+) -> str:
+    """One commit of those changed files whose name `is_kept`, whoever wrote their lines; its name. It blocks.
+
+    Raises:
+        GitFailed, OSError: nothing was committed.
+    """
+    head = repository.head()
+    for name in repository.changed(head):
+        if is_kept(name):
+            repository.put(name, whole_file(repository.root / name))
+    return repository.commit(head, message_of(subject, trailers))
 
 
 def known_sources(sources: Sources) -> SourcesOf:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from nacre.memory.files.sources.sources import SOURCES_FOLDER
 from nacre.memory.workspace.git import GitFailed
-from nacre.memory.workspace.history.committing import ENTRIES, SESSION_ID, SESSION_KEY, UNDOES
+from nacre.memory.workspace.history.committing import ENTRIES, SESSION_ID, SESSION_KEY, TIDIED, UNDOES
 from nacre.memory.workspace.history.repository import Repository
 
-_TRAILERS = (SESSION_KEY, SESSION_ID, ENTRIES, UNDOES)
+_TRAILERS = (SESSION_KEY, SESSION_ID, ENTRIES, UNDOES, TIDIED)
 _FORMAT = "%x1f".join(
     ("%H", "%cI", "%s", *(f"%(trailers:key={name},valueonly,separator=%x20)" for name in _TRAILERS))
 )
@@ -21,7 +21,8 @@ class CommitUnknown(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Commit:
-    """One commit. `at` is an ISO time; `undoes` is the commit that it takes back. A hand has no session."""
+    """One commit. `at` is an ISO time; `undoes` is the commit that it takes back, `tidied` the note that
+    `nacre memory tidy` changed. A hand has none of these."""
 
     commit: str
     at: str
@@ -30,6 +31,7 @@ class Commit:
     session_id: str
     entry_ids: tuple[str, ...]
     undoes: str
+    tidied: str
 
 
 def commits(repository: Repository, path: str = "") -> list[Commit]:
@@ -70,7 +72,7 @@ def shown(repository: Repository, commit: str) -> str:
 
 
 def _commit(row: str) -> Commit:
-    commit, at, subject, session_key, session_id, entries, undoes = row.split("\x1f")
+    commit, at, subject, session_key, session_id, entries, undoes, tidied = row.split("\x1f")
     return Commit(
         commit=commit.strip(),
         at=at,
@@ -79,4 +81,5 @@ def _commit(row: str) -> Commit:
         session_id=session_id.strip(),
         entry_ids=tuple(entries.split()),
         undoes=undoes.strip(),
+        tidied=tidied.strip(),
     )

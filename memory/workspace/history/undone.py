@@ -28,8 +28,8 @@ class UndoConflict(Exception):
         self.places = tuple(places)
 
 
-def last_of_a_session(repository: Repository) -> Commit:
-    """The newest commit of a session that was not taken back.
+def last_to_undo(repository: Repository) -> Commit:
+    """The newest commit of a session, or of a tidying, that was not taken back.
 
     Raises:
         CommitUnknown: there is none.
@@ -37,9 +37,9 @@ def last_of_a_session(repository: Repository) -> Commit:
     known = commits(repository)
     undone = {each.undoes for each in known}
     for each in known:
-        if each.session_id and each.commit not in undone:
+        if (each.session_id or each.tidied) and each.commit not in undone:
             return each
-    raise CommitUnknown("No session has a commit that could be undone. `nacre memory log` lists all commits.")
+    raise CommitUnknown("No commit of a session could be undone. `nacre memory log` lists all commits.")
 
 
 def undo(repository: Repository, commit: str, *, lock_dir: Path) -> tuple[str, list[str]]:

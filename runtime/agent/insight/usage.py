@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache, reduce
 
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.lanes.open_store import open_store
+from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.spending.ledger import spending
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
@@ -25,22 +27,41 @@ _PURPOSES: Mapping[str, str] = {"turn": "reply", "slug": "name", "page": "backgr
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of a model. `session_key` is empty where no transcript has it, `model` is `provider/model`."""
+    """One call of a model. `session_key` is empty where no transcript has it, `model` is `provider/model`.
+
+    Without `has_price` nobody knows what it cost, and its `usage` says nothing of money.
+    """
 
     at: datetime
     model: str
     purpose: str
     session_key: str
     usage: Usage
+    has_price: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsageRow:
-    """Calls that have a day, a model, a purpose or a session in common."""
+    """Calls that have a day, a model, a purpose or a session in common; of some the price is not known."""
 
     name: str
-    calls: int
-    usage: Usage
+    calls: int = 0
+    unpriced_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of the calls whose price is known; `None` where it is of none of them."""
+        return None if self.calls and self.calls == self.unpriced_calls else self.usage.cost_usd
+
+    def __add__(self, call: Call) -> UsageRow:
+        """The row with one more call."""
+        return UsageRow(
+            name=self.name,
+            calls=self.calls + 1,
+            unpriced_calls=self.unpriced_calls + (not call.has_price),
+            usage=self.usage + call.usage,
+        )
 
 
 GROUPS: Mapping[str, Callable[[Call], str]] = {
@@ -62,11 +83,13 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
     """
     zone = now().tzinfo
     found: dict[tuple[int, str], Call] = {}
+    has_price = cache(lambda model: "input_cost_per_token" in price_map_entry(model))
 
     def keep(at_ms: int, model: str, purpose: str, key: str, usage: Usage) -> None:
         at = stored_moment(at_ms, zone)
         if at is not None:
-            call = Call(at=at, model=model, purpose=purpose, session_key=key, usage=usage)
+            is_known = usage.cost_usd > 0 or has_price(model)
+            call = Call(at=at, model=model, purpose=purpose, session_key=key, usage=usage, has_price=is_known)
             found.setdefault((at_ms, model), call)  # a forked session has copies of what was said before
 
     store = open_store(config, now=now, new_id=random_id)
@@ -101,8 +124,7 @@ def grouped(calls: Iterable[Call], by: str) -> list[UsageRow]:
     rows: dict[str, UsageRow] = {}
     for call in calls:
         name = GROUPS[by](call)
-        row = rows.get(name, UsageRow(name=name, calls=0, usage=Usage()))
-        rows[name] = UsageRow(name=name, calls=row.calls + 1, usage=row.usage + call.usage)
+        rows[name] = rows.get(name, UsageRow(name=name)) + call
     if by == "day":
         return sorted(rows.values(), key=lambda row: row.name)
     return sorted(rows.values(), key=lambda row: (-row.usage.cost_usd, -row.usage.context_tokens, row.name))
@@ -110,8 +132,12 @@ def grouped(calls: Iterable[Call], by: str) -> list[UsageRow]:
 
 def total_of(calls: Iterable[Call]) -> UsageRow:
     """All of them together. Pure."""
-    found = list(calls)
-    return UsageRow(name="total", calls=len(found), usage=sum((call.usage for call in found), Usage()))
+    return reduce(UsageRow.__add__, calls, UsageRow(name="total"))
+
+
+def unpriced_models(calls: Iterable[Call]) -> tuple[str, ...]:
+    """The models whose price nobody knows, in the order of their names. Pure."""
+    return tuple(sorted({call.model for call in calls if not call.has_price}))
 
 
 def _answers(entries: Iterable[Entry]) -> Iterator[tuple[str, AssistantMessage, Usage]]:

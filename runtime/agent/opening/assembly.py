@@ -127,7 +127,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         voice_notes=open_voice_notes(config, now, world.closing),
         tools=given.tools,
         run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
-        approvals=open_approvals(config, now, world.new_id),
+        approvals=open_approvals(config, now, world.new_id, fence_of=store.fence),
         prompt_parts=PromptParts(given.prompt_parts),
         prompts=SystemPrompts(workspace, settings.agent, now=now, count_tokens=count_tokens),
         now=now,

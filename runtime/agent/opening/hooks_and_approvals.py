@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nacre.runtime.agent.opening.given import Given
 from nacre.runtime.contracts.clock import Clock, epoch_ms
@@ -17,19 +17,33 @@ from nacre.runtime.settings.config import Config
 from nacre.runtime.tools.approvals.approval import Approval
 from nacre.runtime.tools.approvals.approvals import Approvals
 from nacre.runtime.tools.approvals.folder import ApprovalFolder
+from nacre.runtime.tools.approvals.store import ApprovalStore
 from nacre.runtime.turn.parts import TurnParts
 
 
-def open_approvals(config: Config, now: Clock, new_id: NewId) -> Approvals:
-    """The calls of an agent that wait for its owner."""
+def open_approvals(
+    config: Config, now: Clock, new_id: NewId, *, fence_of: Callable[[str], int | None]
+) -> Approvals:
+    """The calls of an agent that wait for its owner, where its sessions are. `fence_of` is that of a lane."""
     approvals = config.settings.tools.approvals
     return Approvals(
-        ApprovalFolder(config.folders.approvals, now=now),
+        approval_store(config, now, fence_of=fence_of),
         now_ms=lambda: epoch_ms(now()),
         new_id=new_id,
         wait_seconds=approvals.wait_seconds,
         expire_ms=int(approvals.expire_hours * 3_600_000),
     )
+
+
+def approval_store(config: Config, now: Clock, *, fence_of: Callable[[str], int | None]) -> ApprovalStore:
+    """What keeps the approvals of the agent that a config describes; touches nothing yet."""
+    if not config.database_url:
+        return ApprovalFolder(config.folders.approvals, now=now)
+    from nacre.postgres.shared import shared_database
+    from nacre.runtime.tools.approvals.table import ApprovalTable
+
+    database = shared_database(config.database_url)
+    return ApprovalTable(database, agent=config.agent_id, fence_of=fence_of)
 
 
 def register_hooks(given: Given, of_engine: HookTable, turn: TurnParts, config: Config) -> tuple[str, ...]:

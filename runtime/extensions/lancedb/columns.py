@@ -132,3 +132,8 @@ def is_of(scope: Scope) -> str:
 def literal(text: str) -> str:
     """A text inside a filter."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def vector_dimensions(schema: Any) -> int:
+    """How long the vectors of a table are; 0 where another program dropped them and did not go on."""
+    return int(schema.field("vector").type.list_size) if "vector" in schema.names else 0

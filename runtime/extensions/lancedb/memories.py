@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.extensions.lancedb.columns import asked_words
-from nacre.runtime.extensions.lancedb.mixing import POOL, Candidate, mixed
+from nacre.runtime.extensions.lancedb.mixing import POOL, Candidate, cosine_of, mixed
 from nacre.runtime.extensions.lancedb.records import Category, Memory, Origin, Recalled, Scope, Vector
-from nacre.runtime.extensions.lancedb.table import MemoryTable, cosine_of
+from nacre.runtime.extensions.lancedb.table import MemoryTable
 from nacre.runtime.extensions.lancedb.worth import same_statement
 
 LEAST_RECALLED = 0.2
@@ -143,6 +143,12 @@ class Memories:
         if len(sure) == 1 and await self._table.delete(sure[0].memory.id, scope):
             return Forgotten(gone=sure[0].memory)
         return Forgotten(candidates=tuple(found))
+
+    async def forget_these(self, memories: Sequence[Memory]) -> None:
+        """Forgets memories for good: no earlier version of the table has them behind this."""
+        for memory in memories:
+            await self._table.delete(memory.id, self.scope(None))
+        await self._table.clear(self.scope(None))
 
     async def all(self, scope: Scope) -> list[Memory]:
         """Every memory of a scope, the newest first."""

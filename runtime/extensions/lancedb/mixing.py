@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nacre.runtime.extensions.lancedb.records import Memory, Recalled
+from nacre.memory.vectors.cosine_scale import cosine
+from nacre.runtime.extensions.lancedb.records import FoundByWords, Memory, Recalled, Vector
 
 POOL = 30
 """Rows asked for by meaning, and by words."""
@@ -75,3 +76,8 @@ def _stands(term: str, text: str, there: set[str], beginnings: set[str]) -> bool
         return len(term) > 1 and term in text
     stem = term[: max(_LEAST_STEM, len(term) - _ENDING)]
     return term.isascii() and len(term) >= _LEAST_STEM and stem in beginnings
+
+
+def cosine_of(row: FoundByWords, asked: Vector) -> float:
+    """How near a row that words found lies; 0 where that is not known."""
+    return cosine(row.vector, asked) if row.vector is not None and len(row.vector) == len(asked) else 0.0

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from nacre.memory.contracts.errors import MemoryIndexError
-from nacre.memory.vectors.cosine_scale import cosine
 from nacre.runtime.extensions.lancedb.columns import (
     NOT_YET,
     SHOWN,
@@ -25,6 +24,7 @@ from nacre.runtime.extensions.lancedb.columns import (
     literal,
     to_memory,
     to_row,
+    vector_dimensions,
     words_of,
 )
 from nacre.runtime.extensions.lancedb.records import FoundByWords, FoundNear, Memory, Scope, Vector
@@ -32,6 +32,7 @@ from nacre.runtime.extensions.lancedb.records import FoundByWords, FoundNear, Me
 log = logging.getLogger(__name__)
 
 KEPT_VERSIONS = timedelta(hours=1)
+NO_VERSIONS = timedelta(milliseconds=1)
 """How long another program may go on reading what was replaced; then it leaves the disk."""
 TIDY_AFTER_WRITES = 32
 _WRITTEN_AT_ONCE = 512
@@ -104,7 +105,7 @@ class MemoryTable:
     async def near(self, vector: Vector, embedder: str, scope: Scope, limit: int) -> list[FoundNear]:
         """The rows with the nearest vectors of this embedder, by cosine."""
         async with _told(self._place, "read"):
-            if _dimensions(await self._table.schema()) != len(vector):
+            if vector_dimensions(await self._table.schema()) != len(vector):
                 return []
             query = (
                 self._table.query()
@@ -191,6 +192,16 @@ class MemoryTable:
             except TableUnusable as error:
                 log.warning("%s", error)
 
+    async def clear(self, scope: Scope) -> None:
+        """Writes the rows of a scope anew and lets go of every earlier version of the table.
+
+        A row that is deleted is only marked; its bytes stay in a file that other rows lie in too.
+        """
+        async with self._writing, _told(self._place, "cleared"):
+            await self._table.update(where=is_of(scope), updates_sql={"importance": "importance"})
+            await self._table.optimize(cleanup_older_than=NO_VERSIONS)
+            self._writes = 0
+
     def _waiting(self, embedder: str) -> str:
         return f"`agentId` = {literal(self._agent_id)} AND `embedder` <> {literal(embedder)}"
 
@@ -221,7 +232,7 @@ class MemoryTable:
 
     async def _ensure_dimensions(self, dimensions: int) -> None:
         """Vectors of another length are those of another embedder: their column is made anew, rows stay."""
-        if _dimensions(await self._table.schema()) == dimensions:
+        if vector_dimensions(await self._table.schema()) == dimensions:
             return
         import pyarrow
 
@@ -251,11 +262,6 @@ async def _unless_made_anew(query: Any) -> list[dict[str, Any]] | None:
         return None
 
 
-def cosine_of(row: FoundByWords, asked: Vector) -> float:
-    """How near a row that words found lies; 0 where that is not known."""
-    return cosine(row.vector, asked) if row.vector is not None and len(row.vector) == len(asked) else 0.0
-
-
 def _import_libraries() -> None:
     import lancedb
     import pyarrow
@@ -278,11 +284,6 @@ def _schema() -> Any:
             *(pyarrow.field(name, pyarrow.string()) for name in added_columns("")),
         ]
     )
-
-
-def _dimensions(schema: Any) -> int:
-    """How long the vectors of a table are; 0 where another program dropped them and did not go on."""
-    return int(schema.field("vector").type.list_size) if "vector" in schema.names else 0
 
 
 @asynccontextmanager

@@ -65,9 +65,11 @@ class SpendingLedger:
             log.warning("the usage of a call was not written down: %s", error)
 
     def _write(self, line: bytes) -> None:
+        """Adds a line, on disk when this returns. One that a kill tore is ended first: it alone is lost."""
         path = self._today()
         with locked(path):
-            append_all(path, line, at_bytes=path.stat().st_size if path.exists() else 0)
+            size_bytes = path.stat().st_size if path.exists() else 0
+            append_all(path, (b"\n" if _is_torn(path, size_bytes) else b"") + line, at_bytes=size_bytes)
 
     def _spent_today_usd(self) -> float:
         """Reads only what was written since the last look."""
@@ -85,6 +87,13 @@ class SpendingLedger:
 
     def _today(self) -> Path:
         return self._folder / f"{self._now().date().isoformat()}.jsonl"
+
+
+def _is_torn(path: Path, size_bytes: int) -> bool:
+    if not size_bytes:
+        return False
+    with reading(path, start_bytes=size_bytes - 1) as file:
+        return file.read(1) != b"\n"
 
 
 def spending(folder: Path, *, day: str = "*") -> Iterator[Spent]:

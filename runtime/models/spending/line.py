@@ -42,7 +42,7 @@ def spent_from_line(data: bytes) -> Spent | None:
     """Reads a line; `None` for one that is torn, of another version, or no such thing."""
     try:
         raw = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(raw, Mapping) or raw.get("v") != VERSION or not isinstance(raw.get("at"), int):
         return None

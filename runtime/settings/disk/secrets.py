@@ -29,10 +29,18 @@ def with_environment_file(environment: Mapping[str, str], settings_file: Path) -
     text = _text(file)
     if not text.strip():
         return environment
+    kept = variables_in(text)
+    return {**{name: value for name, value in kept.items() if value}, **environment}
+
+
+def variables_in(text: str) -> Mapping[str, str]:
+    """The variables of an environment file's text; those without a value are empty."""
     from dotenv import dotenv_values
 
-    kept = dotenv_values(stream=io.StringIO(text), interpolate=False)
-    return {**{name: value for name, value in kept.items() if value}, **environment}
+    return {
+        name: value or ""
+        for name, value in dotenv_values(stream=io.StringIO(text), interpolate=False).items()
+    }
 
 
 def keep_in_file(file: Path, name: str, secret: str) -> None:
@@ -41,8 +49,6 @@ def keep_in_file(file: Path, name: str, secret: str) -> None:
     Raises:
         ConfigError: the name has a value there already, or the file cannot be read or written.
     """
-    from dotenv import dotenv_values
-
     from nacre.sessions.disk.durable import replace_file
     from nacre.sessions.disk.locks import locked
     from nacre.sessions.disk.reported import make_folder
@@ -52,7 +58,7 @@ def keep_in_file(file: Path, name: str, secret: str) -> None:
         make_folder(file.parent)
         with locked(file):
             text = _text(file)
-            if dotenv_values(stream=io.StringIO(text), interpolate=False).get(name):
+            if variables_in(text).get(name):
                 raise ConfigError(f"{name} stands in {file} already, and was not changed. Change it there.")
             before = f"{text}\n" if text and not text.endswith("\n") else text
             quoted = secret.replace("\\", "\\\\").replace("'", "\\'")

@@ -195,10 +195,11 @@ class MemorySettings(SettingsSection):
     qmd: QmdSettings = Field(default_factory=QmdSettings.model_construct)
     bank: BankSettings = Field(default_factory=BankSettings.model_construct)
     facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
-    secrets: Literal["redact", "refuse", "off"] = "redact"
+    secrets: Literal["redact", "refuse", "ask", "off"] = "redact"
     """What becomes of keys, tokens and passwords that a conversation would write into a note: `"redact"` puts
-    `[redacted]` in their place, `"refuse"` writes nothing and tells the model why, `"off"` lets them in. What
-    you write by hand is left alone."""
+    `[redacted]` in their place, `"refuse"` writes nothing and tells the model why, `"ask"` has you approve
+    the call in a chat of your own, and redacts where nobody can be asked (a flush, a group, a fact), `"off"`
+    lets them in. What you write by hand is left alone."""
     history: HistorySettings = Field(default_factory=HistorySettings.model_construct)
     writes: Literal["direct", "review"] = "direct"
     """Whether notes are written at once, or, with `"review"`, what a flush, a hook or a group would write

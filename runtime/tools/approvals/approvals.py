@@ -16,7 +16,7 @@ from dataclasses import replace
 from nacre.runtime.contracts.errors import ApprovalNotFound
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.tools.approvals.approval import Approval, ApprovalState
-from nacre.runtime.tools.approvals.folder import ApprovalFolder
+from nacre.runtime.tools.approvals.store import ApprovalStore
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +34,14 @@ class Approvals:
 
     def __init__(
         self,
-        folder: ApprovalFolder,
+        store: ApprovalStore,
         *,
         now_ms: Callable[[], int],
         new_id: NewId,
         wait_seconds: float,
         expire_ms: int,
     ) -> None:
-        self._folder = folder
+        self._store = store
         self._now_ms = now_ms
         self._new_id = new_id
         self._wait_seconds = wait_seconds
@@ -51,11 +51,11 @@ class Approvals:
     async def ask(self, asked: Callable[[str, int, int], Approval]) -> Approval:
         """Writes down what `asked` makes of an id, the present moment and the last one for an answer."""
         now_ms = self._now_ms()
-        taken = {approval.id for approval in await self._folder.all()}
-        while (approval_id := _plain(self._new_id())[-ID_CHARS:]) in taken:
-            pass
-        approval = asked(approval_id, now_ms, now_ms + self._expire_ms)
-        await self._folder.put(approval)
+        while True:
+            approval_id = _plain(self._new_id())[-ID_CHARS:]
+            approval = asked(approval_id, now_ms, now_ms + self._expire_ms)
+            if await self._store.put(approval):
+                break
         log.info("%s of %s waits for approval as %s", approval.tool_name, approval.session_key, approval.id)
         return approval
 
@@ -69,13 +69,13 @@ class Approvals:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._wait_seconds):
-                    while (found := await self._folder.get(approval.id)) and found.state == "asked":
+                    while (found := await self._store.get(approval.id)) and found.state == "asked":
                         with suppress(TimeoutError):
                             await asyncio.wait_for(answered.wait(), POLL_SECONDS)
         finally:
             del self._waiting[approval.id]
         # An answer may have come with the last moment: whoever gave it believed that somebody waits.
-        return await self._folder.get(approval.id)
+        return await self._store.get(approval.id)
 
     def is_awaited(self, approval_id: str) -> bool:
         """Whether a turn of this process waits for the answer."""
@@ -86,7 +86,7 @@ class Approvals:
         now_ms = self._now_ms()
         return tuple(
             found
-            for found in await self._folder.all()
+            for found in await self._store.all()
             if found.state in ("asked", "approved") and not found.is_expired(now_ms)
         )
 
@@ -122,7 +122,7 @@ class Approvals:
                 return None
             return replace(found, state=state, reason=reason.strip())
 
-        changed = await self._folder.change(approval_id, answered)
+        changed = await self._store.change(approval_id, answered, by_turn=False)
         if changed is None:
             raise ApprovalNotFound(f"The call {approval_id!r} was answered already, or its time is up.")
         log.info("the call %s was %s", approval_id, state)
@@ -136,21 +136,31 @@ class Approvals:
         def running(found: Approval) -> Approval | None:
             return replace(found, state="running") if found.state == "approved" else None
 
-        return await self._folder.change(approval_id, running)
+        return await self._store.change(approval_id, running, by_turn=True)
 
     async def done(self, approval_id: str, result: str, *, is_error: bool) -> None:
         """Keeps what came of a call until the conversation holds it."""
-        await self._folder.change(
-            approval_id, lambda found: replace(found, state="done", result=result, is_error=is_error)
+        await self._store.change(
+            approval_id,
+            lambda found: replace(found, state="done", result=result, is_error=is_error),
+            by_turn=True,
         )
 
     async def forget(self, approval_id: str) -> None:
         """Strikes a call off: the conversation holds what came of it."""
-        await self._folder.remove(approval_id)
+        await self._store.remove(approval_id)
+
+    async def withdraw(self, session_key: str) -> None:
+        """Strikes off what a session's turns ask and nobody has answered."""
+        for each in await self.left_over(session_key):
+            if each.state == "asked":
+                await self.forget(each.id)
+                if each.id in self._waiting:
+                    self._waiting[each.id].set()
 
     async def left_over(self, session_key: str) -> tuple[Approval, ...]:
         """The calls of a session that are not struck off, the oldest first; for the holder of its lane."""
-        return tuple(each for each in await self._folder.all() if each.session_key == session_key)
+        return tuple(each for each in await self._store.all() if each.session_key == session_key)
 
 
 def _plain(text: str) -> str:

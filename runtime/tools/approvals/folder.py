@@ -21,16 +21,19 @@ log = logging.getLogger(__name__)
 
 
 class ApprovalFolder:
-    """The files `<id>.json` of a folder. Each method raises `SessionError` when the system refuses."""
+    """A member of `ApprovalStore`: the files `<id>.json` of a folder.
+
+    Each method raises `SessionError` when the system refuses.
+    """
 
     def __init__(self, directory: Path, *, now: Callable[[], datetime]) -> None:
         self._directory = directory
         self._now = now
         self._worker = OrderedWorker()
 
-    async def put(self, approval: Approval) -> None:
-        """Writes a new approval down."""
-        await self._worker.run(lambda: self._put_new(approval))
+    async def put(self, approval: Approval) -> bool:
+        """Writes a new approval down, unless another one has its id."""
+        return await self._worker.run(lambda: self._put_new(approval))
 
     async def get(self, approval_id: str) -> Approval | None:
         """The approval of that id."""
@@ -42,11 +45,15 @@ class ApprovalFolder:
         return await self._worker.run(self._all) if self._directory.exists() else ()
 
     async def change(
-        self, approval_id: str, changed: Callable[[Approval], Approval | None]
+        self,
+        approval_id: str,
+        changed: Callable[[Approval], Approval | None],
+        *,
+        by_turn: bool,  # noqa: ARG002 - see below
     ) -> Approval | None:
         """Puts what `changed` gives in an approval's place, and gives it back.
 
-        `None` when there is no such approval, or when `changed` leaves it as it is by giving none.
+        A turn has its lane as long as its process lives, so `by_turn` makes no difference here.
         """
         return await self._worker.run(lambda: self._change(approval_id, changed))
 
@@ -57,9 +64,12 @@ class ApprovalFolder:
     def _path(self, approval_id: str) -> Path:
         return self._directory / f"{approval_id}.json"
 
-    def _put_new(self, approval: Approval) -> None:
+    def _put_new(self, approval: Approval) -> bool:
         with self._locked():
+            if self._path(approval.id).exists():
+                return False
             self._put(approval)
+            return True
 
     def _put(self, approval: Approval) -> None:
         make_folder(self._directory)

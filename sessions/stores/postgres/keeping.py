@@ -1,4 +1,4 @@
-"""Upkeep within a transaction: lines go, transcripts are moved aside and removed. Edge."""
+"""Upkeep within a transaction: lines go, transcripts are moved aside, removed and forget words. Edge."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.postgres import statements
 from nacre.sessions.stores.postgres.lines import all_lines, edited
 from nacre.sessions.stores.postgres.rows import Moment
+from nacre.sessions.stores.rewriting import Rewrite
 from nacre.sessions.upkeep.maintenance import (
     MaintenanceLimits,
     StoredFile,
@@ -105,3 +106,23 @@ def _files(rows: Moment, limits: MaintenanceLimits, ended: Mapping[str, StoredSe
 def _moved_aside(rows: Moment, name: str, at: datetime) -> str:
     moved = rows.run(statements.MOVE_ASIDE, name=name, aside=aside_name(name, at), at=at)
     return str(moved[0][0]) if moved else ""
+
+
+def rewritten(rows: Moment, *, name: str, change: Rewrite, dry_run: bool) -> bool:
+    """Changes the lines and whole results of a transcript; whether there was anything to change."""
+    is_changed = False
+    for (transcript,) in rows.run(statements.HAS_TRANSCRIPT, name=name):
+        for number, line in rows.run(statements.NUMBERED_LINES, transcript=transcript):
+            old = bytes(line).removesuffix(b"\n")
+            if (new := change.line(old)) == old:
+                continue
+            is_changed = True
+            if not dry_run:
+                rows.run(statements.SET_LINE, transcript=transcript, number=number, line=new + b"\n")
+        for result, body in rows.run(statements.RESULTS, transcript=transcript):
+            if (new := change.result(bytes(body))) == bytes(body):
+                continue
+            is_changed = True
+            if not dry_run:
+                rows.fenced(statements.KEEP_RESULT, lane=None, transcript=transcript, name=result, body=new)
+    return is_changed

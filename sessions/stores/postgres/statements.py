@@ -72,6 +72,15 @@ LINES_FROM = """
 SELECT line FROM transcript_lines
 WHERE agent = %(agent)s AND transcript = %(transcript)s AND number >= %(number)s ORDER BY number
 """
+NUMBERED_LINES = """
+SELECT number, line FROM transcript_lines
+WHERE agent = %(agent)s AND transcript = %(transcript)s ORDER BY number
+"""
+SET_LINE = """
+UPDATE transcript_lines SET line = %(line)s
+WHERE agent = %(agent)s AND transcript = %(transcript)s AND number = %(number)s
+"""
+"""For words that are to be forgotten, in lines that keep their length."""
 LAST_LINES = """
 SELECT line FROM transcript_lines
 WHERE agent = %(agent)s AND transcript = %(transcript)s AND number > 0 ORDER BY number DESC LIMIT %(most)s

@@ -27,6 +27,7 @@ from nacre.sessions.stores.postgres.leases import LEASE_SECONDS, Lease
 from nacre.sessions.stores.postgres.lines import LineRows, all_lines
 from nacre.sessions.stores.postgres.rows import AgentRows, EndingRows, Moment
 from nacre.sessions.stores.postgres.transcript import TranscriptRows
+from nacre.sessions.stores.rewriting import Rewrite
 from nacre.sessions.stores.store import LastWords
 from nacre.sessions.upkeep.catalogue import words_at_end
 from nacre.sessions.upkeep.maintenance import MaintenanceLimits, UpkeepReport
@@ -192,6 +193,20 @@ class PostgresSessionStore:
         if dry_run or report.is_empty:
             return report
         return await self._rows.write(partial(work, is_dry=False))
+
+    async def rewritten(
+        self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
+    ) -> tuple[str, ...]:
+        """Changes the rows of all transcripts and results, a transcript at a time; see `RewritableStore`."""
+        run = self._rows.read if dry_run else self._rows.write
+        listed = await self._rows.read(keeping.transcript_rows)
+        names = [row.name for row in listed if row.session_id not in but]
+        each = partial(keeping.rewritten, change=change, dry_run=dry_run)
+        return tuple([name for name in names if await run(partial(each, name=name))])
+
+    def fence(self, key: str) -> int | None:
+        """The fence of the lane of a key, as this process last took it; `None` where it does not have it."""
+        return self._rows.held.get(key)
 
     def lane(self, key: str) -> AbstractAsyncContextManager[bool]:
         """Whether this caller alone may have a turn of the key until the block ends; never waits."""

@@ -172,6 +172,8 @@ async def test_no_statement_looks_at_another_agents_rows(database_url: str) -> N
         "outcome": "",
         "name": "n",
         "after": 0,
+        "approval": "a",
+        "body": "",
     }
     texts = {name: text for name, text in vars(statements).items() if name.isupper()}
     async with opened(database_url) as (_, database):

@@ -94,3 +94,31 @@ def test_without_the_library_the_sentence_says_how_to_get_it(tmp_path: Path) -> 
     assert [notice for notice in notices if sentence in notice]
     assert ended.returncode == 1
     assert sentence in " ".join(ended.stderr.split())
+
+
+@needs_lancedb
+def test_a_memory_is_forgotten_for_good(tmp_path: Path) -> None:
+    """Shown first; then no file has it, the engine's versions included, and the others are found."""
+    state = tmp_path / ".nacre"
+    write_settings(state, {**SETTINGS, "agents": {"defaults": {"memorySearch": {"provider": "none"}}}})
+    texts = ["The boat is called Halcyon.", *(f"Lisa plays piece number {number}." for number in range(30))]
+    stored = [calls(("memory_store", {"text": text, "category": "fact"})) for text in texts]
+    model = ScriptedModel(*stored, says("Noted."))
+    asyncio.run(_talked(state, model, "Keep that."))
+
+    kept = [path for path in (state / "memory").rglob("*") if path.is_file()]
+    assert any(b"Halcyon" in path.read_bytes() for path in kept)
+
+    shown = run_here(tmp_path, "memory", "forget", "halcyon boat")
+    assert len(json.loads(run_here(tmp_path, "ltm", "list", "--limit", "50", "--json").stdout)) == 31
+    done = run_here(tmp_path, "memory", "forget", "halcyon boat", "--transcripts", "--yes")
+
+    assert "In the long-term memory: The boat is called Halcyon." in shown.stdout
+    assert done.returncode == 0, done.stderr
+    assert "Gone: 1 of the long-term memory." in done.stdout
+    assert "Searched: nothing of it is left here." in done.stdout, done.stderr
+    left = json.loads(run_here(tmp_path, "ltm", "list", "--limit", "50", "--json").stdout)
+    assert sorted(each["text"] for each in left) == sorted(texts[1:])
+    assert "number 7" in run_here(tmp_path, "ltm", "search", "piece number 7").stdout
+    has_it = [path for path in state.rglob("*") if path.is_file() and b"halcyon" in path.read_bytes().lower()]
+    assert has_it == []

@@ -70,6 +70,27 @@ def test_tokens_and_money_by_purpose_model_session_and_day(tmp_path: Path) -> No
     assert without_files["rows"] == purposes["rows"]
 
 
+def test_a_model_without_a_price_is_not_free(tmp_path: Path) -> None:
+    """Its rows say so, in JSON too; a sum with others is of these alone and names it."""
+    with ProviderServer() as server:
+        _settings(tmp_path, server)
+        server.reply("Good evening.", usage=wire.usage(1000, 500))
+        run_nacre(tmp_path, "--model", "openai/house-made", "send", "Hello")
+        alone, alone_shown = _usage(tmp_path, "day"), run_nacre(tmp_path, "usage").stdout
+        server.reply("Still here.", usage=wire.usage(1000, 500))
+        run_nacre(tmp_path, "send", "Are you there?")
+        models, shown = _usage(tmp_path, "model"), run_nacre(tmp_path, "usage").stdout
+
+    assert (alone["total"]["costUsd"], alone["rows"][0]["costUsd"]) == (None, None)
+    assert alone_shown.splitlines()[-1].endswith("500  no price known")
+    assert {row["model"]: row["costUsd"] for row in models["rows"]} == {
+        MODEL: pytest.approx(REPLY_USD),
+        "openai/house-made": None,
+    }
+    assert (models["total"]["costUsd"], models["total"]["unpricedCalls"]) == (pytest.approx(REPLY_USD), 1)
+    assert "of which no price is known: openai/house-made." in shown
+
+
 def test_the_cap_keeps_what_is_left_for_replies_and_then_stops_them(tmp_path: Path) -> None:
     """From four fifths on, the name of an ended session is not asked of the model, and a reply still is; at
     the cap a reply fails with a sentence that names the setting, and no request is sent."""

@@ -13,11 +13,14 @@ from nacre import Agent
 from nacre.doors.http.server import HttpServer
 from nacre.doors.http.tokens import Tokens
 from nacre.doors.openai.door import openai_door
+from nacre.doors.page.home.home import PageHome
+from nacre.doors.page.page import page_door
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
+from nacre.runtime.settings.config import load_config
 from tests.memory.doubles import WordEmbedder
 from tests.runtime.agents import write_settings
-from tests.servers.provider_server import ProviderServer
+from tests.servers.provider_server import ProviderServer, Responder
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 
@@ -35,10 +38,16 @@ class Served:
 
 
 @asynccontextmanager
-async def served(tmp_path: Path, settings: Mapping[str, Any] | None = None) -> AsyncIterator[Served]:
-    """The doors of an agent until the end of the block."""
+async def served(
+    tmp_path: Path,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    responder: Responder | None = None,
+    with_page: bool = False,
+) -> AsyncIterator[Served]:
+    """The doors of an agent until the end of the block. `responder` is the provider's."""
     state = tmp_path / ".nacre"
-    async with ProviderServer() as provider:
+    async with ProviderServer(responder=responder) as provider:
         defaults: dict[str, Any] = {"userTimezone": "UTC", "memorySearch": {"provider": "none"}}
         write_settings(
             state,
@@ -56,7 +65,11 @@ async def served(tmp_path: Path, settings: Mapping[str, Any] | None = None) -> A
             door = openai_door(
                 {"main": agent}, {"main": WordEmbedder()}, now=owner_clock("UTC"), new_id=random_id
             )
-            server = await HttpServer.start([door], tokens=tokens, host="127.0.0.1", port=0)
+            doors = [door]
+            if with_page:
+                config = load_config(environment, state_dir=state)
+                doors.append(page_door({"main": PageHome(agent, config, owner_clock("UTC"))}, tokens))
+            server = await HttpServer.start(doors, tokens=tokens, host="127.0.0.1", port=0)
             try:
                 yield Served(
                     url=server.url,

@@ -33,7 +33,7 @@ def over_budget(source: Source) -> list[str]:
     """A file or a function that is longer than its budget."""
     lines = source.text.count("\n")
     found = [f"{source.path} has {lines} lines"] if lines > MAX_FILE_LINES else []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, _DEF) and (node.end_lineno or 0) - node.lineno + 1 > MAX_FUNCTION_LINES:
             found.append(f"{source.path}: {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines")
     return found
@@ -57,7 +57,7 @@ def id_sources(source: Source) -> list[str]:
 def file_openings(source: Source) -> list[str]:
     """Calls that open, read or write a file."""
     found = uses(source, OPENERS)
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
         if isinstance(node.func, ast.Name) and node.func.id == "open":
@@ -90,7 +90,7 @@ def missing_docstrings(source: Source) -> list[str]:
     """A module, or a test, that does not say what it is for."""
     tree = source.tree
     found = [] if not tree.body or ast.get_docstring(tree) else [f"{source.path} has no docstring"]
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, _DEF) and node.name.startswith("test_") and not ast.get_docstring(node):
             found.append(f"{source.path}: {node.name} has no docstring")
     return found

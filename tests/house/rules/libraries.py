@@ -32,6 +32,7 @@ LIBRARIES = {
         "runtime/models/embedding/http/connection.py",
         "runtime/models/openai_compatible/*.py",
     ),
+    "ijson": ("cli/setup/moving/sources/arrays.py",),
     "imap_tools": ("bridges/channels/email/*.py",),
     "ircstates": ("bridges/channels/irc/*.py",),
     "irctokens": ("bridges/channels/irc/*.py",),
@@ -103,6 +104,7 @@ LIBRARIES = {
     "watchdog": ("memory/workspace/watcher.py",),
     "uvicorn": ("cli/serving/http_doors.py", "doors/http/server.py"),
     "wcwidth": ("cli/screen/plain.py",),
+    "yaml": ("cli/setup/moving/sources/hermes.py",),
     "yarl": ("bridges/channels/discord/api.py", "bridges/channels/slack/api.py"),
 }
 """The files that may import a foreign library, anywhere in them; a `*` stands for any name."""

@@ -15,7 +15,7 @@ from nacre.memory.workspace.git import run_git
 from nacre.memory.workspace.history.keeping import HistoryKeeper, commit_notes
 from nacre.memory.workspace.history.repository import Repository
 from nacre.memory.workspace.history.telling import commits, named
-from nacre.memory.workspace.history.undone import UndoConflict, last_of_a_session, undo
+from nacre.memory.workspace.history.undone import UndoConflict, last_to_undo, undo
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -153,7 +153,7 @@ async def test_undo_takes_out_a_sessions_lines_alone(home: Home) -> None:
 
     assert (paths, home.text()) == ([LOG], "- The cat is Mia\n")
     assert commits(home.repository)[0].undoes == first
-    assert last_of_a_session(home.repository).session_id == "s2"
+    assert last_to_undo(home.repository).session_id == "s2"
     assert home.git("status", "--porcelain") == ""
     undo(home.repository, made, lock_dir=home.locks)
     assert home.text() == "- Tea is green\n- The cat is Mia\n"

@@ -107,6 +107,26 @@ async def test_a_question_of_a_sub_agent_that_was_killed_is_refused(tmp_path: Pa
     assert paid(log) == []
 
 
+async def test_a_call_that_was_brought_back_runs_no_second_time(tmp_path: Path) -> None:
+    """Its file comes from a backup or an older copy, and the conversation was told of it already."""
+    log, folder = tmp_path / "paid", tmp_path / "agents/main/approvals"
+    model = ScriptedModel(calls(PAY), says("It waits."), says("It is paid."))
+    waiting_for(tmp_path, 0)
+    async with hooked(tmp_path, model, tools=[paying(log)]) as agent:
+        await agent.ask("pay")
+        left = {path.name: path.read_bytes() for path in folder.glob("*.json")}
+        [asked] = await agent.approvals.list()
+        await agent.approvals.approve(asked.id)
+        assert paid(log) == ["5 to Ann"]
+        folder.mkdir(exist_ok=True)
+        for name, data in left.items():
+            (folder / name).write_bytes(data)
+        assert await agent.approvals.approve(asked.id) is None
+        assert await agent.approvals.list() == ()
+
+    assert paid(log) == ["5 to Ann"]
+
+
 async def test_nothing_to_approve_lists_no_folder(tmp_path: Path) -> None:
     """The folder goes with its last file, so a turn looks once whether it is there, and no further."""
     log, folder = tmp_path / "paid", tmp_path / "agents/main/approvals"

@@ -27,7 +27,7 @@ VALUES: dict[str, Any] = {
     **dict.fromkeys(("transcript", "copy"), UUID(int=1)),
     "at": datetime(2026, 3, 1, tzinfo=UTC),
 }
-BYTES = {"KEEP_RESULT": "body", "APPEND_LINE": "line", "ADD_LINE": "line"}
+BYTES = {"SET_LINE": "line", "KEEP_RESULT": "body", "APPEND_LINE": "line", "ADD_LINE": "line"}
 """Which value of a statement is bytes; elsewhere it is text."""
 
 

@@ -7,14 +7,11 @@ points there. Ids, roles and types are left alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 from nacre.memory.files.forgetting import FORGOTTEN, Wanted
-from nacre.sessions.disk.durable import read_plain, replace_file
-from nacre.sessions.stores.store import SessionStore
+from nacre.sessions.stores.rewriting import RewritableStore, Rewrite
 
 _STRUCTURE = frozenset(
     {"type", "id", "parentId", "role", "toolCallId", "toolName", "name", "timestamp", "customType"}
@@ -24,16 +21,13 @@ _STRUCTURE = frozenset(
 """Keys of which the values are no words of anybody."""
 
 
-def files_with(folder: Path, wanted: Wanted) -> list[Path]:
-    """Transcripts and whole results that say it, also those that were set aside."""
-    return [path for path in _files(folder) if _without(path, _bytes(path), wanted) != _bytes(path)]
+async def transcripts_with(store: RewritableStore, wanted: Wanted) -> tuple[str, ...]:
+    """Where transcripts and whole results lie that say it, also those that were set aside."""
+    return await store.rewritten(_rewrite(wanted), dry_run=True)
 
 
-async def forget_in_transcripts(
-    folder: Path, wanted: Wanted, store: SessionStore
-) -> tuple[list[Path], list[str]]:
-    """Takes it out of all that nobody is writing: the files that changed, and sentences about the others."""
-    changed: list[Path] = []
+async def forget_in_transcripts(store: RewritableStore, wanted: Wanted) -> list[str]:
+    """Takes it out of all that nobody is writing; sentences about the others."""
     problems: list[str] = []
     busy: set[str] = set()
     async with AsyncExitStack() as stack:
@@ -41,12 +35,16 @@ async def forget_in_transcripts(
             if not await stack.enter_async_context(store.lane(key)):
                 busy.add(record.session_id)
                 problems.append(f"Somebody is talking in {key}. Run it again when nobody is.")
-        for path in files_with(folder, wanted):
-            if any(part.startswith(tuple(busy)) for part in path.relative_to(folder).parts if busy):
-                continue
-            replace_file(path, _without(path, _bytes(path), wanted))
-            changed.append(path)
-    return changed, problems
+        await store.rewritten(_rewrite(wanted), but=busy, dry_run=False)
+    return problems
+
+
+def says_in(text: str, wanted: Wanted) -> bool:
+    """Whether a text says it, or a value of it where it is JSON."""
+    if not text.startswith(("{", "[")):
+        return wanted.says_any(text)
+    data = text.encode("utf-8", "surrogatepass")
+    return without_in_line(data, wanted) != data
 
 
 def without_in_line(line: bytes, wanted: Wanted) -> bytes:
@@ -63,22 +61,13 @@ def without_in_line(line: bytes, wanted: Wanted) -> bytes:
     return data.ljust(len(line))
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob("*")):
-        is_ours = ".jsonl" in path.name or (path.suffix == ".txt" and ".results" in path.parent.name)
-        if is_ours and not path.name.endswith(".lock") and path.is_file() and not path.is_symlink():
-            yield path
-
-
-def _bytes(path: Path) -> bytes:
-    found = read_plain(path)
-    return found[0] if found else b""
-
-
-def _without(path: Path, data: bytes, wanted: Wanted) -> bytes:
-    if path.suffix == ".txt":
-        return wanted.left(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    return b"\n".join(without_in_line(line, wanted) for line in data.split(b"\n"))
+def _rewrite(wanted: Wanted) -> Rewrite:
+    return Rewrite(
+        line=lambda line: without_in_line(line, wanted),
+        result=lambda body: wanted.left(body.decode("utf-8", "surrogateescape")).encode(
+            "utf-8", "surrogateescape"
+        ),
+    )
 
 
 def _without_value(value: Any, wanted: Wanted) -> Any:

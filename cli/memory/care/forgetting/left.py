@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nacre.cli.memory.care.transcripts import files_with
+from nacre.cli.memory.care.forgetting.rows import rows_with
+from nacre.cli.memory.care.forgetting.transcripts import says_in, transcripts_with
 from nacre.memory.files.forgetting import Wanted
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import blobs_with
 from nacre.memory.workspace.history.repository import Repository
+from nacre.postgres.shared import shared_database
 from nacre.runtime.settings.config import Config
+from nacre.sessions.stores.rewriting import RewritableStore
 
 OUT_OF_REACH = (
     "Out of reach: back-ups and copies of the disk, what providers of models and embeddings keep of what "
     "they were sent, what was sent to a chat, and what programs that are running have read until they end."
 )
+_REWRITTEN = ("transcript_lines", "whole_results")
+"""Tables of conversations, which are searched value by value."""
 _PASSED = frozenset({".git", "locks", "models"})
 
 
-def still_there(config: Config, wanted: Wanted, gone: Sequence[str]) -> list[str]:
-    """Sentences about places that still have it; `gone` are the lines that were taken out."""
+async def still_there(
+    config: Config, store: RewritableStore, wanted: Wanted, gone: Sequence[str]
+) -> list[str]:
+    """Sentences about places that still have it; `gone` are the lines that were taken out.
+
+    Raises:
+        SessionError, DatabaseError: a place cannot be searched.
+    """
     told = []
-    folders = config.folders
-    if config.database_url:
-        told.append("Conversations in the database were not searched.")
-    elif found := files_with(folders.sessions_file.parent, wanted):
+    if found := await transcripts_with(store, wanted):
         told.append(f"Transcripts have it: {_names(found)}. --transcripts takes it out of them.")
+    if config.database_url:
+        database = shared_database(config.database_url)
+        rows = await rows_with(database, config.agent_id, lambda text: says_in(text, wanted), but=_REWRITTEN)
+        if rows:
+            tables = ", ".join(f"{table} ({count})" for table, count in rows.items())
+            told.append(f"Rows of these tables have it: {tables}.")
+    return [*told, *await asyncio.to_thread(_in_files, config, wanted, gone)]
+
+
+def _in_files(config: Config, wanted: Wanted, gone: Sequence[str]) -> list[str]:
+    told = []
     if not config.database_url and (versions := in_history(config.workspace, wanted)):
         told.append(
             f"The git history of the notes has it, in {versions} older versions. --git-history takes it out, "
@@ -75,6 +95,6 @@ def _has(path: Path, wanted: Wanted, needles: Sequence[bytes]) -> bool:
     return b"\0" not in data[:1024] and wanted.says_any(data.decode("utf-8", "replace"))
 
 
-def _names(paths: Sequence[Path]) -> str:
+def _names(paths: Sequence[Path | str]) -> str:
     shown = ", ".join(str(path) for path in paths[:5])
     return f"{shown} and {len(paths) - 5} more" if len(paths) > 5 else shown

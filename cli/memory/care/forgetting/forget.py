@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,13 +13,15 @@ from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.files.forgetting import Cut, Wanted
     from nacre.runtime.contracts.clock import Clock
+    from nacre.runtime.extensions.lancedb.memories import Memories
+    from nacre.runtime.extensions.lancedb.records import Memory
     from nacre.runtime.settings.config import Config
+    from nacre.sessions.stores.rewriting import RewritableStore
 
+LANCEDB = "memory-lancedb"
 _PLACE = re.compile(r"(?P<path>[^#]+?\.md)(?:#L(?P<first>\d+)(?:-L?(?P<last>\d+))?)?", re.IGNORECASE)
 
 
@@ -30,14 +31,17 @@ class _Plan:
 
     wanted: Wanted
     cuts: list[Cut]
-    transcripts: list[Path]
+    transcripts: tuple[str, ...]
     versions: int
+    memories: tuple[Memory, ...] = ()
+    """Of the long-term memory of LanceDB, where that is the engine."""
     only: tuple[str, ...] = ()
     """The note that was named, if one was: nothing goes from the history of others."""
 
     @property
     def lines(self) -> list[str]:
-        return [line for cut in self.cuts for line in cut.lines]
+        of_notes = [line for cut in self.cuts for line in cut.lines]
+        return [*of_notes, *(memory.text for memory in self.memories)]
 
 
 @click.command("forget")
@@ -60,6 +64,7 @@ def forget(
     from nacre.memory.contracts.errors import MemoryIndexError
     from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
     from nacre.memory.workspace.git import GitFailed
+    from nacre.postgres.errors import DatabaseError
     from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
@@ -67,7 +72,7 @@ def forget(
     asked = _Asked(what=what, transcripts=transcripts, history=history, yes=yes, as_json=as_json)
     try:
         return run_until_signal(_forgotten(invocation, asked))
-    except (MemoryIndexError, FileBusy, PathOutsideRoot, SessionError) as error:
+    except (MemoryIndexError, FileBusy, PathOutsideRoot, SessionError, DatabaseError) as error:
         invocation.warn(f"{error} What went is gone; run it again for the rest.", tone="error")
     except GitFailed as error:
         invocation.warn(f"The history could not be changed: {error}.", tone="error")
@@ -84,21 +89,45 @@ class _Asked:
 
 
 async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
-    from nacre.cli.memory.care.left import OUT_OF_REACH, still_there
+    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.contracts.ids import random_id
+    from nacre.runtime.lanes.open_store import open_rewritable_store
+
+    now = owner_clock(invocation.config.settings.agent.user_timezone)
+    store = open_rewritable_store(invocation.config, now=now, new_id=random_id)
+    try:
+        if invocation.config.settings.plugins.slots.memory != LANCEDB:
+            return await _forgotten_in(store, None, invocation, asked, now)
+        from nacre.cli.memory.care.forgetting.long_term import opened_memories
+
+        async with opened_memories(invocation.config, now) as memories:
+            return await _forgotten_in(store, memories, invocation, asked, now)
+    finally:
+        await store.close()
+
+
+async def _forgotten_in(
+    store: RewritableStore, memories: Memories | None, invocation: Invocation, asked: _Asked, now: Clock
+) -> int:
+    from nacre.cli.memory.care.forgetting import rows
+    from nacre.cli.memory.care.forgetting.left import OUT_OF_REACH, still_there
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
     config = invocation.config
     workspace = open_workspace(config.folders, config.state_dir)
-    plan = await _planned(config, workspace, asked)
-    applies = bool(plan.cuts or plan.transcripts or plan.versions)
+    plan = await _planned(config, workspace, store, asked)
+    if memories is not None:
+        plan = replace(plan, memories=await _memories_with(memories, plan.wanted))
+    applies = bool(plan.cuts or plan.transcripts or plan.versions or plan.memories)
     if not asked.as_json:
         invocation.say(*(line for cut in plan.cuts for line in cut.diff))
         for path in plan.transcripts:
             invocation.say(f"In {path}: words that say it become [forgotten].")
+        invocation.say(*(f"In the long-term memory: {memory.text}" for memory in plan.memories))
         if plan.versions:
             invocation.say(f"In the git history: {plan.versions} older versions of notes.")
     if not applies:
-        told = [] if asked.as_json else still_there(config, plan.wanted, ())
+        told = [] if asked.as_json else await still_there(config, store, plan.wanted, ())
         if asked.as_json:
             return print_json(_json(plan, applied=False, left=()))
         invocation.warn("Nothing says that in the notes.", *told)
@@ -108,23 +137,33 @@ async def _forgotten(invocation: Invocation, asked: _Asked) -> int:
             return print_json(_json(plan, applied=False, left=()))
         invocation.warn("Nothing was changed. --yes takes this away.")
         return 0
-    import asyncio  # `nacre memory --help` does without
-
-    problems = await _taken_away(config, workspace, plan, asked)
-    left = [*problems, *await asyncio.to_thread(still_there, config, plan.wanted, plan.lines)]
+    problems = await _taken_away(config, workspace, store, plan, asked, now)
+    if memories is not None and plan.memories:
+        await memories.forget_these(plan.memories)
+        left_over = await _memories_with(memories, plan.wanted)
+        problems += [f"The long-term memory has it: {memory.text}" for memory in left_over]
+    left = [*problems, *await still_there(config, store, plan.wanted, plan.lines)]
     if asked.as_json:
         return print_json(_json(plan, applied=True, left=left))
     invocation.say(
-        f"Gone: {len(plan.lines)} lines of {len(plan.cuts)} notes, and what the index had of them."
+        f"Gone: {sum(len(cut.lines) for cut in plan.cuts)} lines of {len(plan.cuts)} notes, "
+        "and what the index had of them.",
+        *([f"Gone: {len(plan.memories)} of the long-term memory."] if plan.memories else []),
     )
     invocation.warn(*left)
     invocation.say(*([] if left else ["Searched: nothing of it is left here."]), OUT_OF_REACH)
+    invocation.say(*([rows.OUT_OF_REACH] if config.database_url else []))
     return 0
 
 
-async def _planned(config: Config, workspace: Workspace, asked: _Asked) -> _Plan:
-    from nacre.cli.memory.care.left import in_history
-    from nacre.cli.memory.care.transcripts import files_with
+async def _memories_with(memories: Memories, wanted: Wanted) -> tuple[Memory, ...]:
+    found = await memories.all(memories.scope(None))
+    return tuple(memory for memory in found if wanted.says_any(memory.text))
+
+
+async def _planned(config: Config, workspace: Workspace, store: RewritableStore, asked: _Asked) -> _Plan:
+    from nacre.cli.memory.care.forgetting.left import in_history
+    from nacre.cli.memory.care.forgetting.transcripts import transcripts_with
     from nacre.memory.contracts.notes import WantedNotes
     from nacre.memory.files.forgetting import cut_of, named_by, said_in
 
@@ -147,24 +186,26 @@ async def _planned(config: Config, workspace: Workspace, asked: _Asked) -> _Plan
             cut_of(name, data, lambda number, _line: first <= number <= last) for name, data in texts.items()
         ]
         wanted = said_in(line for cut in cuts if cut is not None for line in cut.lines)
-    sessions = config.folders.sessions_file.parent
-    in_files = not config.database_url
     return _Plan(
         wanted=wanted,
         cuts=[cut for cut in cuts if cut is not None],
-        transcripts=files_with(sessions, wanted) if asked.transcripts and in_files else [],
-        versions=in_history(config.workspace, wanted) if asked.history and in_files else 0,
+        transcripts=await transcripts_with(store, wanted) if asked.transcripts else (),
+        versions=in_history(config.workspace, wanted) if asked.history and not config.database_url else 0,
         only=(place["path"],) if place else (),
     )
 
 
-async def _taken_away(config: Config, workspace: Workspace, plan: _Plan, asked: _Asked) -> list[str]:
-    from nacre.cli.memory.care.transcripts import forget_in_transcripts
-    from nacre.runtime.contracts.clock import owner_clock
-    from nacre.runtime.contracts.ids import random_id
-    from nacre.runtime.lanes.open_store import open_store
+async def _taken_away(
+    config: Config,
+    workspace: Workspace,
+    store: RewritableStore,
+    plan: _Plan,
+    asked: _Asked,
+    now: Clock,
+) -> list[str]:
+    from nacre.cli.memory.care.forgetting.indexing import index_anew
+    from nacre.cli.memory.care.forgetting.transcripts import forget_in_transcripts, says_in
 
-    now = owner_clock(config.settings.agent.user_timezone)
     problems: list[str] = []
     for cut in plan.cuts:
         try:
@@ -173,18 +214,20 @@ async def _taken_away(config: Config, workspace: Workspace, plan: _Plan, asked: 
             problems.append(f"{cut.path} changed since it was shown, and was left alone. Run it again.")
     await _forget_sources(workspace, plan)
     if plan.transcripts:
-        store = open_store(config, now=now, new_id=random_id)
-        try:
-            problems += (
-                await forget_in_transcripts(config.folders.sessions_file.parent, plan.wanted, store)
-            )[1]
-        finally:
-            await store.close()
-    problems += await _index_anew(config, now)
+        problems += await forget_in_transcripts(store, plan.wanted)
+    if asked.transcripts and config.database_url:
+        from nacre.bridges.workers.forgetting import forget_turns
+        from nacre.postgres.shared import shared_database
+
+        database = shared_database(config.database_url)
+        await forget_turns(database, config.agent_id, lambda text: says_in(text, plan.wanted))
+    problems += await index_anew(config, now)
     if asked.history and not config.database_url:
         import asyncio
 
-        problems += await asyncio.to_thread(_forget_in_history, config, workspace, plan.wanted, plan.only)
+        from nacre.cli.memory.care.forgetting.history import forget_in_commits
+
+        problems += await asyncio.to_thread(forget_in_commits, config, workspace, plan.wanted, plan.only)
     return problems
 
 
@@ -215,61 +258,6 @@ async def _forget_sources(workspace: Workspace, plan: _Plan) -> None:
             )
 
 
-async def _index_anew(config: Config, now: Clock) -> list[str]:
-    """The index built again, so that no deleted word stays in its pages, and vectors of nothing taken out."""
-    from nacre.runtime.recall.facts.open_facts import open_facts
-    from nacre.runtime.recall.open_memory import open_memory
-
-    search = config.settings.agent.memory_search
-    cache = search.cache.model_copy(update={"enabled": False})
-    agent = config.settings.agent.model_copy(
-        update={"memory_search": search.model_copy(update={"cache": cache})}
-    )
-    agents = config.settings.agents.model_copy(update={"defaults": agent})
-    strict = replace(config, settings=config.settings.model_copy(update={"agents": agents}))
-    engine = await open_memory(strict, now)
-    if engine is None:
-        return []
-    try:
-        report = await engine.sync(reason="cli", force=True)
-    finally:
-        await engine.close()
-    if config.folders.facts_index_file.exists():
-        facts = open_facts(strict, now)
-        try:
-            await facts.sync()
-        finally:
-            await facts.close()
-    return [report.problem] if report.problem else []
-
-
-def _forget_in_history(
-    config: Config, workspace: Workspace, wanted: Wanted, only: Sequence[str]
-) -> list[str]:
-    from nacre.memory.files.forgetting import cut_of
-    from nacre.memory.files.sources.sources import Sources
-    from nacre.memory.workspace.files import locked
-    from nacre.memory.workspace.history.committing import commit_changes, known_sources
-    from nacre.memory.workspace.history.forgetting import forget_in_history
-    from nacre.memory.workspace.history.repository import Repository
-
-    repository = Repository(config.workspace)
-    if not repository.is_there:
-        return []
-    repository.open()
-
-    def without(data: bytes) -> bytes:
-        cut = cut_of("", data, lambda _number, line: wanted.says(line))
-        return data if cut is None else cut.after
-
-    with locked(config.workspace / ".git", config.state_dir / "locks"):
-        if busy := repository.busy_with():
-            return [f"The git history was left alone: {busy}."]
-        commit_changes(repository, known_sources(Sources(workspace)))
-        forget_in_history(repository, without, only=only)
-    return []
-
-
 def _approved() -> bool:
     """Whether somebody at a terminal says yes."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -283,7 +271,8 @@ def _json(plan: _Plan, *, applied: bool, left: object) -> dict[str, object]:
         "notes": [
             {"path": cut.path, "lines": list(cut.lines), "diff": "\n".join(cut.diff)} for cut in plan.cuts
         ],
-        "transcripts": [str(path) for path in plan.transcripts],
+        "transcripts": list(plan.transcripts),
+        "memories": [memory.text for memory in plan.memories],
         "historyVersions": plan.versions,
         "left": left,
     }

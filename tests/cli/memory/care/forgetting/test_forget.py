@@ -97,3 +97,73 @@ async def test_nothing_goes_that_was_not_named(tmp_path: Path) -> None:
     assert (missing.returncode, "There is no note" in missing.stderr) == (1, True)
     assert (elsewhere.returncode, "Transcripts have it" in elsewhere.stderr) == (1, True)
     assert (state / "workspace/MEMORY.md").read_text() == NOTES
+
+
+@pytest.mark.postgres
+def test_a_database_forgets_as_well(tmp_path: Path, database_url: str) -> None:
+    """Notes, conversations, also those that were deleted, whole results, index and ended turns alone.
+
+    What is not the command's to change is found and named, until it is gone.
+    """
+    import psycopg
+
+    state = tmp_path / ".nacre"
+    write_settings(state, {})
+    words = ("memory", "forget", "halcyon boat", "--transcripts")
+
+    def nacre(*arguments: str) -> str:
+        done = run_nacre(tmp_path, *arguments, NACRE_DATABASE_URL=database_url)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    nacre("send", "Remember that my boat is called Halcyon.")
+    nacre("send", "Remember that Lisa plays the cello.")
+    nacre("memory", "index")
+    with psycopg.connect(database_url, autocommit=True) as database:
+        database.execute(ROWS)
+        before = database.execute(LINES).fetchall()
+
+        shown = nacre(*words)
+        assert database.execute(LINES).fetchall() == before
+        done = nacre(*words, "--yes")
+
+        assert "words that say it become [forgotten]" in shown
+        assert "--yes takes this away" in shown
+        assert "Rows of these tables have it: ledger_outbound (1)." in done
+        assert "its log of changes" in done
+        after = database.execute(LINES).fetchall()
+        assert [(*place, len(line)) for *place, line in after] == [
+            (*place, len(line)) for *place, line in before
+        ]
+        assert b"Halcyon" not in b"".join(line for *_, line in after)
+        assert b"cello" in b"".join(line for *_, line in after)
+        for query in (
+            "SELECT body FROM documents",
+            "SELECT body FROM whole_results",
+            "SELECT text FROM memory_chunks",
+        ):
+            assert "Halcyon" not in str(database.execute(query).fetchall()), query
+        assert database.execute("SELECT id FROM turns").fetchall() == [("b",)]
+        database.execute("DELETE FROM ledger_outbound")
+        again = run_nacre(tmp_path, *words, NACRE_DATABASE_URL=database_url)
+        assert again.stderr.strip() == "Nothing says that in the notes."
+    assert "cello" in nacre("memory", "search", "cello")
+    assert "cello" in nacre("sessions", "show", "main")
+
+
+LINES = "SELECT agent, transcript, number, line FROM transcript_lines ORDER BY 1, 2, 3"
+ROWS = """
+INSERT INTO transcripts (agent, name, session_id, lines, size_bytes, begun_at, grown_at, aside_at)
+    SELECT agent, name || '.deleted.1', session_id, lines, size_bytes, begun_at, grown_at, now()
+    FROM transcripts;
+INSERT INTO transcript_lines (agent, transcript, number, line)
+    SELECT agent, (SELECT id FROM transcripts WHERE aside_at IS NOT NULL), number, line FROM transcript_lines;
+INSERT INTO turns (agent, id, session_key, inbound, is_redelivered, state, outcome) VALUES
+    ('main', 'a', 'k', '', FALSE, 'done', '{"kind": "reply", "text": "The boat is Halcyon."}'),
+    ('main', 'b', 'k', '', FALSE, 'done', '{"kind": "reply", "text": "Lisa plays."}');
+INSERT INTO whole_results (agent, transcript, name, body)
+    SELECT agent, id, 'whole', convert_to(E'the boat\\nHalcyon boat\\n', 'UTF8') FROM transcripts;
+INSERT INTO ledger_outbound
+    (agent, turn, channel, account, chat_id, thread_id, answers, text, state, was_draft, asker)
+    VALUES ('main', 0, 'line', 'a', 'c', '', '', 'The boat is Halcyon.', 'sent', FALSE, '');
+"""

@@ -1,0 +1,61 @@
+"""What is to be forgotten, taken out of transcripts: the one exception to their being only ever added to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nacre.sessions.disk.durable import read_plain, replace_file
+from nacre.sessions.stores.store import SessionStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """What becomes of a line of a transcript, without its line feed, and of a result that is kept whole.
+
+    A line keeps its length in bytes, so that whatever points into a transcript still points there.
+    """
+
+    line: Callable[[bytes], bytes]
+    result: Callable[[bytes], bytes]
+
+
+class RewritableStore(SessionStore, Protocol):
+    """A store whose transcripts can be changed, by whoever has the lanes of their sessions."""
+
+    async def rewritten(
+        self, change: Rewrite, *, but: Collection[str] = (), dry_run: bool
+    ) -> tuple[str, ...]:
+        """Changes all transcripts and whole results, also those that were set aside; where they lie that
+        changed, or would with `dry_run`. Those of the sessions `but` are left alone.
+
+        Raises:
+            SessionError: the disk or the database refused; what was changed before stays so.
+        """
+
+
+def rewritten_files(folder: Path, change: Rewrite, *, but: Collection[str], dry_run: bool) -> tuple[str, ...]:
+    """The same for the files of a folder."""
+    changed: list[str] = []
+    for path in _files(folder):
+        if any(part.startswith(tuple(but)) for part in path.relative_to(folder).parts if but):
+            continue
+        found = read_plain(path)
+        data = found[0] if found else b""
+        is_result = path.suffix == ".txt"
+        new = change.result(data) if is_result else b"\n".join(map(change.line, data.split(b"\n")))
+        if new == data:
+            continue
+        if not dry_run:
+            replace_file(path, new)
+        changed.append(str(path))
+    return tuple(changed)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        is_ours = ".jsonl" in path.name or (path.suffix == ".txt" and ".results" in path.parent.name)
+        if is_ours and not path.name.endswith(".lock") and path.is_file() and not path.is_symlink():
+            yield path
