@@ -79,11 +79,10 @@ def patient_connector(url: str, most_at_once: int) -> PsycopgConnector:
 async def _committing(connection: AsyncConnection[Any]) -> None:
     """Each query is one statement, and a transaction of its own: one round trip instead of three.
 
-    Nor does it wait for the disk. A server that crashes forgets the last of them, which is what a lost answer
-    costs too: a job is run again, or looked for. What a job is about is written elsewhere, and waited for.
+    It waits for the disk: a fetched job that a crash of the server forgot would be fetched by a second one,
+    and the first would finish it under that one's hands.
     """
     await connection.set_autocommit(True)
-    await connection.execute("SET synchronous_commit = off")
 
 
 def _unchecked(**arguments: Any) -> AsyncConnectionPool:

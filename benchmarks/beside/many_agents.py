@@ -116,9 +116,9 @@ async def _first_agent(database: Database, chunks: int, lines: int, chance: rand
     store = await PostgresStore.open(database, FIRST)
     await _fill(store, [_file(number, text) for number, text in enumerate(texts)], vectors)
     await store.close()
-    sessions = sessions(database, FIRST)
-    await sessions.index.update(KEY, lambda _: RECORD)
-    transcript = await sessions.transcript(RECORD)
+    store_of_chats = sessions(database, FIRST)
+    await store_of_chats.index.update(KEY, lambda _: RECORD)
+    transcript = await store_of_chats.transcript(RECORD)
     said, _ = texts_and_vectors(lines, chance)
     for text in said:
         await transcript.append(user_message(text, timestamp_ms=1))

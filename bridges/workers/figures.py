@@ -8,9 +8,9 @@ from nacre.bridges.workers.turn_rows import OpenTurns
 def figures_at_work(turns: OpenTurns, workers: int) -> dict[str, float]:
     """What `opening.at_work` found, by names with their units.
 
-    `waiting` and `running` turns, `waiting_seconds` of the oldest that waits, `oldest_seconds` since the oldest
-    of all was asked for, sessions held (`leases`) and those whose holder went silent (`leases_run_out`),
-    `workers` that live. All are gauges.
+    `waiting` and `running` are turns, `waiting_seconds` is for how long the oldest that waits has,
+    `oldest_seconds` when the oldest of all was asked for. `leases` are sessions that are held,
+    `leases_run_out` those whose holder went silent, `workers` those that live. All are gauges.
     """
     return {
         "waiting": turns.waiting,

@@ -41,4 +41,3 @@ async def _cost(url: str, listed: int) -> dict[str, float]:
         "opening_seconds": took / (opened - 1),
         "open_bytes": grown / (opened - 1),
     }
-

@@ -6,8 +6,9 @@
 The database must be an empty one, on this machine, whose `/proc` says how long which process computed. A
 message goes all the way: from a server of chats through a gateway, the database, a worker with a model on
 loopback, and back, each in a process of its own. `--rates` are messages a second, which come by chance; the
-highest one is also what the costs of a turn are taken from. `loads` is for a server that does not wait for its
-disk (`fsync = off`, as with a protected cache), `flushed` for one that does; `rows` are bytes, and agents.
+highest one is also what the costs of a turn are taken from. `loads` is for a server that does not wait for
+its disk (`fsync = off`, as with a protected cache), `flushed` for one that does; `rows` are bytes, and
+agents.
 """
 
 from __future__ import annotations

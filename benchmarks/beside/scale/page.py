@@ -66,7 +66,10 @@ def _kept(found: Mapping[str, Any]) -> str:
             ("a chat with its first line", f"{kept['chat']:,.0f}"),
             ("a further line of 200 characters", f"{kept['line']:,.0f}"),
             ("a turn, of which most began a chat", f"{found['loads'][0]['kept_bytes']:,.0f}"),
-            ("a turn in chats that were there: what stays of it in transcripts and sessions", f"{load['kept_bytes']:,.0f}"),
+            (
+                "a turn in chats that were there: what stays of it in transcripts and sessions",
+                f"{load['kept_bytes']:,.0f}",
+            ),
             ("a turn: log of the server (WAL)", f"{load['log_bytes']:,.0f}"),
             ("a chunk of a note in the index, with a vector of 384 numbers", f"{kept['chunk']:,.0f}"),
             ("a note of 1,500 characters", f"{kept['note']:,.0f}"),

@@ -46,6 +46,10 @@ class Clocked(LineServer):
         self.waiting: dict[str, float] = {}
         self.took: list[float] = []
 
+    def free(self) -> list[str]:
+        """Chats that wait for nothing."""
+        return [chat for chat in (f"chat-{number}" for number in range(CHATS)) if chat not in self.waiting]
+
     def ask(self, chat: str) -> None:
         """Says something in a chat."""
         self.waiting[chat] = time.perf_counter()
@@ -145,9 +149,9 @@ async def _talk(server: Clocked, turns: int, rate: float) -> None:
     for _ in range(turns):
         at += chance.expovariate(rate)
         await asyncio.sleep(max(0.0, at - loop.time()))
-        while not (free := [each for each in range(CHATS) if f"chat-{each}" not in server.waiting]):
-            await asyncio.sleep(0.01)  # everybody waits
-        server.ask(f"chat-{chance.choice(free)}")
+        while not (free := server.free()):  # noqa: ASYNC110 - everybody waits, for another thread
+            await asyncio.sleep(0.01)
+        server.ask(chance.choice(free))
     await server.until(lambda _: len(server.sent) >= wanted, 300)
 
 

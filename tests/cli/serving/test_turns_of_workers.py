@@ -1,4 +1,4 @@
-"""`nacre status` beside a gateway whose turns workers run: what waits, for how long, and whether any lives."""
+"""`nacre status` beside a gateway whose turns workers run: what waits, how long, and for whom."""
 
 from __future__ import annotations
 

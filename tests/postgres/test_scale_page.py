@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from benchmarks.beside.scale import arithmetic, page
@@ -45,7 +47,7 @@ def test_ten_times_the_assistants_need_ten_times_the_rows() -> None:
     found = arithmetic.measured()
     needs = [arithmetic.need(found, assistants) for assistants in arithmetic.STEPS]
 
-    for less, more in zip(needs, needs[1:], strict=False):
+    for less, more in pairwise(needs):
         assert more.rows_bytes == pytest.approx(10 * less.rows_bytes)
         assert more.servers >= less.servers
         assert more.worker_processes >= less.worker_processes
