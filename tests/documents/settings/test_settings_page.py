@@ -18,9 +18,7 @@ def test_the_page_has_the_words_of_the_code() -> None:
 
     made = settings_page.with_tables(text, settings_page.current_rows())
 
-    assert made == text, (
-        "make the tables anew with `make fix`"
-    )
+    assert made == text, "make the tables anew with `make fix`"
 
 
 def test_a_row_stands_where_most_of_its_key_is_named() -> None:

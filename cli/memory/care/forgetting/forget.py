@@ -13,8 +13,8 @@ from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
 
 if TYPE_CHECKING:
+    from nacre.cli.memory.care.forgetting.wanted import Cut, Wanted
     from nacre.memory.contracts.workspace import Workspace
-    from nacre.memory.files.forgetting import Cut, Wanted
     from nacre.runtime.contracts.clock import Clock
     from nacre.runtime.extensions.lancedb.memories import Memories
     from nacre.runtime.extensions.lancedb.records import Memory
@@ -164,8 +164,8 @@ async def _memories_with(memories: Memories, wanted: Wanted) -> tuple[Memory, ..
 async def _planned(config: Config, workspace: Workspace, store: RewritableStore, asked: _Asked) -> _Plan:
     from nacre.cli.memory.care.forgetting.left import in_history
     from nacre.cli.memory.care.forgetting.transcripts import transcripts_with
+    from nacre.cli.memory.care.forgetting.wanted import cut_of, named_by, said_in
     from nacre.memory.contracts.notes import WantedNotes
-    from nacre.memory.files.forgetting import cut_of, named_by, said_in
 
     listed = await workspace.list_notes([WantedNotes(name=".", is_required=True)])
     names = [note.name for note in listed.notes]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nacre.cli.memory.care.forgetting.wanted import Wanted, cut_of
 from nacre.memory.contracts.workspace import Workspace
-from nacre.memory.files.forgetting import Wanted, cut_of
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.files import locked
 from nacre.memory.workspace.history.committing import commit_changes, known_sources

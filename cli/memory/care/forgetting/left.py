@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nacre.cli.memory.care.forgetting.rows import rows_with
 from nacre.cli.memory.care.forgetting.transcripts import says_in, transcripts_with
-from nacre.memory.files.forgetting import Wanted
+from nacre.cli.memory.care.forgetting.wanted import Wanted
 from nacre.memory.workspace.git import GitFailed
 from nacre.memory.workspace.history.forgetting import blobs_with
 from nacre.memory.workspace.history.repository import Repository

@@ -10,7 +10,7 @@ import json
 from contextlib import AsyncExitStack
 from typing import Any
 
-from nacre.memory.files.forgetting import FORGOTTEN, Wanted
+from nacre.cli.memory.care.forgetting.wanted import FORGOTTEN, Wanted
 from nacre.sessions.stores.rewriting import RewritableStore, Rewrite
 
 _STRUCTURE = frozenset(
