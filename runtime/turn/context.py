@@ -15,7 +15,7 @@ from nacre.runtime.contracts.events import Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
-from nacre.runtime.tools.files import file_tools
+from nacre.runtime.tools.file_tools.files import file_tools
 from nacre.runtime.tools.function import FunctionTool, ToolChat
 from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.session_sources import NOTE_TOOLS

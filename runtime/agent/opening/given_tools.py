@@ -7,7 +7,7 @@ from typing import Any
 
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.recall.memory_tools import MEMORY_TOOL_NAMES
-from nacre.runtime.tools.files import FILE_TOOL_NAMES
+from nacre.runtime.tools.file_tools.files import FILE_TOOL_NAMES
 from nacre.runtime.tools.function import FunctionTool, tool
 from nacre.runtime.turn.loop.sub_agent import AuthorTool, SubAgent
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart, prompt_part

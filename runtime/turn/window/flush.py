@@ -21,7 +21,7 @@ from nacre.runtime.contracts.model import Ask, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.settings.sections.agents import MemoryFlushSettings
-from nacre.runtime.tools.files import DATE_PLACEHOLDER
+from nacre.runtime.tools.file_tools.files import DATE_PLACEHOLDER
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.loop.loop import run_loop
 from nacre.runtime.turn.window.notes_file import NotesFile

@@ -11,7 +11,7 @@ from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.events import FlushEnded
 from nacre.runtime.contracts.model import Ask
 from nacre.runtime.hooks.heard_window import HeardWindow
-from nacre.runtime.tools.files import FLUSH_HEADING
+from nacre.runtime.tools.file_tools.files import FLUSH_HEADING
 from nacre.runtime.turn.window.flush import FlushLimits, run_extract, run_flush
 from nacre.runtime.turn.window.notes_file import NotesFile
 from nacre.runtime.turn.window.parts import WindowTurn

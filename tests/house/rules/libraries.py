@@ -76,7 +76,7 @@ LIBRARIES = {
         "doors/openai/wire.py",
         "memory/contracts/index_settings.py",
         "memory/contracts/settings.py",
-        "runtime/tools/file_arguments.py",
+        "runtime/tools/file_tools/arguments.py",
         "runtime/turn/loop/sub_agent.py",
         "runtime/turn/window/notes_file.py",
         "runtime/recall/facts/fact_tools.py",

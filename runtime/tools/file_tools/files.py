@@ -16,21 +16,21 @@ from typing import Any
 
 from nacre.memory.contracts.workspace import FIRST_RUN_FILE, Workspace
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
-from nacre.runtime.tools.file_arguments import (
+from nacre.runtime.tools.file_tools import text as texts
+from nacre.runtime.tools.file_tools.arguments import (
     AppendArguments,
     EditArguments,
     ListArguments,
     ReadArguments,
     WriteArguments,
 )
-from nacre.runtime.tools.file_calls import (
+from nacre.runtime.tools.file_tools.calls import (
     REDACTED_TOLD,
     asking_about_secrets,
     asks_about_secrets,
     became_redacted,
     in_sentences,
 )
-from nacre.runtime.tools.file_text import characters, encoded, is_binary, page, replaced_once, text_to_change
 from nacre.runtime.tools.results import RESULT_PREFIX
 from nacre.runtime.tools.toolbox import Tool, ToolArguments, ToolFailed, ToolOutput
 from nacre.sessions.contracts.errors import SessionError
@@ -126,7 +126,7 @@ class _Files:
         # A hard link is a second name of a file that may be private under its first.
         if moved or (content.has_other_names and not self._policy.is_private):
             raise ToolFailed(_not_here(relative, self._policy))
-        if is_binary(content.data):
+        if texts.is_binary(content.data):
             raise ToolFailed(
                 f"{relative} is a binary file of {content.size_bytes} bytes; only text can be read."
             )
@@ -136,14 +136,14 @@ class _Files:
 
     async def write(self, arguments: WriteArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
-        data = encoded(arguments.content, str(relative))
+        data = texts.encoded(arguments.content, str(relative))
         is_over = str(relative) == FIRST_RUN_FILE and not data.strip()
 
         def change(old: bytes | None) -> bytes | None:
             if is_over:
                 return None
             if old is not None:
-                text_to_change(old, str(relative))
+                texts.text_to_change(old, str(relative))
                 if old and _DAILY_LOG.fullmatch(str(relative).casefold()):
                     raise ToolFailed(
                         f"{relative} is a daily log, and logs only grow. Use `append` to add to it, "
@@ -156,7 +156,7 @@ class _Files:
         if is_over:
             return ToolOutput(text=f"Removed {relative}: the first run is over.")
         told = await self._redacted(arguments, str(relative), data)
-        return ToolOutput(text=f"Wrote {characters(len(arguments.content))} to {relative}.{told}")
+        return ToolOutput(text=f"Wrote {texts.characters(len(arguments.content))} to {relative}.{told}")
 
     async def edit(self, arguments: EditArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)
@@ -165,10 +165,10 @@ class _Files:
         def change(old: bytes | None) -> bytes:
             if old is None:
                 raise FileNotFoundError(str(relative))
-            text = text_to_change(old, str(relative))
+            text = texts.text_to_change(old, str(relative))
             nonlocal wanted
-            new = replaced_once(text, arguments.old_text, arguments.new_text, name=str(relative))
-            wanted = encoded(new, str(relative))
+            new = texts.replaced_once(text, arguments.old_text, arguments.new_text, name=str(relative))
+            wanted = texts.encoded(new, str(relative))
             return wanted
 
         await self._workspace.change(str(relative), change)
@@ -180,7 +180,7 @@ class _Files:
         relative = await self._writable(arguments.path)
         if not arguments.text.strip():
             raise ToolFailed("The text is empty, so there is nothing to append.")
-        encoded(arguments.text, str(relative))
+        texts.encoded(arguments.text, str(relative))
         is_note = bool(_NOTES.fullmatch(str(relative).casefold()))
         # What is noted behind a flush is no part of it, and no open question because that ended with one.
         appended = await self._workspace.append(
@@ -198,7 +198,9 @@ class _Files:
         )
         is_redacted = became_redacted(arguments.text.encode(), appended.written.encode())
         told = REDACTED_TOLD if is_redacted else ""
-        return ToolOutput(text=f"Appended {characters(len(appended.written))} to {relative}.{skipped}{told}")
+        return ToolOutput(
+            text=f"Appended {texts.characters(len(appended.written))} to {relative}.{skipped}{told}"
+        )
 
     async def _redacted(self, arguments: WriteArguments | EditArguments, name: str, wanted: bytes) -> str:
         """A sentence, where the gate took a key or a password out."""
@@ -262,7 +264,7 @@ class _Reader:
     async def read(self, arguments: ReadArguments) -> ToolOutput:
         is_result = arguments.path.startswith(RESULT_PREFIX)
         name, text, note = await (self._result if is_result else self._files.text)(arguments.path)
-        shown = page(
+        shown = texts.page(
             text,
             from_line=arguments.from_line,
             from_char=arguments.from_char,

@@ -11,7 +11,7 @@ import pytest
 
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.tools.files import file_tools
+from nacre.runtime.tools.file_tools.files import file_tools
 from nacre.runtime.tools.results import MAX_PAGE_CHARS
 from nacre.runtime.tools.toolbox import Toolbox
 from nacre.sessions.contracts.messages import ToolCall, message_text
