@@ -16,6 +16,7 @@ from nacre.bridges.connections.supervisor import BridgeStatus
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.errors import ChannelUnusable
 from nacre.bridges.gateway import Gateway
+from nacre.bridges.ledger.counts import STATES
 from nacre.bridges.schedule.schedule_tool import ScheduleDesk
 from nacre.bridges.schedule.timekeeper import Timekeeper
 from nacre.bridges.schedule.timetable import Timetable
@@ -146,6 +147,25 @@ class Server:
     def agents(self) -> tuple[Agent, ...]:
         """The open agents, the default one first."""
         return tuple(self._agents)
+
+    async def figures(self) -> dict[str, float]:
+        """What is to be done, and how many bridges are connected, by names with units: all are gauges.
+
+        Raises:
+            LedgerUnusable: the ledger cannot be read.
+            DatabaseError: the database of the workers cannot be asked.
+        """
+        counts = await self._gateway.tables.not_done()
+        found: dict[str, float] = {f"messages_{state}": counts.get(state, 0) for state in STATES}
+        found["bridges"] = len(self.statuses)
+        found["bridges_connected"] = sum(status.state == "connected" for status in self.statuses)
+        if self._config.settings.storage.workers:
+            from nacre.bridges.workers.figures import figures_at_work
+            from nacre.bridges.workers.opening import at_work
+
+            at = figures_at_work(*await at_work(self._config))
+            found |= {f"turns_{name}": value for name, value in at.items()}
+        return found
 
     async def keep_statuses(self) -> None:
         """Puts how the bridges are on disk, for `nacre status`. Raises `LedgerUnusable`."""

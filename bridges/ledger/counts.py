@@ -10,6 +10,8 @@ _WORDS = {
     "unsure": "{} sent perhaps",
     "failed": "{} not sent for good",
 }
+STATES = tuple(_WORDS)
+"""What is waiting, or is being done, or was not done for certain."""
 
 
 def told(counts: dict[str, int]) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.doors.http.door import Door
     from nacre.doors.http.tokens import Tokens
+
+log = logging.getLogger(__name__)
 
 NOT_INSTALLED = (
     "http.port is set, and the libraries of the server cannot be used here ({error}). "
@@ -42,7 +46,12 @@ async def http_doors(invocation: Invocation, server: Server, turn_seconds: float
     doors = _doors(invocation, server, tokens)
     try:
         serving = await HttpServer.start(
-            doors, tokens=tokens, host=settings.host, port=settings.port, hosts=settings.hosts
+            doors,
+            tokens=tokens,
+            host=settings.host,
+            port=settings.port,
+            hosts=settings.hosts,
+            figures=partial(_figures, server),
         )
     except (ServerUnusable, TokensUnusable) as error:
         raise click.ClickException(str(error)) from error
@@ -51,6 +60,18 @@ async def http_doors(invocation: Invocation, server: Server, turn_seconds: float
         yield
     finally:
         await serving.close(turn_seconds=turn_seconds)
+
+
+async def _figures(server: Server) -> Mapping[str, float]:
+    """What is to be done; nothing while that cannot be asked, for requests are counted all the same."""
+    from nacre.bridges.contracts.errors import LedgerUnusable
+    from nacre.postgres.errors import DatabaseError
+
+    try:
+        return await server.figures()
+    except (LedgerUnusable, DatabaseError) as error:
+        log.warning("/metrics says nothing of what is to be done: %s", error)
+        return {}
 
 
 def _doors(invocation: Invocation, server: Server, tokens: Tokens) -> list[Door]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -13,6 +13,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from prometheus_client.core import GaugeMetricFamily
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,14 +22,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nacre.doors.http.door import Door
 
 OTHER = "other"
+Figures = Callable[[], Awaitable[Mapping[str, float]]]
+"""What else is told, by names with their units; asked for each time."""
+
+
+async def nothing_else() -> Mapping[str, float]:
+    """For a server that knows of nothing but its requests."""
+    return {}
 
 
 class Metrics:
-    """What the server counts of its requests, in a registry of its own."""
+    """What the server counts of its requests, and what `figures` tells, in a registry of its own."""
 
-    def __init__(self, doors: Sequence[str]) -> None:
+    def __init__(self, doors: Sequence[str], figures: Figures = nothing_else) -> None:
         self._doors = tuple(path for path in doors if path)
+        self._figures = figures
+        self._found: Mapping[str, float] = {}
         self._registry = CollectorRegistry()
+        self._registry.register(self)
         self._requests = Counter(
             "nacre_http_requests",
             "Requests by door and class of status.",
@@ -45,6 +56,11 @@ class Metrics:
             registry=self._registry,
             buckets=(0.005, 0.02, 0.1, 0.5, 2, 10, 60),
         )
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """What `figures` told last, as the library asks for it."""
+        for name, value in self._found.items():
+            yield GaugeMetricFamily(f"nacre_{name}", name.replace("_", " ").capitalize() + ".", value=value)
 
     def counted(self, app: ASGIApp) -> ASGIApp:
         """The app, with its requests counted."""
@@ -83,6 +99,7 @@ class Metrics:
         """`/metrics`, for whoever has a token."""
 
         async def metrics(_request: Request) -> Response:
+            self._found = await self._figures()
             return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
         return Door(path="/metrics", routes=[Route("/", metrics, methods=["GET"])])

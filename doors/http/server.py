@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from nacre.doors.http.door import Door
 from nacre.doors.http.guard import LOOPBACK, Guard
 from nacre.doors.http.health import health
-from nacre.doors.http.metrics import Metrics
+from nacre.doors.http.metrics import Figures, Metrics, nothing_else
 from nacre.doors.http.tokens import Tokens
 
 MOST_CONNECTIONS = 500
@@ -54,9 +54,17 @@ class HttpServer:
 
     @classmethod
     async def start(
-        cls, doors: Sequence[Door], *, tokens: Tokens, host: str, port: int, hosts: Sequence[str] = ()
+        cls,
+        doors: Sequence[Door],
+        *,
+        tokens: Tokens,
+        host: str,
+        port: int,
+        hosts: Sequence[str] = (),
+        figures: Figures = nothing_else,
     ) -> Self:
-        """Listens at `host` and `port`, 0 for any that is free. `hosts` are further names of the server.
+        """Listens at `host` and `port`, 0 for any that is free. `hosts` are further names of the
+        server, `figures` what `/metrics` tells beside requests.
 
         Raises:
             ServerUnusable: the address is taken or not of this machine, or is open to others while nobody
@@ -77,7 +85,7 @@ class HttpServer:
                 f"The server cannot listen at {host}:{port} ({error}). Is another `nacre serve` running? "
                 "Choose another number for http.port."
             ) from error
-        metrics = Metrics([door.path for door in doors])
+        metrics = Metrics([door.path for door in doors], figures)
         doors = (metrics.door(), *doors)
         mounted = [route for door in doors for route in _mounted(door)]
         app = Starlette(routes=[Route("/health", health, methods=["GET"]), *mounted])

@@ -41,6 +41,13 @@ def test_a_program_talks_to_the_assistant_with_a_token(tmp_path: Path) -> None:
             timeout=30,
         )
         assert "/status" in answer.json()["choices"][0]["message"]["content"]
+        told = httpx.get(
+            f"http://127.0.0.1:{port}/metrics",
+            headers={"authorization": f"Bearer {made['token']}"},
+            timeout=30,
+        ).text
+        assert "nacre_messages_waiting 0.0" in told
+        assert 'nacre_http_requests_total{door="/v1",status="2xx"} 1.0' in told
         process.send_signal(signal.SIGTERM)
         assert process.wait(WAIT_SECONDS) == 0
 
