@@ -90,7 +90,7 @@ async def test_the_owner_is_asked_and_answers_in_the_chat(tmp_path: Path, databa
         prepared(tmp_path, provider)
         worker = started(tmp_path, database_url)
         try:
-            async with gateway(tmp_path, database_url, server):
+            async with gateway(tmp_path, database_url, server.port):
                 server.say("hello", chat="n", sender="nora")
                 await server.until(lambda server: len(server.shown("n")) == 1)
                 await sql(database_url, TRIGGER)
@@ -125,7 +125,7 @@ async def test_an_answer_outlives_the_worker_that_asked(tmp_path: Path, database
         prepared(tmp_path, provider)
         workers = [started(tmp_path, database_url)]
         try:
-            async with gateway(tmp_path, database_url, server):
+            async with gateway(tmp_path, database_url, server.port):
                 server.say("hello", chat="n", sender="nora")
                 await server.until(lambda server: len(server.shown("n")) == 1)
                 await sql(database_url, TRIGGER)
@@ -166,7 +166,7 @@ async def test_a_question_of_a_stopped_turn_is_void(tmp_path: Path, database_url
         prepared(tmp_path, provider)
         worker = started(tmp_path, database_url)
         try:
-            async with gateway(tmp_path, database_url, server):
+            async with gateway(tmp_path, database_url, server.port):
                 server.say("hello", chat="n", sender="nora")
                 await server.until(lambda server: len(server.shown("n")) == 1)
                 await sql(database_url, TRIGGER)
