@@ -24,6 +24,9 @@ NAME_CHECKOUT := $(BIN)/python -c 'import os, pathlib, sysconfig; packages = sys
 # longer on finding the tests. A file stays in one process: several read all sources or import a library for seconds.
 PROCESSES := $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 SPREAD := --numprocesses $(PROCESSES) --maxprocesses 8 --dist loadfile
+# Tests flush their files as the program does, and would wait for the disk half of the time: where memory has room
+# for these files, they lie there. What passed leaves nothing behind.
+IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')" -gt 4000000 ] 2>/dev/null && echo PYTEST_DEBUG_TEMPROOT=/dev/shm)
 # The channels' tests wait for their servers most of the time, so two at once do well on two cores.
 # What pytest makes of the tests' assertions is kept for the next run.
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,7 +42,7 @@ chat: $(VENV)/installed ## set up and talk to the assistant
 	@$(BIN)/nacre chat
 
 test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
-	@$(BIN)/python -m pytest $(SPREAD) -m "not slow and not channels and not postgres and not browser"
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -m "not slow and not channels and not postgres and not browser"
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
 	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres and not browser"
