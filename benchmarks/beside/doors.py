@@ -95,8 +95,8 @@ async def ask(url: str, token: str, session: str) -> Heard:
         if b" 200 " not in status:
             raise ValueError(f"The server answered {status!r}.")
         while (line := await reader.readline()) and b"[DONE]" not in line:
-            if b" word" in line:
-                heard.token_at.append(time.perf_counter())
+            # Tokens that waited for a reader come as one piece.
+            heard.token_at += [time.perf_counter()] * line.count(b" word")
     finally:
         writer.close()
     return heard
