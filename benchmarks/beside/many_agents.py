@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, LiteralString
 
-from benchmarks.beside.postgres import SCOPE, _file, _fill
-from benchmarks.beside.stores import POOL, texts_and_vectors
+from benchmarks.beside.memory_store import POOL, SCOPE, MemoryStore
+from benchmarks.beside.stores import texts_and_vectors
 from nacre.memory.contracts.store import Snapshot
 from nacre.memory.stores.postgres.reading.tokens import mark_of
 from nacre.memory.stores.postgres.store import PostgresStore
@@ -114,7 +114,8 @@ async def _first_agent(database: Database, chunks: int, lines: int, chance: rand
     """Fills one agent; its texts and vectors."""
     texts, vectors = texts_and_vectors(chunks, chance)
     store = await PostgresStore.open(database, FIRST)
-    await _fill(store, [_file(number, text) for number, text in enumerate(texts)], vectors)
+    await MemoryStore(store, database).add(0, texts, vectors)
+    await store.tidy()
     await store.close()
     store_of_chats = sessions(database, FIRST)
     await store_of_chats.index.update(KEY, lambda _: RECORD)

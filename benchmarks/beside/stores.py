@@ -1,10 +1,11 @@
-"""SQLite beside LanceDB: the same texts and vectors stored and searched, in turns, in one run.
+"""SQLite, Postgres and LanceDB: the same texts and vectors stored and searched, in turns, in one run.
 
-    python -m benchmarks.beside.stores [--rows 10000] [--questions 100]
+    python -m benchmarks.beside.stores [postgresql://…] [--rows 10000] [--questions 100]
 
-SQLite has FTS5 and sqlite-vec's table, as `plain_sqlite.py`; LanceDB an inverted index over the words, and
-its vectors without an index, as `memory-lancedb` has them. A search asks for the 30 nearest vectors and the
-30 best by words. Figures on a busy machine are worth their ratio alone.
+SQLite and Postgres are asked through the memory's `Store`, as its search asks them. LanceDB has a table of
+its own, with an inverted index over the words, and vectors without an index, as `memory-lancedb` has them. The
+database must be an empty one; without a url Postgres is left out. A search asks for the 30 nearest vectors
+and the 30 best by words. Figures on a busy machine are worth their ratio alone.
 """
 
 from __future__ import annotations
@@ -16,84 +17,55 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import apsw
 import numpy as np
-import sqlite_vec
+
+from benchmarks.beside.memory_store import POOL, MemoryStore
+from nacre.memory.contracts.store import Store
+from nacre.memory.stores.sqlite.store import SqliteStore
+from nacre.postgres.database import Database
 
 DIMENSIONS = 384
 BATCH = 500
-POOL = 30
+AGENT = "beside"
 _WORDS = 4_000
 
 
-class Sqlite:
-    """FTS5 over the words, sqlite-vec over the vectors."""
+class Compared(Protocol):
+    """What is filled and asked. A text's number is its place in the list."""
 
-    name = "SQLite"
+    async def add(self, first: int, texts: Sequence[str], vectors: Any) -> None: ...
 
-    def __init__(self, folder: Path) -> None:
-        self._connection = apsw.Connection(str(folder / "beside.sqlite"))
-        self._connection.enable_load_extension(True)
-        self._connection.load_extension(sqlite_vec.loadable_path())
-        self._connection.execute("PRAGMA journal_mode = WAL; PRAGMA mmap_size = 1073741824")
-        self._connection.execute("CREATE VIRTUAL TABLE words USING fts5 (text, tokenize = 'porter')")
-        self._connection.execute(
-            f"CREATE VIRTUAL TABLE near USING vec0 (embedding float[{DIMENSIONS}] distance_metric=cosine)"
-        )
+    async def finish(self) -> None: ...
 
-    async def open(self) -> None:
-        """Everything is open."""
+    async def near(self, vector: Any) -> list[int]: ...
 
-    async def add(self, first: int, texts: Sequence[str], vectors: Any) -> None:
-        rows = range(first, first + len(texts))
-        with self._connection:
-            self._connection.executemany(
-                "INSERT INTO words (rowid, text) VALUES (?, ?)", zip(rows, texts, strict=True)
-            )
-            self._connection.executemany(
-                "INSERT INTO near (rowid, embedding) VALUES (?, ?)",
-                ((row, vector.tobytes()) for row, vector in zip(rows, vectors, strict=True)),
-            )
+    async def by_words(self, question: str) -> list[int]: ...
 
-    async def finish(self) -> None:
-        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    async def near(self, vector: Any) -> list[int]:
-        found = self._connection.execute(
-            "SELECT rowid FROM near WHERE embedding MATCH ? AND k = ? ORDER BY distance",
-            (vector.tobytes(), POOL),
-        )
-        return [row[0] for row in found]
-
-    async def by_words(self, question: str) -> list[int]:
-        expression = " OR ".join(question.split())
-        found = self._connection.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?", (expression, POOL)
-        )
-        return [row[0] for row in found]
+    async def size_bytes(self) -> int: ...
 
 
 class Lance:
-    """An inverted index over the words, flat vectors."""
+    """An inverted index over the words, flat vectors. The library is there where LanceDB's extra is."""
 
-    name = "LanceDB"
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, table: Any, folder: Path) -> None:
+        self._table = table
         self._folder = folder
 
-    async def open(self) -> None:
+    @classmethod
+    async def open(cls, folder: Path) -> Lance:
+        """A new table in the folder."""
         import lancedb
         import pyarrow
 
-        database = await lancedb.connect_async(str(self._folder / "lance"))
-        self._kind = pyarrow.list_(pyarrow.float32(), DIMENSIONS)
-        schema = pyarrow.schema([("id", pyarrow.int64()), ("text", pyarrow.string()), ("vector", self._kind)])
-        self._table = await database.create_table("beside", schema=schema)
+        database = await lancedb.connect_async(str(folder))
+        vector = pyarrow.list_(pyarrow.float32(), DIMENSIONS)
+        schema = pyarrow.schema([("id", pyarrow.int64()), ("text", pyarrow.string()), ("vector", vector)])
+        return cls(await database.create_table("beside", schema=schema), folder)
 
     async def add(self, first: int, texts: Sequence[str], vectors: Any) -> None:
         import pyarrow
@@ -122,6 +94,9 @@ class Lance:
         query = self._table.query().nearest_to_text(MatchQuery(question, "text")).select(["id", "_score"])
         return [row["id"] for row in await query.limit(POOL).to_list()]
 
+    async def size_bytes(self) -> int:
+        return sum(path.stat().st_size for path in self._folder.glob("**/*") if path.is_file())
+
 
 def texts_and_vectors(rows: int, chance: random.Random) -> tuple[list[str], Any]:
     """Sentences of words as rare as in a language, and vectors in groups, as of notes about subjects."""
@@ -135,73 +110,90 @@ def texts_and_vectors(rows: int, chance: random.Random) -> tuple[list[str], Any]
     return texts, np.ascontiguousarray(vectors, dtype=np.float32)
 
 
-async def _timed(work: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
-    started = time.perf_counter()
-    result = await work()
-    return (time.perf_counter() - started) * 1_000, result
-
-
-async def compare(rows: int, questions: int, folder: Path) -> None:
-    """Fills both, asks both the same, and prints a row for each measure."""
+async def compare(stores: Mapping[str, Compared], rows: int, questions: int) -> None:
+    """Fills all, asks all the same, and prints a row for each measure."""
     chance = random.Random(7)
     texts, vectors = texts_and_vectors(rows, chance)
-    stores: list[Sqlite | Lance] = [Sqlite(folder), Lance(folder)]
-    times: dict[str, dict[str, list[float]]] = {store.name: {} for store in stores}
-    for store in stores:
-        await store.open()
+    inserted, near, worded = ({name: [] for name in stores} for _ in range(3))  # type: dict[str, list[float]]
     for first in range(0, rows, BATCH):
-        for store in stores:
-            some = slice(first, first + BATCH)
-            took, _ = await _timed(lambda s=store, at=some: s.add(at.start, texts[at], vectors[at]))
-            times[store.name].setdefault("insert", []).append(took)
-    for store in stores:
-        took, _ = await _timed(store.finish)
-        times[store.name]["finish"] = [took]
-    agreed: list[float] = []
+        for name, store in stores.items():
+            started = time.perf_counter()
+            await store.add(first, texts[first : first + BATCH], vectors[first : first + BATCH])
+            inserted[name].append(_since(started))
+    tidied = {}
+    for name, store in stores.items():
+        started = time.perf_counter()
+        await store.finish()
+        tidied[name] = _since(started)
+    agreed: dict[str, list[float]] = {name: [] for name in stores}
     for _ in range(questions):
         number = chance.randrange(rows)
         asked = " ".join(dict.fromkeys(texts[number].split()[:6]))
-        found = []
-        for store in chance.sample(stores, 2):
-            near, hits = await _timed(lambda s=store, at=number: s.near(vectors[at]))
-            by_words, _ = await _timed(lambda s=store, text=asked: s.by_words(text))
-            times[store.name].setdefault("near", []).append(near)
-            times[store.name].setdefault("by words", []).append(by_words)
-            found.append(set(hits))
-        agreed.append(len(found[0] & found[1]) / POOL)
-    sizes = {"SQLite": _bytes(folder, "beside.sqlite*"), "LanceDB": _bytes(folder, "lance/**/*")}
-    _print(rows, times, sizes)
-    print(f"\nThe nearest {POOL} agree by {statistics.fmean(agreed):.3f}.")
-
-
-def _print(rows: int, times: dict[str, dict[str, list[float]]], sizes: dict[str, int]) -> None:
-    print(f"| {rows} × {DIMENSIONS} | SQLite | LanceDB | LanceDB / SQLite |\n|---|---|---|---|")
-    _row("insert a row, ms", {name: sum(of["insert"]) / rows for name, of in times.items()})
-    _row("index and tidy, ms", {name: of["finish"][0] for name, of in times.items()})
-    for what in ("near", "by words"):
+        found = {}
+        for name in chance.sample([*stores], len(stores)):
+            started = time.perf_counter()
+            found[name] = set(await stores[name].near(vectors[number]))
+            near[name].append(_since(started))
+            started = time.perf_counter()
+            await stores[name].by_words(asked)
+            worded[name].append(_since(started))
+        exact = set(np.argpartition(-(vectors @ vectors[number]), POOL)[:POOL].tolist())
+        for name, hits in found.items():
+            agreed[name].append(len(hits & exact) / POOL)
+    sizes = {name: await store.size_bytes() / 1e6 for name, store in stores.items()}
+    print(f"| {rows:,} × {DIMENSIONS} | {' | '.join(stores)} |\n|{'---|' * (len(stores) + 1)}")
+    _row("insert a chunk with its vector, ms", {name: sum(of) / rows for name, of in inserted.items()})
+    _row("index and tidy, s", {name: took / 1_000 for name, took in tidied.items()})
+    for what, times in (("near", near), ("by words", worded)):
         for label, share in (("p50", 0.5), ("p95", 0.95)):
-            values = {name: sorted(of[what])[int(len(of[what]) * share)] for name, of in times.items()}
-            _row(f"{what}, {label}, ms", values)
-    _row("on disk, MB", {name: size / 1e6 for name, size in sizes.items()})
+            _row(
+                f"{POOL} {what}, {label}, ms",
+                {name: sorted(of)[int(len(of) * share)] for name, of in times.items()},
+            )
+    _row(f"of the nearest {POOL}, found", {name: statistics.fmean(of) for name, of in agreed.items()})
+    _row("on disk, MB", sizes)
 
 
-def _row(label: str, values: dict[str, float]) -> None:
-    sqlite, lance = values["SQLite"], values["LanceDB"]
-    print(f"| {label} | {sqlite:.2f} | {lance:.2f} | {lance / sqlite:.2f} |", flush=True)
+def _since(started: float) -> float:
+    return (time.perf_counter() - started) * 1_000
 
 
-def _bytes(folder: Path, pattern: str) -> int:
-    return sum(path.stat().st_size for path in folder.glob(pattern) if path.is_file())
+def _row(label: str, values: Mapping[str, float]) -> None:
+    first = next(iter(values.values())) or 1
+    told = [f"{value:.2f}" if not place else f"{value:.2f} ({value / first:.2f} ×)"
+            for place, value in enumerate(values.values())]  # fmt: skip
+    print(f"| {label} | {' | '.join(told)} |", flush=True)
+
+
+async def run(url: str, rows: int, questions: int, folder: Path) -> None:
+    """Opens what there is, compares, and closes it."""
+    from nacre.memory.stores.postgres.store import PostgresStore
+
+    file = folder / "beside.sqlite"
+    opened: list[Store] = [await SqliteStore.open(file)]
+    stores: dict[str, Compared] = {"SQLite": MemoryStore(opened[0], file)}
+    database = Database(url) if url else None
+    if database:
+        opened.append(await PostgresStore.open(database, AGENT))
+        stores["Postgres"] = MemoryStore(opened[1], database)
+    stores["LanceDB"] = await Lance.open(folder / "lance")
+    await compare(stores, rows, questions)
+    for store in opened:
+        await store.close()
+    if database:
+        await database.close()
 
 
 def main() -> None:
+    """Reads the arguments."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("url", nargs="?", default="")
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--questions", type=int, default=100)
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="stores-"))
     try:
-        asyncio.run(compare(arguments.rows, arguments.questions, folder))
+        asyncio.run(run(arguments.url, arguments.rows, arguments.questions, folder))
     finally:
         shutil.rmtree(folder)
 

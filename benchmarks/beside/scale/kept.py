@@ -8,7 +8,7 @@ from functools import partial
 from typing import LiteralString
 
 from benchmarks.beside.many_agents import CHAT_TABLES, RECORD, sessions
-from benchmarks.beside.postgres import _file, _fill
+from benchmarks.beside.memory_store import MemoryStore
 from benchmarks.beside.stores import texts_and_vectors
 from nacre.memory.stores.postgres.store import PostgresStore
 from nacre.memory.workspace.documents.rows import DocumentRows
@@ -67,7 +67,8 @@ async def _chunks(database: Database) -> float:
     before = await size_bytes(database, beginning="memory")
     texts, vectors = texts_and_vectors(CHUNKS, random.Random(7))
     store = await PostgresStore.open(database, AGENT)
-    await _fill(store, [_file(number, text) for number, text in enumerate(texts)], vectors)
+    await MemoryStore(store, database).add(0, texts, vectors)
+    await store.tidy()
     await store.close()
     return (await size_bytes(database, beginning="memory") - before) / CHUNKS
 
