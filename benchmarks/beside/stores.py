@@ -3,9 +3,9 @@
     python -m benchmarks.beside.stores [postgresql://…] [--rows 10000] [--questions 100]
 
 SQLite and Postgres are asked through the memory's `Store`, as its search asks them. LanceDB has a table of
-its own, with an inverted index over the words, and vectors without an index, as `memory-lancedb` has them. The
-database must be an empty one; without a url Postgres is left out. A search asks for the 30 nearest vectors
-and the 30 best by words. Figures on a busy machine are worth their ratio alone.
+its own, with an inverted index over the words, and vectors without an index, as `memory-lancedb` has them.
+The database must be an empty one; without a url Postgres is left out. A search asks for the 30 nearest
+vectors and the 30 best by words. Figures on a busy machine are worth their ratio alone.
 """
 
 from __future__ import annotations

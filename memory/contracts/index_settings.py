@@ -3,7 +3,8 @@
 Annotations are not kept as text: pydantic would compile each of them again at every start.
 """
 
-from typing import Literal, Self
+from functools import cache
+from typing import Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -12,7 +13,21 @@ DEFAULT_CACHE_ENTRIES = 50_000
 """Vectors kept for text that is no longer in any file. The seeds have no limit, and grow to gigabytes."""
 
 
-class SettingsGroup(BaseModel):
+class Unwritten(BaseModel):
+    """Settings that have a value for each key."""
+
+    @classmethod
+    def unwritten(cls) -> Self:
+        """What holds when nothing of it is written: one object for all, because nobody can change it."""
+        return cast(Self, _unwritten(cls))
+
+
+@cache
+def _unwritten(settings: type[BaseModel]) -> BaseModel:
+    return settings.model_construct()
+
+
+class SettingsGroup(Unwritten):
     """Frozen, under camel-case names; an unknown key is an error."""
 
     model_config = ConfigDict(
@@ -57,7 +72,7 @@ class RemoteSettings(SettingsGroup):
     daily_tokens: int | None = Field(default=None, ge=1)
     """Most tokens a day that go to remote providers for documents, in the owner's time zone; unset is no
     limit. Questions are counted and never stopped."""
-    batch: BatchSettings = Field(default_factory=BatchSettings.model_construct)
+    batch: BatchSettings = Field(default_factory=BatchSettings.unwritten)
 
 
 class LocalSettings(SettingsGroup):
@@ -90,7 +105,7 @@ class StoreSettings(SettingsGroup):
     """How the index is stored: there is one way, which settings from OpenClaw name."""
     path: str | None = None
     """The index file; `{agentId}` is the agent's id; unset is `<state>/memory/{agentId}.sqlite`."""
-    vector: VectorStoreSettings = Field(default_factory=VectorStoreSettings.model_construct)
+    vector: VectorStoreSettings = Field(default_factory=VectorStoreSettings.unwritten)
 
 
 class ChunkingSettings(SettingsGroup):
@@ -132,7 +147,7 @@ class SyncSettings(SettingsGroup):
     """How long files must be quiet before they are indexed."""
     interval_minutes: int = Field(default=0, ge=0)
     """How often the index is brought up to date anyway; 0 is never."""
-    sessions: SessionSyncSettings = Field(default_factory=SessionSyncSettings.model_construct)
+    sessions: SessionSyncSettings = Field(default_factory=SessionSyncSettings.unwritten)
 
 
 class CacheSettings(SettingsGroup):

@@ -78,8 +78,8 @@ class HybridSettings(SettingsGroup):
     """How many candidates per wanted hit each list offers; at most 20."""
     fusion: Literal["default", "seed"] = "default"
     """How the two lists become one: `default`, or `seed` for the weighted sum of the original."""
-    mmr: MmrSettings = Field(default_factory=MmrSettings.model_construct)
-    temporal_decay: TemporalDecaySettings = Field(default_factory=TemporalDecaySettings.model_construct)
+    mmr: MmrSettings = Field(default_factory=MmrSettings.unwritten)
+    temporal_decay: TemporalDecaySettings = Field(default_factory=TemporalDecaySettings.unwritten)
 
     @field_validator("candidate_multiplier")
     @classmethod
@@ -129,8 +129,8 @@ class QuerySettings(SettingsGroup):
     min_score: UnitInterval = 0.35
     """What the best hit has to score for anything to be shown; what stands behind it comes along. With
     `fusion: "seed"` each hit has to."""
-    hybrid: HybridSettings = Field(default_factory=HybridSettings.model_construct)
-    rerank: RerankSettings = Field(default_factory=RerankSettings.model_construct)
+    hybrid: HybridSettings = Field(default_factory=HybridSettings.unwritten)
+    rerank: RerankSettings = Field(default_factory=RerankSettings.unwritten)
 
 
 class ExperimentalSettings(SettingsGroup):
@@ -151,7 +151,7 @@ class MemorySearchSettings(SettingsGroup):
     extra_paths: tuple[str, ...] = ()
     """Further Markdown files and folders, absolute or relative to the workspace; globs work (`**` is any
     depth), and links are not followed."""
-    experimental: ExperimentalSettings = Field(default_factory=ExperimentalSettings.model_construct)
+    experimental: ExperimentalSettings = Field(default_factory=ExperimentalSettings.unwritten)
     provider: str | None = None
     """Who makes embeddings. Unset and `local`: the model that comes with Nacre, without key and network, or
     that of `local.modelPath`. `gguf`: that of `local.modelPath`, else embeddinggemma-300m, downloaded once
@@ -173,12 +173,12 @@ class MemorySearchSettings(SettingsGroup):
     """Length of the vectors, for remote models made for shorter ones; unset is the model's own. Longer
     vectors are cut to it. A change makes all vectors again."""
     remote: RemoteSettings | None = None
-    local: LocalSettings = Field(default_factory=LocalSettings.model_construct)
-    store: StoreSettings = Field(default_factory=StoreSettings.model_construct)
-    chunking: ChunkingSettings = Field(default_factory=ChunkingSettings.model_construct)
-    sync: SyncSettings = Field(default_factory=SyncSettings.model_construct)
-    query: QuerySettings = Field(default_factory=QuerySettings.model_construct)
-    cache: CacheSettings = Field(default_factory=CacheSettings.model_construct)
+    local: LocalSettings = Field(default_factory=LocalSettings.unwritten)
+    store: StoreSettings = Field(default_factory=StoreSettings.unwritten)
+    chunking: ChunkingSettings = Field(default_factory=ChunkingSettings.unwritten)
+    sync: SyncSettings = Field(default_factory=SyncSettings.unwritten)
+    query: QuerySettings = Field(default_factory=QuerySettings.unwritten)
+    cache: CacheSettings = Field(default_factory=CacheSettings.unwritten)
 
     @field_validator("extra_paths")
     @classmethod

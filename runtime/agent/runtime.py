@@ -21,7 +21,7 @@ from nacre.runtime.contracts.ids import NewId, random_id
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.recall.memory_plugin import MemoryPlugin
-from nacre.runtime.settings.config import Config, ListedAgent, load_config, process_environment
+from nacre.runtime.settings.config import Config, ListedAgent, StateSettings, process_environment
 from nacre.runtime.turn.loop.limits import UsageLimits
 from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptFunction, PromptPart
@@ -50,10 +50,8 @@ class _Opening:
     new_id: NewId
     watch: bool
 
-    def config(self, agent_id: str, model_name: str | None = None) -> Config:
-        return load_config(
-            self.environment, state_dir=self.state_dir, agent_id=agent_id, model_name=model_name
-        )
+    def settings(self) -> StateSettings:
+        return StateSettings(self.environment, self.state_dir)
 
 
 class Runtime:
@@ -64,7 +62,8 @@ class Runtime:
 
     def __init__(self, opening: _Opening) -> None:
         self._opening = opening
-        self._agents = opening.config("").agents
+        self._settings = opening.settings()
+        self._agents = self._settings.config("").agents
         self._shared = Shared()
         self._open: dict[str, Agent] = {}
         self._locks = {agent.id: asyncio.Lock() for agent in self._agents}
@@ -127,7 +126,9 @@ class Runtime:
         if known is not None and not known.is_closed and not keywords:
             return known
         model = keywords.get("model")
-        config = self._opening.config(agent_id, model if isinstance(model, str) else None)
+        if not self._settings.is_current:
+            self._settings = self._opening.settings()
+        config = self._settings.config(agent_id, model_name=model if isinstance(model, str) else None)
         async with self._locks.setdefault(config.agent_id, asyncio.Lock()):
             if self._closed:
                 raise TurnBroken("This runtime is closed. Open a new one.")

@@ -10,6 +10,7 @@ from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
+    from nacre.runtime.settings.sections.agents import AgentsSettings
     from nacre.runtime.settings.settings import Settings
 
 
@@ -79,6 +80,26 @@ class AgentPlaces:
                 "Name a file that ends in .json, such as ~/chats/sessions.json."
             )
         return chosen
+
+
+def listed_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
+    """The agent that is asked for, by any spelling of its id; without one the default agent.
+
+    Raises:
+        ConfigError: there is no such agent.
+    """
+    from nacre.sessions.contracts.keys import normalise_agent_id
+
+    if not wanted.strip():
+        return agents.default_id
+    found = normalise_agent_id(wanted)
+    if found in agents.ids and found == wanted.strip().lower():
+        return found
+    is_one = len(agents.ids) == 1
+    raise ConfigError(
+        f"There is no agent {wanted!r}. {'The only one is' if is_one else 'The agents are'} "
+        f"{', '.join(agents.ids)}; agents.list in {file} names them."
+    )
 
 
 def owners_path(text: str | None, home: Path) -> Path | None:

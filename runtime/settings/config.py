@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.agent_places import AgentPlaces
@@ -100,80 +99,142 @@ def load_config(
         ConfigError: the file is unreadable, no JSON5, names a variable that is not set, or a value does not
             fit its setting; there is no such agent, or it could reach what is another agent's.
     """
-    from nacre.memory.contracts.settings import at_home
-    from nacre.runtime.settings.disk import settings_file as disk
-    from nacre.runtime.settings.disk.agent_folders import kept_apart
-    from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
+    read = StateSettings(environment, state_dir)
+    return read.config(agent_id or "", workspace=workspace, model_name=model_name)
 
-    state = (state_dir or _state_dir(environment)).absolute()
-    file = state / SETTINGS_FILE
-    raw = disk.read_settings_file(file, environment)
-    with disk.variables_unseen(file, environment):
-        written = _settings(raw, file)
-        agents = written.agents
-        own_id = _agent_id(agent_id or environment.get(AGENT_VARIABLE, ""), agents, file)
-        place = next((place for place, entry in enumerate(agents.entries) if entry.id == own_id), None)
-        settings = written if place is None else _settings(disk.with_own_settings(raw, place), file)
 
-        places = _places(environment, state, written)
-        folders = {each: places.of(each, workspace if each == own_id else None) for each in agents.ids}
-        own = folders[own_id]
-        notices = kept_apart(
-            own,
-            [other for other in folders.values() if other is not own],
-            extra_paths=[at_home(path, places.home) for path in settings.agent.memory_search.extra_paths],
-            qmd_paths=[
-                (at_home(asked.path, places.home), asked.pattern) for asked in settings.memory.read_by_qmd
-            ],
-            allowed=places.allowed(own_id),
-        )
-        notices = (*_not_its_workspace(environment, own, agents), *notices)
-        auth = read_auth_profiles(own.agent_dir)
+class StateSettings:
+    """The settings file of a state folder, read once for all of its agents.
+
+    Raises:
+        ConfigError: as `load_config`, of the file as a whole.
+    """
+
+    def __init__(self, environment: Mapping[str, str], state_dir: Path | None = None) -> None:
+        # whoever asks for the environment alone waits neither for pydantic nor for the memory room
+        from nacre.runtime.settings.disk import settings_file as disk
+        from nacre.runtime.settings.settings import valid_settings
+
+        self._environment = environment
+        self._state = (state_dir or _state_dir(environment)).absolute()
+        self._file = self._state / SETTINGS_FILE
+        self._read_at = self._stamps()
+        self._raw = disk.read_settings_file(self._file, environment)
+        with disk.variables_unseen(self._file, environment):
+            self._written = valid_settings(self._raw, self._file)
+            self._places = _places(environment, self._state, self._written)
+            self._notices = _notices(self._raw, self._written, self._file)
+        self._listed: dict[str, tuple[ListedAgent, ...]] = {}
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the file, and that with the keys beside it, are as they were when they were read."""
+        return self._stamps() == self._read_at
+
+    def config(
+        self, agent_id: str, *, workspace: Path | None = None, model_name: str | None = None
+    ) -> Config:
+        """The settings of one agent, of the default agent without an id.
+
+        Raises:
+            ConfigError: as `load_config`, of this agent.
+        """
+        from nacre.memory.contracts.settings import at_home
+        from nacre.runtime.settings.agent_places import listed_id
+        from nacre.runtime.settings.disk import settings_file as disk
+        from nacre.runtime.settings.disk.agent_folders import kept_apart
+        from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
+
+        environment, agents, home = self._environment, self._written.agents, self._places.home
+        with disk.variables_unseen(self._file, environment):
+            own_id = listed_id(agent_id or environment.get(AGENT_VARIABLE, ""), agents, self._file)
+            settings = self.of_agent(own_id)
+            own = self._places.of(own_id, workspace) if workspace else self._folders[own_id]
+            notices = kept_apart(
+                own,
+                [other for each, other in self._folders.items() if each != own_id],
+                extra_paths=[at_home(path, home) for path in settings.agent.memory_search.extra_paths],
+                qmd_paths=[
+                    (at_home(asked.path, home), asked.pattern) for asked in settings.memory.read_by_qmd
+                ],
+                allowed=self._places.allowed(own_id),
+            )
+            notices = (*_not_its_workspace(environment, own, agents), *notices)
+            auth = read_auth_profiles(own.agent_dir)
         chosen_model = model_name or environment.get(MODEL_VARIABLE, "").strip()
         return Config(
-            home=places.home,
-            state_dir=state,
+            home=home,
+            state_dir=self._state,
             folders=own,
-            agents=tuple(_listed(agents, each, chosen_model) for each in folders.values()),
+            agents=self._all_agents(own, chosen_model),
             model_name=chosen_model or settings.agent.model.primary.strip(),
             settings=settings,
             auth=auth,
             environment=environment,
-            notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
+            notices=(*self._notices, *auth.problems, *notices),
         )
+
+    def _stamps(self) -> tuple[object, object]:
+        from nacre.runtime.settings.disk.secrets import ENVIRONMENT_FILE
+        from nacre.runtime.settings.disk.settings_file import file_stamp
+
+        return file_stamp(self._file), file_stamp(self._state / ENVIRONMENT_FILE)
+
+    @cached_property
+    def _folders(self) -> Mapping[str, AgentFolders]:
+        return {each: self._places.of(each, None) for each in self._written.agents.ids}
+
+    def of_agent(self, agent_id: str) -> Settings:
+        """The settings of one agent alone.
+
+        Raises:
+            ConfigError: there is no such agent.
+        """
+        from nacre.runtime.settings.agent_places import listed_id
+        from nacre.runtime.settings.disk.settings_file import variables_unseen, with_own_settings
+        from nacre.runtime.settings.settings import valid_settings
+
+        agents = self._written.agents
+        own_id = listed_id(agent_id, agents, self._file)
+        if agents.entry(own_id) is None:
+            return self._written
+        with variables_unseen(self._file, self._environment):
+            return valid_settings(with_own_settings(self._raw, agents.ids.index(own_id)), self._file)
+
+    def _all_agents(self, own: AgentFolders, chosen_model: str) -> tuple[ListedAgent, ...]:
+        agents, folders = self._written.agents, self._folders
+        if own is not folders[own.agent_id]:  # its workspace was handed in
+            changed = {**folders, own.agent_id: own}.values()
+            return tuple(_listed(agents, each, chosen_model) for each in changed)
+        if chosen_model not in self._listed:
+            self._listed[chosen_model] = tuple(
+                _listed(agents, each, chosen_model) for each in folders.values()
+            )
+        return self._listed[chosen_model]
 
 
 def checked_settings(text: str, file: Path, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Sentences about a text that is to stand in the settings file; none when there is nothing to say.
 
     Raises:
-        ConfigError: it is no JSON5, names a variable that is not set, or a value does not fit its setting.
+        ConfigError: as `load_config`, of the file as a whole.
     """
     from nacre.runtime.settings.disk import settings_file as disk
+    from nacre.runtime.settings.settings import valid_settings
 
     raw = disk.settings_in(text, file, environment)
     with disk.variables_unseen(file, environment):
-        written = _settings(raw, file)
+        written = valid_settings(raw, file)
         for place in range(len(written.agents.entries)):
-            _settings(disk.with_own_settings(raw, place), file)
-    return (*_file_notices(file, written), *disk.told_of_sources(raw))
+            valid_settings(disk.with_own_settings(raw, place), file)
+        return _notices(raw, written, file)
 
 
-def settings_anew(config: Config) -> Settings:
-    """What the file says now for the agent of a config that was read earlier.
+def _notices(raw: Mapping[str, Any], written: Settings, file: Path) -> tuple[str, ...]:
+    from nacre.runtime.settings.disk.settings_file import told_of_other_files, told_of_sources
+    from nacre.runtime.settings.settings import told_of_keys
 
-    Raises:
-        ConfigError: as `load_config`, or the list of agents names this one no more.
-    """
-    from nacre.runtime.settings.disk import settings_file as disk
-
-    file = config.state_dir / SETTINGS_FILE
-    raw = disk.read_settings_file(file, config.environment)
-    with disk.variables_unseen(file, config.environment):
-        written = _settings(raw, file)
-        ids = [entry.id for entry in written.agents.entries]
-        _agent_id(config.agent_id, written.agents, file)
-        return _settings(disk.with_own_settings(raw, ids.index(config.agent_id)), file) if ids else written
+    return (*told_of_keys(written, file), *told_of_other_files(file), *told_of_sources(raw))
 
 
 def settings_file(environment: Mapping[str, str]) -> Path:
@@ -208,22 +269,6 @@ def _state_dir(environment: Mapping[str, str]) -> Path:
     return owners_path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
 
 
-def _agent_id(wanted: str, agents: AgentsSettings, file: Path) -> str:
-    """The agent that is asked for, by any spelling of its id; without one the default agent."""
-    from nacre.sessions.contracts.keys import normalise_agent_id
-
-    if not wanted.strip():
-        return agents.default_id
-    found = normalise_agent_id(wanted)
-    if found in agents.ids and found == wanted.strip().lower():
-        return found
-    is_one = len(agents.ids) == 1
-    raise ConfigError(
-        f"There is no agent {wanted!r}. {'The only one is' if is_one else 'The agents are'} "
-        f"{', '.join(agents.ids)}; agents.list in {file} names them."
-    )
-
-
 def _listed(agents: AgentsSettings, folders: AgentFolders, chosen_model: str) -> ListedAgent:
     entry = agents.entry(folders.agent_id)
     own_model = entry.model.primary.strip() if entry else ""
@@ -245,40 +290,3 @@ def _not_its_workspace(
         f"{WORKSPACE_VARIABLE} names the workspace of the default agent {agents.default_id!r}. "
         f"Agent {own.agent_id!r} stays in {own.workspace}; its workspace in agents.list names another.",
     )
-
-
-def _file_notices(file: Path, settings: Settings) -> tuple[str, ...]:
-    from nacre.runtime.settings.disk.settings_file import told_of_other_files
-    from nacre.runtime.settings.sections.section import unread_keys
-
-    unread = ", ".join(unread_keys(settings))
-    marked = [entry.id for entry in settings.agents.entries if entry.default]
-    notices = [f"{file} has settings that Nacre does not read: {unread}."] if unread else []
-    notices += told_of_other_files(file)
-    if len(marked) > 1:
-        notices.append(
-            f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is it."
-        )
-    return tuple(notices)
-
-
-def _settings(raw: Mapping[str, Any], file: Path) -> Settings:
-    # whoever asks for the environment alone waits neither for pydantic nor for the memory room
-    from pydantic import ValidationError
-
-    from nacre.runtime.settings.settings import Settings
-
-    try:
-        return Settings.of_file(raw)
-    except ValidationError as error:
-        problems = "; ".join(_problem(dict(item)) for item in error.errors(include_input=False))
-        raise ConfigError(f"The settings file {file} has values that do not fit: {problems}.") from error
-
-
-def _problem(item: Mapping[str, Any]) -> str:
-    from nacre.runtime.settings.keys import likely_key, written_key
-    from nacre.runtime.settings.settings import Settings
-
-    meant = likely_key(item["loc"], Settings) if item["type"] == "extra_forbidden" else ""
-    said = f"there is no such setting (did you mean {meant}?)" if meant else item["msg"]
-    return f"{written_key(item['loc'])}: {said}"

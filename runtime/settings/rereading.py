@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.contracts.policy import ChatPolicy
-from nacre.runtime.settings.config import SETTINGS_FILE, Config, settings_anew
+from nacre.runtime.settings.config import SETTINGS_FILE, Config, StateSettings
+from nacre.runtime.settings.disk.settings_file import file_stamp
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.settings import Settings
@@ -19,7 +19,7 @@ class SettingsInFile:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._file = config.state_dir / SETTINGS_FILE
-        self._stamp = _stamp(self._file)
+        self._stamp = file_stamp(self._file)
         self._seen: Settings = config.settings
         self._untold: list[str] = []
 
@@ -28,7 +28,7 @@ class SettingsInFile:
 
         Settings that cannot be used change nothing, and that is told, too.
         """
-        stamp = _stamp(self._file)
+        stamp = file_stamp(self._file)
         if stamp == self._stamp:
             return None
         self._stamp = stamp
@@ -36,7 +36,9 @@ class SettingsInFile:
         from nacre.runtime.settings.changes import taken_over
 
         try:
-            now = settings_anew(self._config)
+            now = StateSettings(self._config.environment, self._config.state_dir).of_agent(
+                self._config.agent_id
+            )
         except ConfigError as error:
             self._untold.append(f"The changed settings cannot be used, and the old ones hold: {error}")
             return None
@@ -51,12 +53,3 @@ class SettingsInFile:
             return ()
         told, self._untold = tuple(self._untold), []
         return told
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """What tells that a file was written."""
-    try:
-        facts = file.stat()
-    except OSError:
-        return None
-    return facts.st_mtime_ns, facts.st_size, facts.st_ino

@@ -7,11 +7,13 @@ that an owner can bring a settings file along. Inside `memorySearch` an unknown 
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, create_model
+from pydantic import Field, ValidationError, create_model
 from pydantic.alias_generators import to_camel
 
+from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.sections.agents import AgentSettings, AgentsSettings
 from nacre.runtime.settings.sections.channels import (
     Binding,
@@ -25,7 +27,7 @@ from nacre.runtime.settings.sections.mcp import McpSettings
 from nacre.runtime.settings.sections.memory import MemorySettings
 from nacre.runtime.settings.sections.models import ModelsSettings
 from nacre.runtime.settings.sections.plugins import PluginsSettings
-from nacre.runtime.settings.sections.section import SettingsSection
+from nacre.runtime.settings.sections.section import SettingsSection, unread_keys
 from nacre.runtime.settings.sections.session import SessionSettings
 from nacre.runtime.settings.sections.skills import SkillsSettings
 from nacre.runtime.settings.sections.storage import StorageSettings
@@ -44,22 +46,22 @@ class UsageSettings(SettingsSection):
 class Settings(SettingsSection):
     """Everything in `nacre.json5`."""
 
-    agents: AgentsSettings = Field(default_factory=AgentsSettings.model_construct)
-    session: SessionSettings = Field(default_factory=SessionSettings.model_construct)
-    memory: MemorySettings = Field(default_factory=MemorySettings.model_construct)
-    storage: StorageSettings = Field(default_factory=StorageSettings.model_construct)
-    tools: ToolsSettings = Field(default_factory=ToolsSettings.model_construct)
-    hooks: HooksSettings = Field(default_factory=HooksSettings.model_construct)
-    models: ModelsSettings = Field(default_factory=ModelsSettings.model_construct)
-    mcp: McpSettings = Field(default_factory=McpSettings.model_construct)
-    plugins: PluginsSettings = Field(default_factory=PluginsSettings.model_construct)
-    skills: SkillsSettings = Field(default_factory=SkillsSettings.model_construct)
+    agents: AgentsSettings = Field(default_factory=AgentsSettings.unwritten)
+    session: SessionSettings = Field(default_factory=SessionSettings.unwritten)
+    memory: MemorySettings = Field(default_factory=MemorySettings.unwritten)
+    storage: StorageSettings = Field(default_factory=StorageSettings.unwritten)
+    tools: ToolsSettings = Field(default_factory=ToolsSettings.unwritten)
+    hooks: HooksSettings = Field(default_factory=HooksSettings.unwritten)
+    models: ModelsSettings = Field(default_factory=ModelsSettings.unwritten)
+    mcp: McpSettings = Field(default_factory=McpSettings.unwritten)
+    plugins: PluginsSettings = Field(default_factory=PluginsSettings.unwritten)
+    skills: SkillsSettings = Field(default_factory=SkillsSettings.unwritten)
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
     bindings: tuple[Binding, ...] = ()
-    http: HttpSettings = Field(default_factory=HttpSettings.model_construct)
-    usage: UsageSettings = Field(default_factory=UsageSettings.model_construct)
-    commands: CommandsSettings = Field(default_factory=CommandsSettings.model_construct)
-    messages: MessagesSettings = Field(default_factory=MessagesSettings.model_construct)
+    http: HttpSettings = Field(default_factory=HttpSettings.unwritten)
+    usage: UsageSettings = Field(default_factory=UsageSettings.unwritten)
+    commands: CommandsSettings = Field(default_factory=CommandsSettings.unwritten)
+    messages: MessagesSettings = Field(default_factory=MessagesSettings.unwritten)
 
     @classmethod
     def of_file(cls, raw: Mapping[str, Any]) -> Self:
@@ -97,3 +99,37 @@ def _model_of(names: tuple[str, ...]) -> type[SettingsSection]:
         name: (field.annotation, field) for name, field in Settings.model_fields.items() if name in names
     }
     return create_model(Settings.__name__, __base__=SettingsSection, **fields)
+
+
+def valid_settings(raw: Mapping[str, Any], file: Path) -> Settings:
+    """The settings of a file that was read.
+
+    Raises:
+        ConfigError: a value does not fit its setting.
+    """
+    try:
+        return Settings.of_file(raw)
+    except ValidationError as error:
+        problems = "; ".join(_problem(dict(item)) for item in error.errors(include_input=False))
+        raise ConfigError(f"The settings file {file} has values that do not fit: {problems}.") from error
+
+
+def _problem(item: Mapping[str, Any]) -> str:
+    # needed for a sentence alone
+    from nacre.runtime.settings.keys import likely_key, written_key
+
+    meant = likely_key(item["loc"], Settings) if item["type"] == "extra_forbidden" else ""
+    said = f"there is no such setting (did you mean {meant}?)" if meant else item["msg"]
+    return f"{written_key(item['loc'])}: {said}"
+
+
+def told_of_keys(settings: Settings, file: Path) -> tuple[str, ...]:
+    """Sentences for the owner about valid settings: keys that nobody reads, several default agents."""
+    unread = ", ".join(unread_keys(settings))
+    marked = [entry.id for entry in settings.agents.entries if entry.default]
+    notices = [f"{file} has settings that Nacre does not read: {unread}."] if unread else []
+    if len(marked) > 1:
+        notices.append(
+            f"Several agents in {file} are marked as the default: {', '.join(marked)}. {marked[0]} is it."
+        )
+    return tuple(notices)

@@ -12,7 +12,6 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from nacre.memory.workspace.extra_paths import ExtraPath, resolved_extra_paths
@@ -61,28 +60,52 @@ class AgentFolders:
         yield "index", self.index_file
 
 
-@dataclasses.dataclass(frozen=True)
+class _Disk:
+    """What the system says of paths, asked once for each: agents' places have most folders in common."""
+
+    def __init__(self) -> None:
+        self._real: dict[str, str] = {}
+        self._chains: dict[str, frozenset[tuple[int, int]]] = {}
+
+    def spot(self, path: Path) -> _Spot:
+        """A path as the system sees it."""
+        real = self._real_path(str(path))
+        return _Spot(path=path, real=real, identity=_identity(real), chain=self._chain(real))
+
+    def _real_path(self, path: str) -> str:
+        parent, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            return os.path.realpath(path)
+        if parent not in self._real:
+            self._real[parent] = os.path.realpath(parent)
+        joined = Path(self._real[parent], name)
+        return os.path.realpath(joined) if joined.is_symlink() else str(joined)
+
+    def _chain(self, real: str) -> frozenset[tuple[int, int]]:
+        found = self._chains.get(real)
+        if found is None:
+            parent, own = str(Path(real).parent), _identity(real)
+            above = self._chain(parent) if parent != real else frozenset()
+            found = self._chains[real] = above if own is None else above | {own}
+        return found
+
+
+@dataclass(frozen=True)
 class _Spot:
-    """A path as the system sees it."""
+    """A path as the system sees it: without links, and what tells it and the folders above it from others."""
 
     path: Path
-
-    @cached_property
-    def real(self) -> Path:
-        return Path(os.path.realpath(self.path))
-
-    @cached_property
-    def identity(self) -> tuple[int, int] | None:
-        return _identity(self.real)
-
-    @cached_property
-    def chain(self) -> frozenset[tuple[int, int]]:
-        found = (_identity(path) for path in (self.real, *self.real.parents))
-        return frozenset(identity for identity in found if identity is not None)
+    real: str
+    identity: tuple[int, int] | None
+    chain: frozenset[tuple[int, int]]
 
     def lies_in(self, folder: _Spot) -> bool:
         """Whether it is this folder or lies in it, also where case is folded or a folder mounted twice."""
-        return self.real.is_relative_to(folder.real) or folder.identity in self.chain
+        return (
+            self.real == folder.real
+            or self.real.startswith(folder.real.rstrip(os.sep) + os.sep)
+            or folder.identity in self.chain
+        )
 
 
 def kept_apart(
@@ -101,14 +124,16 @@ def kept_apart(
     Raises:
         ConfigError: with the two places, and what to do.
     """
-    free = [_Spot(path) for path in allowed]
-    reached = list(_reached(own))
+    disk = _Disk()
+    free = [disk.spot(path) for path in allowed]
+    reached = [(what, disk.spot(path)) for what, path in own.places()]
     named = [("memorySearch.extraPaths", place) for place in resolved_extra_paths(own.workspace, extra_paths)]
     named += [("memory.qmd.paths", _of_qmd(own.workspace, *asked)) for asked in qmd_paths]
+    extras = [(setting, extra, disk.spot(extra.folder)) for setting, extra in named]
     notices = []
     for other in others:
         for what, path in other.places():
-            theirs = _Spot(path)
+            theirs = disk.spot(path)
             if any(theirs.lies_in(spot) for spot in free):
                 continue
             for ours_is, ours in reached:
@@ -121,19 +146,13 @@ def kept_apart(
                         f"of agent {other.agent_id!r}, which can read it. Choose another folder for one of "
                         "the two."
                     )
-            for setting, extra in named:
-                ours = _Spot(extra.folder)
+            for setting, extra, ours in extras:
                 if any(ours.lies_in(spot) for spot in free):
                     continue
                 if ours.lies_in(theirs) or (theirs.lies_in(ours) and extra.leads_to(_below(theirs, ours))):
                     text = f"path {str(extra)!r} in {setting} of agent {own.agent_id!r}"
                     raise ConfigError(_refusal(text, own.agent_id, other.agent_id, f"{what} {path}"))
     return tuple(notices)
-
-
-def _reached(own: AgentFolders) -> Iterator[tuple[str, _Spot]]:
-    for what, path in own.places():
-        yield what, _Spot(path)
 
 
 def _of_qmd(workspace: Path, path: str, pattern: str) -> ExtraPath:
@@ -145,9 +164,8 @@ def _of_qmd(workspace: Path, path: str, pattern: str) -> ExtraPath:
 
 def _below(spot: _Spot, folder: _Spot) -> Path:
     """A place in a folder under the name that the folder was given, so that patterns can be tried on it."""
-    if not spot.real.is_relative_to(folder.real):
-        return folder.path
-    return folder.path / spot.real.relative_to(folder.real)
+    real = Path(spot.real)
+    return folder.path / real.relative_to(folder.real) if real.is_relative_to(folder.real) else folder.path
 
 
 def _refusal(ours: str, own_id: str, other_id: str, theirs: str) -> str:
@@ -158,9 +176,9 @@ def _refusal(ours: str, own_id: str, other_id: str, theirs: str) -> str:
     )
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     try:
-        facts = path.stat()
+        facts = Path(path).stat()
     except OSError:
         return None
     return facts.st_dev, facts.st_ino

@@ -62,6 +62,15 @@ def settings_in(text: str, file: Path, environment: Mapping[str, str]) -> dict[s
     return raw
 
 
+def file_stamp(file: Path) -> tuple[int, int, int] | None:
+    """What tells that a file was written; `None` when there is none."""
+    try:
+        facts = file.stat()
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_size, facts.st_ino
+
+
 def told_of_other_files(file: Path) -> list[str]:
     """A sentence about settings under another name beside the file, if there are any."""
     others = [name for name in _OTHER_FILES if file.with_name(name).exists()]

@@ -1,6 +1,8 @@
 """`agents`: what holds for every agent, and which agents there are besides the first."""
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -116,7 +118,7 @@ class CompactionSettings(SettingsSection):
     timeout_seconds: Annotated[float, Field(gt=0)] = 180.0
     """Longest that the summary of one part of a long history may take. Finished parts are kept, and the next
     attempt goes on from there."""
-    memory_flush: MemoryFlushSettings = Field(default_factory=MemoryFlushSettings.model_construct)
+    memory_flush: MemoryFlushSettings = Field(default_factory=MemoryFlushSettings.unwritten)
 
 
 class SoftTrimSettings(SettingsSection):
@@ -157,9 +159,9 @@ class ContextPruningSettings(SettingsSection):
     """From this share on, results are replaced as a whole, the oldest first."""
     min_prunable_tool_chars: Annotated[int, count_or(50_000)] = 50_000
     """With less than this in old results none is replaced as a whole."""
-    soft_trim: SoftTrimSettings = Field(default_factory=SoftTrimSettings.model_construct)
-    hard_clear: HardClearSettings = Field(default_factory=HardClearSettings.model_construct)
-    tools: ToolNames = Field(default_factory=ToolNames.model_construct)
+    soft_trim: SoftTrimSettings = Field(default_factory=SoftTrimSettings.unwritten)
+    hard_clear: HardClearSettings = Field(default_factory=HardClearSettings.unwritten)
+    tools: ToolNames = Field(default_factory=ToolNames.unwritten)
     """Whose results are pruned; all are where nothing is named."""
 
     @property
@@ -191,7 +193,7 @@ class AgentSettings(SettingsSection):
     """The workspace folder; blank is `<state>/workspace`. `~` is the home folder. Where there are several
     agents, the default agent's."""
     model: Annotated[ModelChoice, BeforeValidator(_model_choice)] = Field(
-        default_factory=ModelChoice.model_construct
+        default_factory=ModelChoice.unwritten
     )
     models: Mapping[str, ModelEntry] = Field(default_factory=dict)
     """Models that `/new` knows by a part of their name or by an alias."""
@@ -205,7 +207,7 @@ class AgentSettings(SettingsSection):
     """Most of all workspace files together."""
     daily_log_max_chars: Annotated[int, count_or(6_000)] = 6_000
     """Most of one daily log that enters a session's first turn."""
-    startup_context: StartupContextSettings = Field(default_factory=StartupContextSettings.model_construct)
+    startup_context: StartupContextSettings = Field(default_factory=StartupContextSettings.unwritten)
     skip_bootstrap: bool = False
     """`true` makes the workspace folder without any file in it."""
     max_steps: Annotated[int, Field(ge=1, le=1_000)] = 40
@@ -224,13 +226,13 @@ class AgentSettings(SettingsSection):
     answers without streaming, or loads for minutes before its first byte, wants more."""
     tool_timeout_seconds: Annotated[float, Field(gt=0)] = 120.0
     """Longest that one tool call may take."""
-    heartbeat: HeartbeatSettings = Field(default_factory=HeartbeatSettings.model_construct)
-    context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.model_construct)
-    compaction: CompactionSettings = Field(default_factory=CompactionSettings.model_construct)
-    memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.model_construct)
-    tools: AgentTools = Field(default_factory=AgentTools.model_construct)
+    heartbeat: HeartbeatSettings = Field(default_factory=HeartbeatSettings.unwritten)
+    context_pruning: ContextPruningSettings = Field(default_factory=ContextPruningSettings.unwritten)
+    compaction: CompactionSettings = Field(default_factory=CompactionSettings.unwritten)
+    memory_search: MemorySearchSettings = Field(default_factory=MemorySearchSettings.unwritten)
+    tools: AgentTools = Field(default_factory=AgentTools.unwritten)
     """Which tools there are at all, of Nacre and of whoever embeds it."""
-    sandbox: SandboxSettings = Field(default_factory=SandboxSettings.model_construct)
+    sandbox: SandboxSettings = Field(default_factory=SandboxSettings.unwritten)
 
 
 class AgentEntry(AgentSettings):
@@ -259,28 +261,32 @@ class AgentEntry(AgentSettings):
 class AgentsSettings(SettingsSection):
     """`agents`."""
 
-    defaults: AgentSettings = Field(default_factory=AgentSettings.model_construct)
+    defaults: AgentSettings = Field(default_factory=AgentSettings.unwritten)
     entries: tuple[AgentEntry, ...] = Field(default=(), alias="list")
 
     @field_validator("entries")
     @classmethod
     def _distinct(cls, entries: tuple[AgentEntry, ...]) -> tuple[AgentEntry, ...]:
-        ids = [entry.id for entry in entries]
-        twice = [agent_id for agent_id in dict.fromkeys(ids) if ids.count(agent_id) > 1]
+        times = Counter(entry.id for entry in entries)
+        twice = next((each for each in times if times[each] > 1), None)
         if twice:
-            raise ValueError(f"there are two agents with the id {twice[0]!r}; give one of them another")
+            raise ValueError(f"there are two agents with the id {twice!r}; give one of them another")
         return entries
 
-    @property
+    @cached_property
     def ids(self) -> tuple[str, ...]:
         """All agents of the state folder, in the order of the list."""
         return tuple(entry.id for entry in self.entries) or (FIRST_AGENT,)
 
     def entry(self, agent_id: str) -> AgentEntry | None:
         """What the list says of an agent."""
-        return next((entry for entry in self.entries if entry.id == agent_id), None)
+        return self._by_id.get(agent_id)
 
-    @property
+    @cached_property
+    def _by_id(self) -> Mapping[str, AgentEntry]:
+        return {entry.id: entry for entry in self.entries}
+
+    @cached_property
     def default_id(self) -> str:
         """The agent that is meant when none is named: the first that says so, else the first of all."""
         return next((entry.id for entry in self.entries if entry.default), self.ids[0])

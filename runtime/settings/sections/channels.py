@@ -212,8 +212,8 @@ class QueueSettings(SettingsSection):
 class MessagesSettings(SettingsSection):
     """`messages`: how messages of chats wait and are answered."""
 
-    queue: QueueSettings = Field(default_factory=QueueSettings.model_construct)
-    inbound: InboundSettings = Field(default_factory=InboundSettings.model_construct)
+    queue: QueueSettings = Field(default_factory=QueueSettings.unwritten)
+    inbound: InboundSettings = Field(default_factory=InboundSettings.unwritten)
 
 
 class ActiveHours(SettingsSection):
@@ -235,7 +235,7 @@ class HeartbeatSettings(SettingsSection):
     every: Annotated[str, BeforeValidator(as_duration), DURATION] = "30m"
     """How often the assistant looks around by itself, see [serving](serve.md#heartbeats): `"30m"`, `"1h"`; a
     bare number is minutes, 0 is never."""
-    active_hours: ActiveHours = Field(default_factory=ActiveHours.model_construct)
+    active_hours: ActiveHours = Field(default_factory=ActiveHours.unwritten)
     target: str = "last"
     """Where you are told: `last` is where you last wrote in private, the name of a channel where you last did
     there; `none` is no heartbeat."""

@@ -25,7 +25,7 @@ class HookEntries(SettingsSection):
     """`hooks.internal.entries`."""
 
     session_memory: SessionMemorySettings = Field(
-        default_factory=SessionMemorySettings.model_construct, alias="session-memory"
+        default_factory=SessionMemorySettings.unwritten, alias="session-memory"
     )
 
 
@@ -34,7 +34,7 @@ class InternalHooks(SettingsSection):
 
     enabled: bool = True
     """`false` switches off everything below."""
-    entries: HookEntries = Field(default_factory=HookEntries.model_construct)
+    entries: HookEntries = Field(default_factory=HookEntries.unwritten)
 
 
 class HooksSettings(SettingsSection):
@@ -42,7 +42,7 @@ class HooksSettings(SettingsSection):
 
     timeout_seconds: Annotated[float, Field(gt=0)] = 30.0
     """Longest that one handler of a hook may take; see [extending](extending.md#a-hook)."""
-    internal: InternalHooks = Field(default_factory=InternalHooks.model_construct)
+    internal: InternalHooks = Field(default_factory=InternalHooks.unwritten)
 
 
 class ToolRule(SettingsSection):
@@ -101,7 +101,7 @@ class AudioSettings(SettingsSection):
 class MediaSettings(SettingsSection):
     """`tools.media`."""
 
-    audio: AudioSettings = Field(default_factory=AudioSettings.model_construct)
+    audio: AudioSettings = Field(default_factory=AudioSettings.unwritten)
 
 
 class ToolsSettings(SettingsSection):
@@ -109,8 +109,8 @@ class ToolsSettings(SettingsSection):
 
     rules: Mapping[str, ToolRule] = Field(default_factory=dict)
     """What holds for single tools."""
-    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings.model_construct)
-    media: MediaSettings = Field(default_factory=MediaSettings.model_construct)
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings.unwritten)
+    media: MediaSettings = Field(default_factory=MediaSettings.unwritten)
 
 
 class ToolNames(SettingsSection):

@@ -29,7 +29,7 @@ class McpServer(SettingsSection):
     """Its address, where it is reached over HTTP (streamable HTTP)."""
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
     """Headers of each request, such as `Authorization: "Bearer ${NAME}"`."""
-    tools: ToolNames = Field(default_factory=ToolNames.model_construct)
+    tools: ToolNames = Field(default_factory=ToolNames.unwritten)
     """Which of its tools are offered, by the server's own names for them."""
     chats: tuple[Literal["private", "direct", "group"], ...] = ("private",)
     """Where its tools are offered: `"private"` is the owner alone, `"direct"` a chat with somebody else,

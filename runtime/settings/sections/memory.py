@@ -116,7 +116,7 @@ class QmdRule(SettingsSection):
 
     action: Literal["allow", "deny"]
     """What holds there."""
-    match: QmdMatch = Field(default_factory=QmdMatch.model_construct)
+    match: QmdMatch = Field(default_factory=QmdMatch.unwritten)
 
 
 class QmdScope(SettingsSection):
@@ -138,9 +138,9 @@ class QmdSettings(SettingsSection):
     include_default_memory: bool = True
     """Whether `MEMORY.md`, `memory/` and `chats/` are indexed."""
     paths: tuple[QmdPath, ...] = ()
-    sessions: QmdSessions = Field(default_factory=QmdSessions.model_construct)
-    update: QmdUpdate = Field(default_factory=QmdUpdate.model_construct)
-    limits: QmdLimits = Field(default_factory=QmdLimits.model_construct)
+    sessions: QmdSessions = Field(default_factory=QmdSessions.unwritten)
+    update: QmdUpdate = Field(default_factory=QmdUpdate.unwritten)
+    limits: QmdLimits = Field(default_factory=QmdLimits.unwritten)
     scope: QmdScope = QmdScope.model_construct(
         rules=(QmdRule.model_construct(action="allow", match=QmdMatch.model_construct(chat_type="direct")),)
     )
@@ -192,15 +192,15 @@ class MemorySettings(SettingsSection):
     """What `memory_search` asks first: the index that comes with Nacre, or the program qmd."""
     citations: Literal["auto", "on", "off"] = "auto"
     """Whether search results carry a `Source:` line; `auto` is on in direct chats."""
-    qmd: QmdSettings = Field(default_factory=QmdSettings.model_construct)
-    bank: BankSettings = Field(default_factory=BankSettings.model_construct)
-    facts: FactsSettings = Field(default_factory=FactsSettings.model_construct)
+    qmd: QmdSettings = Field(default_factory=QmdSettings.unwritten)
+    bank: BankSettings = Field(default_factory=BankSettings.unwritten)
+    facts: FactsSettings = Field(default_factory=FactsSettings.unwritten)
     secrets: Literal["redact", "refuse", "ask", "off"] = "redact"
     """What becomes of keys, tokens and passwords that a conversation would write into a note: `"redact"` puts
     `[redacted]` in their place, `"refuse"` writes nothing and tells the model why, `"ask"` has you approve
     the call in a chat of your own, and redacts where nobody can be asked (a flush, a group, a fact), `"off"`
     lets them in. What you write by hand is left alone."""
-    history: HistorySettings = Field(default_factory=HistorySettings.model_construct)
+    history: HistorySettings = Field(default_factory=HistorySettings.unwritten)
     writes: Literal["direct", "review"] = "direct"
     """Whether notes are written at once, or, with `"review"`, what a flush, a hook or a group would write
     [waits for you](page.md#notes-that-wait-for-you)."""

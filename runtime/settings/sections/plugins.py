@@ -48,5 +48,5 @@ class PluginsSettings(SettingsSection):
     """Ids of extensions that are loaded; where there are any, no other extension is."""
     deny: tuple[str, ...] = ()
     """Ids of extensions that are not loaded, whatever else says so."""
-    slots: PluginSlots = Field(default_factory=PluginSlots.model_construct)
+    slots: PluginSlots = Field(default_factory=PluginSlots.unwritten)
     entries: Mapping[str, PluginEntry] = Field(default_factory=dict)

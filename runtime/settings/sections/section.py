@@ -21,6 +21,8 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from nacre.memory.contracts.index_settings import Unwritten
+
 BYTES = TypeAdapter(ByteSize, config=ConfigDict(defer_build=True))
 """Reads a number of bytes, also as `"2mb"`."""
 
@@ -39,7 +41,7 @@ DURATION = Written("duration")
 SIZE = Written("number of bytes, or a size")
 
 
-class SettingsSection(BaseModel):
+class SettingsSection(Unwritten):
     """Frozen, under camel-case names; keys that it does not know stand in `model_extra`."""
 
     model_config = ConfigDict(
@@ -64,7 +66,8 @@ def unread_keys(section: BaseModel, path: str = "") -> Iterator[str]:
             near = nearest_key(name, type(section))
             yield f"{path}{name} (did you mean {path}{near}?)" if near else f"{path}{name}"
     for name in type(section).model_fields:
-        yield from _unread_below(getattr(section, name), f"{path}{written_name(type(section), name)}.")
+        if name in section.model_fields_set:
+            yield from _unread_below(getattr(section, name), f"{path}{written_name(type(section), name)}.")
 
 
 def key_names(section: type[BaseModel]) -> list[str]:

@@ -90,11 +90,11 @@ class ResetSettings(SettingsSection):
 class ResetByType(SettingsSection):
     """`session.resetByType`: rules for one sort of session, field by field over `session.reset`."""
 
-    direct: ResetSettings = Field(default_factory=ResetSettings.model_construct)
+    direct: ResetSettings = Field(default_factory=ResetSettings.unwritten)
     """For private chats; `dm` is another name of this section."""
-    group: ResetSettings = Field(default_factory=ResetSettings.model_construct)
+    group: ResetSettings = Field(default_factory=ResetSettings.unwritten)
     """For groups and channels."""
-    thread: ResetSettings = Field(default_factory=ResetSettings.model_construct)
+    thread: ResetSettings = Field(default_factory=ResetSettings.unwritten)
     """For threads."""
 
     @model_validator(mode="before")
@@ -155,7 +155,7 @@ class SendRule(SettingsSection):
 
     action: Literal["allow", "deny"]
     """`allow` or `deny`; a rule that denies counts before one that allows."""
-    match: SendMatch = Field(default_factory=SendMatch.model_construct)
+    match: SendMatch = Field(default_factory=SendMatch.unwritten)
 
 
 class SendPolicy(SettingsSection):
@@ -193,10 +193,10 @@ class SessionSettings(SettingsSection):
     """One person's ids on several channels, each as `channel:id`, under one name."""
     store: str = ""
     """The index file; transcripts lie beside it. `~` is the home folder, `{agentId}` the agent's id."""
-    send_policy: SendPolicy = Field(default_factory=SendPolicy.model_construct)
-    maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings.model_construct)
-    reset: ResetSettings = Field(default_factory=ResetSettings.model_construct)
-    reset_by_type: ResetByType = Field(default_factory=ResetByType.model_construct)
+    send_policy: SendPolicy = Field(default_factory=SendPolicy.unwritten)
+    maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings.unwritten)
+    reset: ResetSettings = Field(default_factory=ResetSettings.unwritten)
+    reset_by_type: ResetByType = Field(default_factory=ResetByType.unwritten)
     reset_by_channel: Mapping[ChannelName, ResetSettings] = Field(default_factory=dict)
     """For one channel, such as `telegram`; the rules above do not count there."""
     idle_minutes: IdleMinutes | None = None

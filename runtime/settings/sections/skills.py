@@ -27,4 +27,4 @@ class SkillsSettings(SettingsSection):
     """`skills`."""
 
     entries: Mapping[str, SkillEntry] = Field(default_factory=dict)
-    limits: SkillLimits = Field(default_factory=SkillLimits.model_construct)
+    limits: SkillLimits = Field(default_factory=SkillLimits.unwritten)
