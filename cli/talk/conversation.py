@@ -25,6 +25,7 @@ from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Inbound
+from nacre.runtime.models.completions.price_map import has_price
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,8 @@ class _Chat:
         )
         self._status: SessionStatus | None = None
         self._looked_at = ""
-        self._turn_usd = self._day_usd = 0.0
+        self._turn_usd: float | None = 0.0
+        self._day_usd = 0.0
         self._calls = Calls()
         self._running: Inbound | None = None
 
@@ -142,6 +144,9 @@ class _Chat:
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
             self._status = await session.status()
             self._day_usd = await spent_today_usd(self._config, self._now)
+            is_counted = self._turn_usd == 0 and self._status.last_usage is not None
+            if is_counted and not await asyncio.to_thread(has_price, self._status.answering_model_name):
+                self._turn_usd = None
             self._prompt.redraw()
             if session.session_id != self._looked_at:
                 self._known.sessions = {

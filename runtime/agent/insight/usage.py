@@ -12,7 +12,7 @@ from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.lanes.open_store import open_store
-from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.completions.price_map import has_price
 from nacre.runtime.models.spending.ledger import spending
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
@@ -83,12 +83,12 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
     """
     zone = now().tzinfo
     found: dict[tuple[int, str], Call] = {}
-    has_price = cache(lambda model: "input_cost_per_token" in price_map_entry(model))
+    is_priced = cache(has_price)
 
     def keep(at_ms: int, model: str, purpose: str, key: str, usage: Usage) -> None:
         at = stored_moment(at_ms, zone)
         if at is not None:
-            is_known = usage.cost_usd > 0 or has_price(model)
+            is_known = usage.cost_usd > 0 or is_priced(model)
             call = Call(at=at, model=model, purpose=purpose, session_key=key, usage=usage, has_price=is_known)
             found.setdefault((at_ms, model), call)  # a forked session has copies of what was said before
 
