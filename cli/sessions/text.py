@@ -48,7 +48,7 @@ def list_lines(
     for session in sessions:
         rows.append(
             (
-                cut_to_cells(_name(session, main_key), _KEY_CELLS),
+                cut_to_cells(session_name(session, main_key), _KEY_CELLS),
                 one_line(session.session_id[:SHORT_ID_CHARS]),
                 age(session.active_at_ms, now),
                 _context(session),
@@ -185,7 +185,7 @@ def age(at_ms: int, now: datetime) -> str:
     return f"{past.days} d ago"
 
 
-def _name(session: StoredSession, main_key: str) -> str:
+def session_name(session: StoredSession, main_key: str) -> str:
     """A key without its agent, as every command takes it; `main` for the main session."""
     key = session.key
     parts = key.split(":", 2)
