@@ -39,6 +39,13 @@ class ListedAgent:
     model_name: str
 
 
+@dataclass(kw_only=True)
+class DailyCap:
+    """`usage.dailyCapUsd` as it counts now; a settings file that is read anew changes it for all who ask."""
+
+    usd: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
@@ -52,6 +59,7 @@ class Config:
     agents: tuple[ListedAgent, ...]
     model_name: str
     settings: Settings
+    daily_cap: DailyCap
     auth: AuthProfiles
     environment: Mapping[str, str] = field(repr=False)
     notices: tuple[str, ...] = ()
@@ -137,6 +145,7 @@ def load_config(
             agents=tuple(_listed(agents, each, chosen_model) for each in folders.values()),
             model_name=chosen_model or settings.agent.model.primary.strip(),
             settings=settings,
+            daily_cap=DailyCap(usd=settings.usage.daily_cap_usd),
             auth=auth,
             environment=environment,
             notices=(*_file_notices(file, written), *disk.told_of_sources(raw), *auth.problems, *notices),
