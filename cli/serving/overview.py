@@ -90,7 +90,7 @@ class Overview:
 async def overview_of(config: Config, now: Clock) -> Overview:
     """Asks no model and changes nothing. Raises `SessionError` where sessions cannot be listed."""
     from nacre import __version__
-    from nacre.cli.sessions.text import age, session_name
+    from nacre.cli.screen.session_words import age, session_name
     from nacre.runtime.agent.insight.model_facts import budget_of, model_facts
     from nacre.runtime.agent.insight.usage import spent_today_usd
     from nacre.runtime.contracts.errors import ConfigError

@@ -20,12 +20,11 @@ from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back
 from nacre.cli.talk.live_turn import run_live_turn
 from nacre.cli.talk.quiet_turn import owner_says
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.agent.insight.usage import spent_today_usd
+from nacre.runtime.agent.insight.usage import has_price, spent_today_usd
 from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Inbound
-from nacre.runtime.models.completions.price_map import has_price
 from nacre.sessions.contracts.errors import SessionError
 
 log = logging.getLogger(__name__)

@@ -254,7 +254,7 @@ def test_what_changes_something_tells_programs_too(tmp_path: Path) -> None:
     )
     assert told("config", "unset", "session")[1]["changed"] is False
     assert told("memory", "index")[1]["indexedFiles"] == 1
-    assert told("memory", "get", "memory/2026-01-20.md")[1]["text"] == "- The mast is new.\n"
+    assert told("memory", "get", "memory/2026-01-20.md")[1]["text"] == "- The mast is new."
     code, missing = told("memory", "get", "memory/2026-01-21.md")
     assert (code, missing["missing"]) == (1, True)
     told("memory", "facts", "set", "city", "Porto")

@@ -9,7 +9,7 @@ from nacre.doors.page.shown.transcript_items import items_of
 from nacre.doors.page.site.visit import Visit
 from nacre.runtime.agent.insight.model_facts import budget_of
 from nacre.runtime.agent.insight.timeline import timeline
-from nacre.runtime.models.completions.price_map import has_price
+from nacre.runtime.agent.insight.usage import has_price
 from nacre.sessions.contracts.errors import SessionNotFound
 
 SHOWN_ITEMS = 400

@@ -12,7 +12,7 @@ from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.lanes.open_store import open_store
-from nacre.runtime.models.completions.price_map import has_price
+from nacre.runtime.models.completions.price_map import price_map_entry
 from nacre.runtime.models.spending.ledger import spending
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
@@ -70,6 +70,11 @@ GROUPS: Mapping[str, Callable[[Call], str]] = {
     "purpose": lambda call: call.purpose,
     "session": lambda call: call.session_key or "(no session)",
 }
+
+
+def has_price(model_name: str) -> bool:
+    """Whether litellm's price map says what a token of `provider/model` costs, be it nothing."""
+    return "input_cost_per_token" in price_map_entry(model_name)
 
 
 async def calls_of(config: Config, now: Clock) -> list[Call]:

@@ -44,11 +44,6 @@ def price_map_entry(model_name: str) -> Mapping[str, Any]:
     return entry or {}
 
 
-def has_price(model_name: str) -> bool:
-    """Whether the price map says what a token of `provider/model` costs; also of one that costs nothing."""
-    return "input_cost_per_token" in price_map_entry(model_name)
-
-
 def is_provider(name: str) -> bool:
     """Whether litellm's price map has models of a provider of that name."""
     folder = package_folder()
