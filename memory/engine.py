@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.embedder import fallback_of
 from nacre.memory.contracts.records import SearchReport
-from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.reading import read_excerpt
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.contracts.index_place import SharedIndex
     from nacre.memory.contracts.records import Excerpt, MemoryStatus, Source, SyncProgress, SyncReport
+    from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.memory.contracts.transcripts import TranscriptSource
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.search.rerankers.reranker import Reranker

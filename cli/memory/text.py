@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nacre.cli.memory.qmd import QmdStatus, qmd_json, qmd_pairs
 from nacre.cli.screen.json_text import camel_json, moment
 from nacre.memory.contracts.records import (
     Fallback,
@@ -22,6 +21,9 @@ from nacre.memory.contracts.records import (
 from nacre.memory.files.sources.stored import source_json
 from nacre.memory.files.sources.telling import SourcedLines
 from nacre.runtime.commands.contract.wording import counted
+
+if TYPE_CHECKING:
+    from nacre.cli.memory.qmd import QmdStatus
 
 _SHOWN_ISSUES = 20
 
@@ -99,7 +101,7 @@ def status_lines(
 ) -> list[str]:
     """The status as `Label: value` lines; what is not the case is left out."""
     pairs: list[tuple[str, str]] = [
-        *(qmd_pairs(qmd, short) if qmd is not None else ()),
+        *(_pairs_of_qmd(qmd, short) if qmd is not None else ()),
         ("Search", status.mode if status.mode != "none" else "not possible"),
         ("Provider", status.provider),
         ("Model", status.model),
@@ -140,7 +142,7 @@ def status_lines(
 
 def status_json(status: MemoryStatus, *, agent_id: str, qmd: QmdStatus | None = None) -> list[dict[str, Any]]:
     """The status for scripts: a list with one agent."""
-    of_qmd = qmd_json(qmd) if qmd is not None else {"backend": "builtin"}
+    of_qmd = _json_of_qmd(qmd) if qmd is not None else {"backend": "builtin"}
     entry: dict[str, Any] = {"agentId": agent_id, "status": _status_json(status) | of_qmd}
     if (problem := status.embeddings_problem) is not None:
         entry["embeddingProbe"] = {"ok": False, "error": problem} if problem else {"ok": True}
@@ -296,3 +298,15 @@ def _size(count_bytes: int) -> str:
     if count_bytes < 1_000_000:
         return f"{count_bytes / 1_000:.0f} kB"
     return f"{count_bytes / 1_000_000:.1f} MB"
+
+
+def _pairs_of_qmd(qmd: QmdStatus, short: Callable[[Path], str]) -> list[tuple[str, str]]:
+    from nacre.cli.memory.qmd import qmd_pairs  # a search waits for nothing of qmd
+
+    return qmd_pairs(qmd, short)
+
+
+def _json_of_qmd(qmd: QmdStatus) -> dict[str, Any]:
+    from nacre.cli.memory.qmd import qmd_json
+
+    return qmd_json(qmd)

@@ -15,7 +15,6 @@ from nacre.memory.batch_jobs.jobs import JOBS_ROW
 from nacre.memory.contracts.embedder import WithFallback, in_use
 from nacre.memory.contracts.errors import IndexBusy
 from nacre.memory.contracts.records import Source
-from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import IndexedFile, Snapshot, Store, Writer
 from nacre.memory.contracts.transcripts import TranscriptSource
 from nacre.memory.sync.fallback import FALLBACK_ROW, follow_index, news_row
@@ -34,6 +33,7 @@ from nacre.memory.vectors.identity import (
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.contracts.settings import MemorySearchSettings
 
 log = logging.getLogger(__name__)
 
