@@ -26,6 +26,7 @@ from nacre.runtime.settings.config import (
 from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
 if TYPE_CHECKING:
+    from nacre.memory.contracts.index_settings import Unwritten
     from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.runtime.settings.config import Config
 
@@ -39,8 +40,8 @@ _PATHS = (STATE_DIR_VARIABLE, WORKSPACE_VARIABLE)
 _VARIABLES = ("HOME", AGENT_VARIABLE, *_PATHS)
 _COUNT = ("agents", "session", "memory", "plugins", "storage")
 """The sections that decide where and how is searched."""
-_SECRETS = {"remote": True, "query": {"rerank": {"api_key", "base_url"}}}
-"""Not kept, whether there is something or not: the search has no use for them."""
+_SECRET = frozenset({"remote", "api_key", "base_url"})
+"""Not kept, whether there is something or not: such a search has no use for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +77,7 @@ def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
             return None
         return SearchPlace(
             state_dir=state,
-            folders=AgentFolders(
-                **{name: text if name == "agent_id" else Path(text) for name, text in kept["folders"].items()}
-            ),
+            folders=_folders(kept["folders"]),
             time_zone=kept["time_zone"],
             by_meaning=kept["by_meaning"],
             settings=cast("MemorySearchSettings", _values(kept["settings"])),
@@ -119,11 +118,12 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
         },
         "time_zone": config.settings.agent.user_timezone,
         "by_meaning": by_meaning,
-        "settings": settings.model_dump(mode="json", exclude=_SECRETS) | {"remote": None},
+        "settings": _checked(settings),
     }
     with suppress(OSError, SessionError):
         make_folder((config.state_dir / KEPT_FILE).parent)
-        replace_file(config.state_dir / KEPT_FILE, json.dumps(kept, ensure_ascii=False).encode())
+        text = json.dumps(kept, ensure_ascii=False)
+        replace_file(config.state_dir / KEPT_FILE, text.encode(), sync=_not_awaited)
 
 
 def _is_plain(config: Config) -> bool:
@@ -176,6 +176,10 @@ def _read(file: Path, folders: AgentFolders) -> Sequence[Path]:
     return (*beside, *keys, *code)
 
 
+def _not_awaited(_file: int) -> None:
+    """What a power cut leaves of it is read as nothing."""
+
+
 def _marks(path: Path) -> list[int] | None:
     """What changes with a file, its time of change last; `None` when there is none."""
     try:
@@ -185,8 +189,29 @@ def _marks(path: Path) -> list[int] | None:
     return [facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_mode, facts.st_ctime_ns]
 
 
+def _folders(kept: Mapping[str, str]) -> AgentFolders:
+    return AgentFolders(
+        agent_id=kept["agent_id"],
+        workspace=Path(kept["workspace"]),
+        agent_dir=Path(kept["agent_dir"]),
+        sessions_file=Path(kept["sessions_file"]),
+        index_file=Path(kept["index_file"]),
+    )
+
+
 def _of(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: environment[name] for name in _VARIABLES if name in environment}
+
+
+def _checked(settings: Unwritten) -> dict[str, Any]:
+    """The values of a section as it holds them. pydantic would make a serialiser for that first."""
+    from nacre.memory.contracts.index_settings import Unwritten
+
+    values = {name: getattr(settings, name) for name in type(settings).model_fields}
+    return {
+        name: None if name in _SECRET else _checked(value) if isinstance(value, Unwritten) else value
+        for name, value in values.items()
+    }
 
 
 class _Values:
