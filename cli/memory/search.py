@@ -5,6 +5,7 @@ The index is opened and brought up to date as ever; only the settings are not re
 
 from __future__ import annotations
 
+import gc
 import time
 from functools import partial
 from pathlib import Path
@@ -55,19 +56,22 @@ def search(context: click.Context, query: str, **options: Any) -> int:
         began_ns = time.time_ns()
         work = partial(_by_settings, query=query, began_ns=began_ns)
         return with_engine(context, "search", work, local_model(context, query), options)
-    embedder = None
+    ahead = None
     if place.by_meaning:
-        from nacre.memory.embedders.minilm_ahead import AskedAhead
+        from nacre.memory.embedders.question_ahead import QuestionAhead
 
-        embedder = AskedAhead(query)  # begun before the rest of the program is imported
+        ahead = QuestionAhead(query)  # begun before the rest of the program is imported
     voice = Voice(environment=environment)
 
-    async def work_remembered(engine: MemoryEngine) -> int:
-        as_json = options.pop("as_json")
-        report = await engine.search(query, **options)
+    async def again(engine: MemoryEngine, *, as_json: bool, **asked: Any) -> int:
+        report = await engine.search(query, **asked)
         return await _told(voice, engine, report, place.folders, place.state_dir, as_json=as_json)
 
-    return with_remembered(context, place, work_remembered, embedder)
+    gc.disable()  # a twelfth of the time of imports; what one search leaves behind goes with its process
+    try:
+        return with_remembered(context, place, lambda engine: again(engine, **options), ahead)
+    finally:
+        gc.enable()
 
 
 async def _by_settings(

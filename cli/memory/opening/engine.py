@@ -15,6 +15,7 @@ from nacre.runtime.contracts.errors import AgentError
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.embedders.question_ahead import QuestionAhead
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.settings.disk.remembered_search import SearchPlace
 
@@ -24,7 +25,9 @@ def on_engine(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
 
     @wraps(work)
     def run(context: click.Context, **options: Any) -> int:
-        return with_engine(context, work.__name__, work, local_model(context, ""), options)
+        from nacre.memory.embedders.minilm import MiniLmEmbedder
+
+        return with_engine(context, work.__name__, work, MiniLmEmbedder, options)
 
     return run
 
@@ -57,31 +60,35 @@ def with_remembered(
     context: click.Context,
     place: SearchPlace,
     work: Callable[[MemoryEngine], Coroutine[Any, Any, int]],
-    embedder: Embedder | None,
+    ahead: QuestionAhead | None,
 ) -> int:
-    """Opens the index as the last search did, does `work` with it, and closes it, and the embedder."""
+    """Opens the index as the last search did, does `work` with it, and closes it. With a question `ahead` the
+    model that ships is asked, too.
+    """
     voice = Voice(environment=environment_of(context))
     root = logging.getLogger()
     root.handlers[:] = [_LateLog(lambda: begin(context))]
     root.setLevel(logging.WARNING)
     logging.getLogger("nacre").setLevel(logging.INFO)
-    return _until_done(voice, "search", _remembered(place, work, embedder))
+    return _until_done(voice, "search", _remembered(place, work, ahead))
 
 
 def local_model(context: click.Context, question: str) -> Callable[[], Embedder]:
     """What makes the embedder that arrives with the install, should the settings ask for it."""
-    from nacre.memory.embedders.minilm import MiniLmEmbedder
-
-    if not question:
-        return MiniLmEmbedder
-    from nacre.memory.embedders.minilm_ahead import AskedAhead
+    from nacre.memory.embedders.question_ahead import QuestionAhead
     from nacre.runtime.settings.config import settings_file
     from nacre.runtime.settings.disk.named_embedder import may_name_an_embedder
 
     # Unless the settings may name another embedder, the question is embedded while they and the index are
     # opened. Without the process of its own a search took 49 % longer, with one begun later 25 %.
-    begun = None if may_name_an_embedder(settings_file(environment_of(context))) else AskedAhead(question)
-    return lambda: begun or AskedAhead(question)
+    begun = None if may_name_an_embedder(settings_file(environment_of(context))) else QuestionAhead(question)
+
+    def asked() -> Embedder:
+        from nacre.memory.embedders.minilm_ahead import AskedAhead
+
+        return AskedAhead(begun or QuestionAhead(question))
+
+    return asked
 
 
 class _LateLog(logging.Handler):
@@ -113,13 +120,18 @@ def _until_done(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
 async def _remembered(
     place: SearchPlace,
     work: Callable[[MemoryEngine], Coroutine[Any, Any, int]],
-    embedder: Embedder | None,
+    ahead: QuestionAhead | None,
 ) -> int:
     from nacre.memory.engine import MemoryEngine
     from nacre.memory.search.question import FRESHNESS_WAIT_SECONDS
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
+    embedder = None
+    if ahead is not None:
+        from nacre.memory.embedders.minilm_ahead import AskedAhead
+
+        embedder = AskedAhead(ahead)
     try:
         engine = await MemoryEngine.open(
             workspace=open_workspace(place.folders, place.state_dir),

@@ -23,12 +23,12 @@ from nacre.runtime.settings.config import (
     WORKSPACE_VARIABLE,
     settings_file,
 )
-from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.index_settings import Unwritten
     from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.runtime.settings.config import Config
+    from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
 KEPT_FILE = Path("memory", "search.json")
 """Below the state folder. It can be deleted at any time."""
@@ -40,22 +40,38 @@ _PATHS = (STATE_DIR_VARIABLE, WORKSPACE_VARIABLE)
 _VARIABLES = ("HOME", AGENT_VARIABLE, *_PATHS)
 _COUNT = ("agents", "session", "memory", "plugins", "storage")
 """The sections that decide where and how is searched."""
+_PLACES = ("agent_id", "workspace", "agent_dir", "sessions_file", "index_file")
 _SECRET = frozenset({"remote", "api_key", "base_url"})
 """Not kept, whether there is something or not: such a search has no use for them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPlace:
-    """What a search of one agent needs of the settings. `settings` has every path in place, `time_zone` is
-    `userTimezone`; `by_meaning` says that the model that ships embeds the question, else there are words
-    alone.
+    """What a search of one agent needs of the settings.
+
+    `settings` has every path in place, `places` are the fields of its folders, `time_zone` is `userTimezone`.
+    `by_meaning` says that the model that ships embeds the question, else there are words alone.
     """
 
     state_dir: Path
-    folders: AgentFolders
+    places: Mapping[str, str]
     time_zone: str
     by_meaning: bool
     settings: MemorySearchSettings
+
+    @property
+    def folders(self) -> AgentFolders:
+        """The places of the agent."""
+        # whoever embeds a question begins with that before such an import
+        from nacre.runtime.settings.disk.agent_folders import AgentFolders
+
+        return AgentFolders(
+            agent_id=self.places["agent_id"],
+            workspace=Path(self.places["workspace"]),
+            agent_dir=Path(self.places["agent_dir"]),
+            sessions_file=Path(self.places["sessions_file"]),
+            index_file=Path(self.places["index_file"]),
+        )
 
 
 def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
@@ -77,7 +93,7 @@ def remembered_search(environment: Mapping[str, str]) -> SearchPlace | None:
             return None
         return SearchPlace(
             state_dir=state,
-            folders=_folders(kept["folders"]),
+            places={name: str(kept["places"][name]) for name in _PLACES},
             time_zone=kept["time_zone"],
             by_meaning=kept["by_meaning"],
             settings=cast("MemorySearchSettings", _values(kept["settings"])),
@@ -113,9 +129,7 @@ def remember_search(config: Config, settings: MemorySearchSettings, *, began_ns:
         "environment": _of(config.environment),
         "named_variables": [name for name in named if config.environment.get(name)],
         "files": files,
-        "folders": {
-            name: str(value) for name, value in vars(config.folders).items() if name != "database_url"
-        },
+        "places": {name: str(getattr(config.folders, name)) for name in _PLACES},
         "time_zone": config.settings.agent.user_timezone,
         "by_meaning": by_meaning,
         "settings": _checked(settings),
@@ -187,16 +201,6 @@ def _marks(path: Path) -> list[int] | None:
     except FileNotFoundError:
         return None
     return [facts.st_mtime_ns, facts.st_size, facts.st_ino, facts.st_mode, facts.st_ctime_ns]
-
-
-def _folders(kept: Mapping[str, str]) -> AgentFolders:
-    return AgentFolders(
-        agent_id=kept["agent_id"],
-        workspace=Path(kept["workspace"]),
-        agent_dir=Path(kept["agent_dir"]),
-        sessions_file=Path(kept["sessions_file"]),
-        index_file=Path(kept["index_file"]),
-    )
 
 
 def _of(environment: Mapping[str, str]) -> dict[str, str]:
