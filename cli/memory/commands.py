@@ -61,14 +61,16 @@ def command() -> None:
 @on_engine
 async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_json: bool) -> int:
     """Say what is indexed, what is not, and why."""
-    from nacre.cli.memory.qmd import qmd_status
-    from nacre.cli.memory.text import status_json, status_lines
+    from nacre.cli.memory.opening.qmd import qmd_json, qmd_pairs, qmd_status
+    from nacre.cli.memory.text import BUILT_IN, status_json, status_lines
 
     found, agent_id = await engine.status(deep=deep), invocation.config.agent_id
     qmd = qmd_status(invocation.config)
     if as_json:
-        return print_json(status_json(found, agent_id=agent_id, qmd=qmd))
-    invocation.say(*status_lines(found, invocation.short, agent_id=agent_id, qmd=qmd))
+        of_backend = qmd_json(qmd) if qmd is not None else BUILT_IN
+        return print_json(status_json(found, agent_id=agent_id, of_backend=of_backend))
+    of_qmd = qmd_pairs(qmd, invocation.short) if qmd is not None else ()
+    invocation.say(*status_lines(found, invocation.short, agent_id=agent_id, qmd=of_qmd))
     return 0
 
 
@@ -79,7 +81,7 @@ async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_js
 async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> int:
     """Bring the index in line with the files."""
     from nacre.cli.memory.opening.progress import shown_progress
-    from nacre.cli.memory.qmd import updated
+    from nacre.cli.memory.opening.qmd import updated
     from nacre.cli.memory.text import index_lines, index_problems
 
     with shown_progress(sys.stderr, invocation.environment) as progress:
@@ -99,7 +101,7 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
     """Print lines of a memory file, such as memory/2026-01-20.md."""
 
     async def read(invocation: Invocation) -> int:
-        from nacre.cli.memory.qmd import read as lines_of
+        from nacre.cli.memory.opening.qmd import read as lines_of
 
         excerpt = await lines_of(invocation.config, path, from_line=from_line, lines=lines)
         if excerpt.missing:
@@ -118,7 +120,7 @@ def get(context: click.Context, path: str, from_line: int | None, lines: int | N
 @shared_options
 def qmd(context: click.Context) -> int:
     """Print lines for a shell in which your own qmd uses this agent's index."""
-    from nacre.cli.memory.qmd import recipe
+    from nacre.cli.memory.opening.qmd import recipe
 
     invocation = begin(context)
     invocation.say(*recipe(invocation.config))

@@ -6,7 +6,7 @@ The index is opened and brought up to date as ever; only the settings are not re
 from __future__ import annotations
 
 import gc
-import time
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,12 +48,14 @@ def _words(context: click.Context, _argument: click.Parameter, value: str) -> st
 @shared_options
 def search(context: click.Context, query: str, **options: Any) -> int:
     """Find the passages of the notes that fit QUERY best."""
-    from nacre.runtime.settings.disk.remembered_search import remembered_search
+    from nacre.cli.memory.opening.remembered_search import remembered_search
 
     environment = environment_of(context)
     place = remembered_search(environment)
     if place is None:
-        began_ns = time.time_ns()
+        from nacre.runtime.contracts.clock import epoch_ms, system_clock
+
+        began_ns = epoch_ms(system_clock(UTC)()) * 1_000_000
         work = partial(_by_settings, query=query, began_ns=began_ns)
         return with_engine(context, "search", work, local_model(context, query), options)
     ahead = None
@@ -77,9 +79,9 @@ def search(context: click.Context, query: str, **options: Any) -> int:
 async def _by_settings(
     engine: MemoryEngine, invocation: Invocation, *, query: str, began_ns: int, as_json: bool, **options: Any
 ) -> int:
-    from nacre.cli.memory.qmd import searched
+    from nacre.cli.memory.opening.qmd import searched
+    from nacre.cli.memory.opening.remembered_search import remember_search
     from nacre.runtime.recall.open_memory import search_settings
-    from nacre.runtime.settings.disk.remembered_search import remember_search
 
     config = invocation.config
     report = await searched(config, engine, query, **options)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from nacre.cli.screen.json_text import camel_json, moment
 from nacre.memory.contracts.records import (
@@ -22,11 +22,8 @@ from nacre.memory.files.sources.stored import source_json
 from nacre.memory.files.sources.telling import SourcedLines
 from nacre.runtime.commands.contract.wording import counted
 
-if TYPE_CHECKING:
-    from nacre.cli.memory.qmd import QmdStatus
-
 _SHOWN_ISSUES = 20
-
+BUILT_IN: Mapping[str, str] = {"backend": "builtin"}
 
 LinesOfHits: TypeAlias = Mapping[str, Sequence[SourcedLines]]
 """The sources of each hit's lines, by its citation."""
@@ -97,11 +94,11 @@ def index_problems(report: SyncReport) -> list[str]:
 
 
 def status_lines(
-    status: MemoryStatus, short: Callable[[Path], str], *, agent_id: str, qmd: QmdStatus | None = None
+    status: MemoryStatus, short: Callable[[Path], str], *, agent_id: str, qmd: Sequence[tuple[str, str]] = ()
 ) -> list[str]:
-    """The status as `Label: value` lines; what is not the case is left out."""
+    """The status as `Label: value` lines; what is not the case is left out. `qmd` stands first."""
     pairs: list[tuple[str, str]] = [
-        *(_pairs_of_qmd(qmd, short) if qmd is not None else ()),
+        *qmd,
         ("Search", status.mode if status.mode != "none" else "not possible"),
         ("Provider", status.provider),
         ("Model", status.model),
@@ -140,10 +137,11 @@ def status_lines(
     return lines
 
 
-def status_json(status: MemoryStatus, *, agent_id: str, qmd: QmdStatus | None = None) -> list[dict[str, Any]]:
-    """The status for scripts: a list with one agent."""
-    of_qmd = _json_of_qmd(qmd) if qmd is not None else {"backend": "builtin"}
-    entry: dict[str, Any] = {"agentId": agent_id, "status": _status_json(status) | of_qmd}
+def status_json(
+    status: MemoryStatus, *, agent_id: str, of_backend: Mapping[str, Any] = BUILT_IN
+) -> list[dict[str, Any]]:
+    """The status for scripts: a list with one agent. `of_backend` says who is asked first."""
+    entry: dict[str, Any] = {"agentId": agent_id, "status": {**_status_json(status), **of_backend}}
     if (problem := status.embeddings_problem) is not None:
         entry["embeddingProbe"] = {"ok": False, "error": problem} if problem else {"ok": True}
     return [entry]
@@ -298,15 +296,3 @@ def _size(count_bytes: int) -> str:
     if count_bytes < 1_000_000:
         return f"{count_bytes / 1_000:.0f} kB"
     return f"{count_bytes / 1_000_000:.1f} MB"
-
-
-def _pairs_of_qmd(qmd: QmdStatus, short: Callable[[Path], str]) -> list[tuple[str, str]]:
-    from nacre.cli.memory.qmd import qmd_pairs  # a search waits for nothing of qmd
-
-    return qmd_pairs(qmd, short)
-
-
-def _json_of_qmd(qmd: QmdStatus) -> dict[str, Any]:
-    from nacre.cli.memory.qmd import qmd_json
-
-    return qmd_json(qmd)

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.settings import QuerySettings
     from nacre.memory.search.rerankers.reranking import Reranking
 
-FRESHNESS_WAIT_SECONDS = 2.0
-"""What a search that a model or a person waits for grants a note that was written a moment ago: they need
-longer than that themselves."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedderInUse:

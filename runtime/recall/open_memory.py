@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
 from nacre.memory.contracts.notes import BANK_FOLDER
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.files.note_files import NoteFiles
-from nacre.memory.search.question import FRESHNESS_WAIT_SECONDS
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.embedding.fallback import FallbackEmbedder

@@ -14,10 +14,10 @@ from nacre.cli.invocation import Invocation, Voice, begin, environment_of
 from nacre.runtime.contracts.errors import AgentError
 
 if TYPE_CHECKING:
+    from nacre.cli.memory.opening.remembered_search import SearchPlace
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.embedders.question_ahead import QuestionAhead
     from nacre.memory.engine import MemoryEngine
-    from nacre.runtime.settings.disk.remembered_search import SearchPlace
 
 
 def on_engine(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
@@ -122,8 +122,8 @@ async def _remembered(
     work: Callable[[MemoryEngine], Coroutine[Any, Any, int]],
     ahead: QuestionAhead | None,
 ) -> int:
+    from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
     from nacre.memory.engine import MemoryEngine
-    from nacre.memory.search.question import FRESHNESS_WAIT_SECONDS
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from nacre.runtime.recall.open_memory import search_settings
-from nacre.runtime.settings.config import load_config
-from nacre.runtime.settings.disk.remembered_search import (
+from nacre.cli.memory.opening.remembered_search import (
     KEPT_FILE,
     SETTLED_NS,
     SearchPlace,
     remember_search,
     remembered_search,
 )
+from nacre.runtime.recall.open_memory import search_settings
+from nacre.runtime.settings.config import load_config
 
 PLAIN = """{
   agents: {defaults: {
