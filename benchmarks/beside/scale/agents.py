@@ -11,7 +11,7 @@ from nacre.runtime.agent.runtime import Runtime
 from nacre.runtime.settings.config import load_config
 from tests.runtime.agents import write_settings
 
-LISTED = (10, 1_000)
+LISTED = (10, 1_000, 10_000)
 OPENED = 10
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,33 +62,32 @@ class AgentFolders:
 
 
 class _Disk:
-    """What the system says of paths, asked once for each: agents' places have most folders in common."""
+    """What the system says of paths. Folders are asked for once: agents' places have most in common."""
 
     def __init__(self) -> None:
-        self._real: dict[str, str] = {}
-        self._chains: dict[str, frozenset[tuple[int, int]]] = {}
+        self._folders: dict[str, _Spot] = {}
 
     def spot(self, path: Path) -> _Spot:
-        """A path as the system sees it."""
-        real = self._real_path(str(path))
-        return _Spot(path=path, real=real, identity=_identity(real), chain=self._chain(real))
+        """An absolute path as the system sees it."""
+        facts = _facts(path)
+        is_link = facts is not None and stat.S_ISLNK(facts.st_mode)
+        if path.name == ".." or is_link:
+            real_path = Path(os.path.realpath(path))
+            if real_path != path:  # as a link is that leads to itself
+                return dataclasses.replace(self.spot(real_path), path=path)
+        identity = None if facts is None else (facts.st_dev, facts.st_ino)
+        own = frozenset() if identity is None else frozenset({identity})
+        if not path.name:  # the root has no folder above it
+            return _Spot(path=path, real=str(path), identity=identity, chain=own)
+        above = self._folder(path.parent)
+        real = f"{above.real.rstrip(os.sep)}{os.sep}{path.name}"
+        return _Spot(path=path, real=real, identity=identity, chain=above.chain | own if own else above.chain)
 
-    def _real_path(self, path: str) -> str:
-        parent, name = os.path.split(path)
-        if name in ("", ".", ".."):
-            return os.path.realpath(path)
-        if parent not in self._real:
-            self._real[parent] = os.path.realpath(parent)
-        joined = Path(self._real[parent], name)
-        return os.path.realpath(joined) if joined.is_symlink() else str(joined)
-
-    def _chain(self, real: str) -> frozenset[tuple[int, int]]:
-        found = self._chains.get(real)
-        if found is None:
-            parent, own = str(Path(real).parent), _identity(real)
-            above = self._chain(parent) if parent != real else frozenset()
-            found = self._chains[real] = above if own is None else above | {own}
-        return found
+    def _folder(self, path: Path) -> _Spot:
+        key = str(path)
+        if key not in self._folders:
+            self._folders[key] = self.spot(path)
+        return self._folders[key]
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,8 @@ def _refusal(ours: str, own_id: str, other_id: str, theirs: str) -> str:
     )
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _facts(path: Path) -> os.stat_result | None:
     try:
-        facts = Path(path).stat()
+        return path.lstat()
     except OSError:
         return None
-    return facts.st_dev, facts.st_ino
