@@ -66,17 +66,10 @@ def _keeper(variable: str) -> Callable[[click.Context, click.Parameter, str | No
 
 
 @dataclass(frozen=True, kw_only=True)
-class Invocation:
-    """One run of the program: its environment, with what the options changed, and its settings."""
+class Voice:
+    """What a command says, in the environment that decides how it looks."""
 
     environment: Mapping[str, str]
-    config: Config
-    log_file: Path
-
-    @property
-    def is_default_agent(self) -> bool:
-        """Whether it is about the agent that is meant when none is named."""
-        return any(agent.id == self.config.agent_id and agent.is_default for agent in self.config.agents)
 
     def say(self, *lines: str) -> None:
         """Shows lines on standard output."""
@@ -90,6 +83,19 @@ class Invocation:
         screen = screen_on(stream, self.environment)
         for line in lines:
             screen.line(line, tone)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation(Voice):
+    """One run of the program: its environment, with what the options changed, and its settings."""
+
+    config: Config
+    log_file: Path
+
+    @property
+    def is_default_agent(self) -> bool:
+        """Whether it is about the agent that is meant when none is named."""
+        return any(agent.id == self.config.agent_id and agent.is_default for agent in self.config.agents)
 
     def short(self, path: Path) -> str:
         """A path as people write it, with `~` for the home folder."""

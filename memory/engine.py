@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.embedder import fallback_of
 from nacre.memory.contracts.records import SearchReport
-from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.reading import read_excerpt
@@ -28,7 +27,6 @@ from nacre.memory.stores.choosing import index_place
 from nacre.memory.sync.files import Corpus
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.syncing import Syncing
-from nacre.memory.sync.transcripts import any_due
 from nacre.memory.sync.triggers.following import Following
 from nacre.memory.text.chunker import ChunkSizes
 from nacre.memory.text.days.day_limits import Day, day_limits
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
     from nacre.memory.contracts.index_place import SharedIndex
     from nacre.memory.contracts.records import Excerpt, MemoryStatus, Source, SyncProgress, SyncReport
+    from nacre.memory.contracts.settings import MemorySearchSettings
     from nacre.memory.contracts.transcripts import TranscriptSource
     from nacre.memory.contracts.workspace import Workspace
     from nacre.memory.search.rerankers.reranker import Reranker
@@ -230,10 +229,7 @@ class MemoryEngine:
         self._following.transcripts_changed()
 
     def embedder_changed(self) -> None:
-        """Says that the embedder is another from now on, and starts to make all vectors again.
-
-        A sync that is running waits for that too.
-        """
+        """Says that the embedder is another now: all vectors are made again, and a sync that runs waits."""
         self._syncing.hand_over()
 
     def session_started(self) -> None:
@@ -255,6 +251,8 @@ class MemoryEngine:
             self._reranking.load_ahead()
         source, due = self._plan.transcripts, None
         if source is not None:
+            from nacre.memory.sync.transcripts import any_due  # past conversations are opt-in
+
             any_is_due = partial(any_due, source=source, settings=self._settings.sync.sessions)
             due = partial(self._syncing.with_store, any_is_due)
         await self._following.begin(self._plan.corpus.notes.watch, due)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nacre.cli.memory.qmd import QmdStatus, qmd_json, qmd_pairs
 from nacre.cli.screen.json_text import camel_json, moment
 from nacre.memory.contracts.records import (
     Fallback,
@@ -24,7 +23,7 @@ from nacre.memory.files.sources.telling import SourcedLines
 from nacre.runtime.commands.contract.wording import counted
 
 _SHOWN_ISSUES = 20
-
+BUILT_IN: Mapping[str, str] = {"backend": "builtin"}
 
 LinesOfHits: TypeAlias = Mapping[str, Sequence[SourcedLines]]
 """The sources of each hit's lines, by its citation."""
@@ -95,11 +94,11 @@ def index_problems(report: SyncReport) -> list[str]:
 
 
 def status_lines(
-    status: MemoryStatus, short: Callable[[Path], str], *, agent_id: str, qmd: QmdStatus | None = None
+    status: MemoryStatus, short: Callable[[Path], str], *, agent_id: str, qmd: Sequence[tuple[str, str]] = ()
 ) -> list[str]:
-    """The status as `Label: value` lines; what is not the case is left out."""
+    """The status as `Label: value` lines; what is not the case is left out. `qmd` stands first."""
     pairs: list[tuple[str, str]] = [
-        *(qmd_pairs(qmd, short) if qmd is not None else ()),
+        *qmd,
         ("Search", status.mode if status.mode != "none" else "not possible"),
         ("Provider", status.provider),
         ("Model", status.model),
@@ -138,10 +137,11 @@ def status_lines(
     return lines
 
 
-def status_json(status: MemoryStatus, *, agent_id: str, qmd: QmdStatus | None = None) -> list[dict[str, Any]]:
-    """The status for scripts: a list with one agent."""
-    of_qmd = qmd_json(qmd) if qmd is not None else {"backend": "builtin"}
-    entry: dict[str, Any] = {"agentId": agent_id, "status": _status_json(status) | of_qmd}
+def status_json(
+    status: MemoryStatus, *, agent_id: str, of_backend: Mapping[str, Any] = BUILT_IN
+) -> list[dict[str, Any]]:
+    """The status for scripts: a list with one agent. `of_backend` says who is asked first."""
+    entry: dict[str, Any] = {"agentId": agent_id, "status": {**_status_json(status), **of_backend}}
     if (problem := status.embeddings_problem) is not None:
         entry["embeddingProbe"] = {"ok": False, "error": problem} if problem else {"ok": True}
     return [entry]

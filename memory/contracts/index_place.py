@@ -8,6 +8,10 @@ from typing import Protocol
 
 from nacre.memory.contracts.store import Store
 
+FRESHNESS_WAIT_SECONDS = 2.0
+"""What a search that a model or a person waits for grants a note that was written a moment ago: they need
+longer than that themselves."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SharedIndex:

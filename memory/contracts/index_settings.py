@@ -16,6 +16,10 @@ DEFAULT_CACHE_ENTRIES = 50_000
 class Unwritten(BaseModel):
     """Settings that have a value for each key."""
 
+    # A validator is made when there is something to validate; with the first, pydantic looks for its plugins
+    # in all that is installed.
+    model_config = ConfigDict(defer_build=True)
+
     @classmethod
     def unwritten(cls) -> Self:
         """What holds when nothing of it is written: one object for all, because nobody can change it."""

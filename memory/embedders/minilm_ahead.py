@@ -1,84 +1,29 @@
-"""The embedder that arrives with the install, with one question's vector already under way. Edge.
+"""The embedder that arrives with the install, with one question's vector already under way.
 
-A command that searches once spends half of its time on loading the model, and the other half on loading and
-opening the rest of Nacre. Python runs one thread of a process at a time, so the model works in a process of
-its own, on another core. Should that process fail, the question is embedded here, as if there had been none.
+Should the process that works at it fail, the question is embedded here, as if there had been none.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import struct
-import subprocess
-import sys
 from collections.abc import Sequence
 
 from nacre.memory.embedders.minilm import MiniLmEmbedder
-from nacre.memory.embedders.minilm_model import DIMENSIONS
-
-_PROGRAM = "from nacre.memory.embedders.minilm_model import answer_on_pipe; answer_on_pipe()"
-_MOST_CHARS = 2_000
-"""Far more than the model reads, and less than what every system's pipe takes without anybody reading."""
+from nacre.memory.embedders.question_ahead import QuestionAhead
 
 
 class AskedAhead(MiniLmEmbedder):
-    """Begins to embed `question` at once; everything else is as with `MiniLmEmbedder`.
+    """Has the vector of one question from elsewhere; everything else is as with `MiniLmEmbedder`."""
 
-    `program` is the Python code that the process runs: it reads a text and writes a vector.
-    """
-
-    def __init__(self, question: str, *, program: str = _PROGRAM) -> None:
+    def __init__(self, ahead: QuestionAhead) -> None:
         super().__init__()
-        self._question = _plain(question)
-        self._process = _started(program, self._question)
+        self._ahead = ahead
 
     async def embed_query(self, text: str) -> Sequence[float]:
         """The vector of a question, from the process if it is the one that was announced."""
-        if self._process is not None and _plain(text) == self._question:
-            vector = await asyncio.to_thread(_answer, self._process)
-            if vector:
-                return vector
-        return await super().embed_query(text)
+        return await asyncio.to_thread(self._ahead.vector, text) or await super().embed_query(text)
 
     async def close(self) -> None:
         """Ends the process, and frees the model."""
-        if self._process is not None:
-            self._process.kill()
-            await asyncio.to_thread(self._process.wait)
+        await asyncio.to_thread(self._ahead.end)
         await super().close()
-
-
-def _started(program: str, question: str) -> subprocess.Popen[bytes] | None:
-    """The process, with its question on the way; nothing when the system has none to give."""
-    # With -c alone, a numpy.py in the folder that somebody searches from would be run.
-    safely = "-I" if sys.flags.isolated else "-P"
-    try:
-        process = subprocess.Popen(
-            [sys.executable, safely, "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-    except (OSError, ValueError):
-        return None
-    assert process.stdin is not None
-    with contextlib.suppress(OSError), process.stdin as pipe:  # it may be over already; then it has no answer
-        pipe.write(question.encode("utf-8", "replace"))
-    return process
-
-
-def _answer(process: subprocess.Popen[bytes]) -> Sequence[float]:
-    """What the process wrote; nothing when it failed or was asked before."""
-    assert process.stdout is not None
-    if process.stdout.closed:
-        return ()
-    with process.stdout as pipe:
-        written = pipe.read()
-    numbers = struct.Struct(f"<{DIMENSIONS}f")
-    return () if process.wait() or len(written) != numbers.size else numbers.unpack(written)
-
-
-def _plain(text: str) -> str:
-    """A question without what makes no difference to the model, short enough for a pipe to hold it."""
-    return " ".join(text.split())[:_MOST_CHARS]

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.records import SearchHit, SearchMode
-from nacre.memory.contracts.settings import QuerySettings
 from nacre.memory.contracts.store import Scope
 from nacre.memory.vectors.query_vectors import QueryVectors
 
 if TYPE_CHECKING:
+    from nacre.memory.contracts.settings import QuerySettings
     from nacre.memory.search.rerankers.reranking import Reranking
 
 

@@ -17,12 +17,15 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cache
 from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
-from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
 from nacre.memory.contracts.store import Scores
 from nacre.memory.search.fusion import LEAST_SHOWN, fuse, seed_scores
 from nacre.memory.search.mixing import Asked, Candidates
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
 
 _DATED = re.compile(r"(?:^|/)memory/(?:.*\D)??(\d{4})-(\d{2})-(\d{2})(?!\d)[^/]*\.md$")
 _EVERGREEN = re.compile(r"(?:MEMORY|memory)\.md$|memory/")

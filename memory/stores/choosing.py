@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.index_place import IndexPlace, SharedIndex
-from nacre.memory.contracts.settings import MemorySearchSettings
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.settings import MemorySearchSettings
 
 
 def index_place(

@@ -11,17 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
-from nacre.memory.batch_jobs.jobs import JOBS_ROW
 from nacre.memory.contracts.embedder import WithFallback, in_use
 from nacre.memory.contracts.errors import IndexBusy
 from nacre.memory.contracts.records import Source
-from nacre.memory.contracts.settings import MemorySearchSettings
 from nacre.memory.contracts.store import IndexedFile, Snapshot, Store, Writer
-from nacre.memory.contracts.transcripts import TranscriptSource
 from nacre.memory.sync.fallback import FALLBACK_ROW, follow_index, news_row
 from nacre.memory.sync.files import Corpus, FileOutcome, sync_files
-from nacre.memory.sync.transcripts import sync_transcripts
-from nacre.memory.sync.vectors import attach_known_vectors
 from nacre.memory.text.lexical import lexical_fields
 from nacre.memory.vectors.cosine_scale import SCALE_ROW
 from nacre.memory.vectors.identity import (
@@ -34,6 +29,8 @@ from nacre.memory.vectors.identity import (
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
+    from nacre.memory.contracts.settings import MemorySearchSettings
+    from nacre.memory.contracts.transcripts import TranscriptSource
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +137,8 @@ async def _index_changes(
     elif plan.transcripts is None:
         outcome.transcripts_unknown = True
     else:
+        from nacre.memory.sync.transcripts import sync_transcripts  # past conversations are opt-in
+
         try:
             await sync_transcripts(
                 store, plan.transcripts, plan.corpus.sizes, plan.settings.sync.sessions, outcome, force=force
@@ -162,6 +161,8 @@ async def _rebuild(
 
     async def attach() -> None:
         if embedder is not None:
+            from nacre.memory.sync.vectors import attach_known_vectors  # a search alone makes no vectors
+
             await attach_known_vectors(hidden, embedder, key, now_seconds=now)
 
     try:
@@ -236,5 +237,7 @@ def _unknown_fate(source: Source, path: str, failed: set[str], outcome: FileOutc
 
 
 def _kept_meta(meta: Mapping[str, str]) -> dict[str, str]:
+    from nacre.memory.batch_jobs.jobs import JOBS_ROW
+
     kept = ("last_sync", SCALE_ROW, JOBS_ROW, FALLBACK_ROW)
     return {key: value for key, value in meta.items() if key.startswith(kept)}

@@ -1,4 +1,4 @@
-"""Puts together what `memory status` shows. Reads the store and the disk, changes nothing."""
+"""What `memory status` shows, and the report of a sync. Reads the store and the disk, changes nothing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from dataclasses import dataclass, replace
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, fallback_of, lack_of
 from nacre.memory.contracts.index_place import IndexPlace
 from nacre.memory.contracts.notes import FoundNote, NoteListing
-from nacre.memory.contracts.records import FailedFile, Fallback, MemoryStatus, SearchMode, Source, SourceCount
+from nacre.memory.contracts.records import (
+    FailedFile,
+    Fallback,
+    MemoryStatus,
+    SearchMode,
+    Source,
+    SourceCount,
+    SyncReport,
+)
 from nacre.memory.contracts.store import FileState, Store, StoreCounts
 from nacre.memory.sync.fallback import left_embedder
+from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan
 from nacre.memory.sync.plan import plan_changes
 from nacre.memory.sync.transcripts import deleted_transcripts, due_and_waiting
+from nacre.memory.sync.vectors import VectorOutcome
 from nacre.memory.vectors.identity import embedder_change, identity_problem, stored_identity
 
 VECTORS_PROBLEM_ROW = "last_sync_vectors_problem"
@@ -189,3 +199,31 @@ async def _pending_transcripts(stored: Mapping[str, FileState], plan: IndexPlan)
         return 0, 0
     due, waiting = due_and_waiting(infos, stored, plan.settings.sync.sessions)
     return due + len(deleted_transcripts(infos, stored)), waiting
+
+
+def report_of(
+    reason: str,
+    files: FileOutcome,
+    vectors: VectorOutcome,
+    elapsed_seconds: float,
+    fallback: Fallback | None,
+) -> SyncReport:
+    """What a pass over the files and one over the vectors did together."""
+    return SyncReport(
+        reason=reason,
+        indexed_files=files.indexed_files,
+        removed_files=files.removed_files,
+        unchanged_files=files.unchanged_files,
+        indexed_chunks=files.indexed_chunks,
+        embedded=vectors.embedded,
+        reused_vectors=vectors.reused,
+        refused_texts=vectors.refused,
+        pending_vectors=vectors.pending_chunks,
+        held_texts=vectors.held,
+        failed=tuple(files.failed),
+        skipped=files.found.skipped,
+        rebuilt=files.rebuilt,
+        problem=" ".join(part for part in (files.problem, vectors.problem) if part),
+        elapsed_seconds=elapsed_seconds,
+        fallback=fallback,
+    )

@@ -12,9 +12,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
-from nacre.memory.batch_jobs.sync import JobTally
 from nacre.memory.contracts.embedder import WithFallback, fallback_of, in_use
 from nacre.memory.contracts.errors import IndexClosed, IndexDamaged, MemoryIndexError
 from nacre.memory.contracts.index_place import IndexPlace
@@ -24,11 +24,13 @@ from nacre.memory.sync.fallback import FALLBACK_ROW, ask_first_again, follow_ind
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.sync.indexing import IndexPlan, index_files
 from nacre.memory.sync.languages import language_rows, stored_languages
-from nacre.memory.sync.status import VECTORS_PROBLEM_ROW, Moment, describe, embeddings_problem
 from nacre.memory.sync.triggers.single_flight import ProgressListener, SingleFlight, SyncRun
-from nacre.memory.sync.vectors import VectorOutcome, embed_pending
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
 from nacre.memory.vectors.query_vectors import QueryVectors
+
+if TYPE_CHECKING:
+    from nacre.memory.batch_jobs.sync import JobTally
+    from nacre.memory.sync.vectors import VectorOutcome
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +59,6 @@ class Syncing:
         self._keeps_vectors = False
         self._failures = 0
         self._files_problem = self._vector_problem = ""
-        self._jobs_tally = JobTally()
         self._hand_over: asyncio.Task[VectorOutcome] | None = None
         self._closed = False
         self.languages: tuple[str, ...] = ()
@@ -88,6 +89,9 @@ class Syncing:
 
     async def run(self, reason: str, *, force: bool, listener: ProgressListener | None) -> SyncReport:
         """A pass over the files and one over the vectors, and what they did."""
+        from nacre.memory.sync.status import report_of
+        from nacre.memory.sync.vectors import VectorOutcome  # a search alone makes no vectors
+
         started = time.perf_counter()
         files = await self._files.run(reason, force=force, listener=listener)
         vectors = VectorOutcome()
@@ -98,24 +102,8 @@ class Syncing:
             while (hand_over := self._hand_over) is not None and not hand_over.done():
                 with suppress(IndexClosed):
                     vectors = vectors.then(await asyncio.shield(hand_over))
-        return SyncReport(
-            reason=reason,
-            indexed_files=files.indexed_files,
-            removed_files=files.removed_files,
-            unchanged_files=files.unchanged_files,
-            indexed_chunks=files.indexed_chunks,
-            embedded=vectors.embedded,
-            reused_vectors=vectors.reused,
-            refused_texts=vectors.refused,
-            pending_vectors=vectors.pending_chunks,
-            held_texts=vectors.held,
-            failed=tuple(files.failed),
-            skipped=files.found.skipped,
-            rebuilt=files.rebuilt,
-            problem=" ".join(part for part in (files.problem, vectors.problem) if part),
-            elapsed_seconds=time.perf_counter() - started,
-            fallback=fallback_of(self._plan.embedder),
-        )
+        elapsed_seconds = time.perf_counter() - started
+        return report_of(reason, files, vectors, elapsed_seconds, fallback_of(self._plan.embedder))
 
     def hand_over(self) -> None:
         """Makes all vectors again in the background: a pass over files marks the index, one fills it."""
@@ -164,6 +152,8 @@ class Syncing:
 
     async def status(self, *, deep: bool, watching: str) -> MemoryStatus:
         """The state of the index. `deep` also asks the embedder and reads the index through."""
+        from nacre.memory.sync.status import Moment, describe, embeddings_problem
+
         if deep:
             await self.heal_if_damaged()
         await self.follow_index()
@@ -191,6 +181,12 @@ class Syncing:
             await self.query_vectors.close()
         await self._store.close()
         await self._place.close()
+
+    @cached_property
+    def _jobs_tally(self) -> JobTally:
+        from nacre.memory.batch_jobs.sync import JobTally
+
+        return JobTally()
 
     @property
     def _is_handing_over(self) -> bool:
@@ -226,6 +222,9 @@ class Syncing:
         self.languages = stored_languages({**meta, **rows})
 
     async def _embed(self, run: SyncRun) -> VectorOutcome:
+        from nacre.memory.sync.status import VECTORS_PROBLEM_ROW
+        from nacre.memory.sync.vectors import VectorOutcome, embed_pending
+
         named = self._plan.embedder
         if named is None:
             return VectorOutcome()

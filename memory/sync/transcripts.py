@@ -10,13 +10,16 @@ import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.index_settings import SessionSyncSettings
 from nacre.memory.contracts.store import FileState, IndexedFile, Store
 from nacre.memory.contracts.transcripts import TranscriptInfo, TranscriptSource, TranscriptText
 from nacre.memory.sync.files import FileOutcome
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, storable
 from nacre.memory.text.lexical import lexical_fields
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.index_settings import SessionSyncSettings
 
 log = logging.getLogger(__name__)
 

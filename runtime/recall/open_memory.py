@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
 from nacre.memory.contracts.notes import BANK_FOLDER
 from nacre.memory.contracts.settings import MemorySearchSettings, at_home, resolve_settings
 from nacre.memory.embedders.minilm import MiniLmEmbedder
@@ -18,10 +19,6 @@ from nacre.runtime.recall.unindexed import UnindexedNotes
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
 from nacre.runtime.settings.sections.models import ProviderSettings, with_profile_keys
-
-FRESHNESS_WAIT_SECONDS = 2.0
-"""What a search grants a note that was written a moment ago: whoever asks is a model or a person, who need
-longer than that themselves."""
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -133,7 +130,7 @@ async def open_engine(
         engine = await MemoryEngine.open(
             workspace=open_workspace(config.folders, config.state_dir),
             index_path=config.folders.index_file,
-            settings=settings.model_copy(update={"extra_paths": _extra_paths(config)}),
+            settings=search_settings(config),
             embedder=embedder,
             owns_embedder=owns_embedder,
             reranker=reranker,
@@ -149,6 +146,11 @@ async def open_engine(
     if isinstance(embedder, FallbackEmbedder):
         embedder.on_switch = engine.embedder_changed
     return engine
+
+
+def search_settings(config: Config) -> MemorySearchSettings:
+    """What the settings say of searching, with the paths of further notes in place."""
+    return config.settings.agent.memory_search.model_copy(update={"extra_paths": _extra_paths(config)})
 
 
 def unindexed_notes(config: Config, problem: str = "") -> UnindexedNotes:

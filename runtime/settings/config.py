@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
     from nacre.runtime.settings.disk.auth_profiles import AuthProfiles
     from nacre.runtime.settings.sections.agents import AgentsSettings
-    from nacre.runtime.settings.settings import Settings
+    from nacre.runtime.settings.settings import DailyCap, Settings
 
 SETTINGS_FILE = "nacre.json5"
 STATE_DIR_VARIABLE = "NACRE_STATE_DIR"
@@ -36,13 +36,6 @@ class ListedAgent:
     is_default: bool
     workspace: Path
     model_name: str
-
-
-@dataclass(kw_only=True)
-class DailyCap:
-    """`usage.dailyCapUsd` as it counts now; a settings file that is read anew changes it for all who ask."""
-
-    usd: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +145,7 @@ class StateSettings:
         from nacre.runtime.settings.disk import settings_file as disk
         from nacre.runtime.settings.disk.agent_folders import kept_apart
         from nacre.runtime.settings.disk.auth_profiles import read_auth_profiles
+        from nacre.runtime.settings.settings import DailyCap
 
         environment, agents, home = self._environment, self._written.agents, self._places.home
         with disk.variables_unseen(self._file, environment):

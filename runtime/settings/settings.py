@@ -6,6 +6,7 @@ that an owner can bring a settings file along. Inside `memorySearch` an unknown 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -41,6 +42,13 @@ class UsageSettings(SettingsSection):
     agents of the state folder together. From four fifths on only replies and their summaries are asked of a
     model: flushes take notes without one, sessions are named by their time, notes are embedded tomorrow. At
     the cap replies stop too, with a sentence. The call that crosses it is still paid for."""
+
+
+@dataclass(kw_only=True)
+class DailyCap:
+    """`usage.dailyCapUsd` as it counts now; a settings file that is read anew changes it for all who ask."""
+
+    usd: float | None
 
 
 class Settings(SettingsSection):

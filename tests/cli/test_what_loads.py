@@ -75,12 +75,13 @@ def _loaded(home: Path, run: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with one daily log that has been indexed, and one conversation."""
+    """A home with one daily log that has been indexed and searched, and one conversation."""
     path = tmp_path_factory.mktemp("home")
     log = path / ".nacre/workspace/memory/2026-01-20.md"
     log.parent.mkdir(parents=True)
     log.write_text("# 2026-01-20\n\n- Halcyon needs a new mast before June.\n", encoding="utf-8")
     assert run_nacre(path, "memory", "index").returncode == 0
+    assert run_nacre(path, "memory", "search", "sail").returncode == 0
     assert run_nacre(path, "send", "-m", "hello").returncode == 0
     return path
 
@@ -90,7 +91,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["--help"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | {"asyncio", "pydantic"}),
         (["memory", "--help"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | {"asyncio", "pydantic"}),
-        (["memory", "search", "mast"], MODEL | VALIDATORS | SESSIONS | AGENT),
+        (["memory", "search", "mast"], MODEL | VALIDATORS | SESSIONS | AGENT | {"pydantic"}),
         (["memory", "get", "memory/2026-01-20.md"], MODEL | VALIDATORS | SESSIONS | AGENT),
         (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT),
         (["init"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE),

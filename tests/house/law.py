@@ -23,7 +23,7 @@ CLI: Floors = (
     ("cli/talk", "cli/memory", "cli/permissions", "cli/serving", "cli/setup"),
     (
         *("cli/bench", "cli/setup/first_run", "cli/setup/backup", "cli/setup/doctor", "cli/memory/care"),
-        *("cli/memory/care/forgetting", "cli/setup/lists", "cli/setup/moving"),
+        *("cli/memory/care/forgetting", "cli/memory/opening", "cli/setup/lists", "cli/setup/moving"),
         *("cli/talk/display", "cli/talk/keyboard"),
     ),
     ("cli/setup/config", "cli/setup/moving/sources"),

@@ -38,6 +38,7 @@ IDS = {
     "runtime/models/retry.py": "spreads retries, so that clients do not come back at once",
 }
 OPENERS = {
+    "cli/memory/opening/remembered_search.py": "what the last search kept of the settings, and may be lost",
     "cli/serving/log.py": "the log, read on while it grows",
     "cli/setup/doctor/index_checks.py": "how many folders the system watches",
     "runtime/hooks/trust.py": "the hooks of the workspace, read once and without following links",

@@ -33,6 +33,7 @@ ALLOWED = {
     "runtime/settings/disk/secrets.py": "a file of the owner's, written as safely",
     "runtime/tools/mcp/kept_list.py": "a file of its own, written as safely",
     "runtime/tools/approvals/folder.py": "files of its own, written as safely",
+    "cli/memory/opening/remembered_search.py": "a file of its own, written as safely",
     "cli/setup/config/changing.py": "the owner's settings, written as safely",
     "cli/setup/moving/ledger.py": "a file of its own, written as safely",
     "cli/setup/backup/writing.py": "holds the index of sessions still while it is copied",

@@ -9,9 +9,12 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from nacre.memory.contracts.settings import RerankSettings
 from nacre.memory.search.rerankers.reranker import Reranker, RerankingFailed
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.settings import RerankSettings
 
 LOADING_SECONDS = 15.0
 """What one search waits for libraries and a model to be loaded; the loading goes on behind it."""

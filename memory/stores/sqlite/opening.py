@@ -15,13 +15,16 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.errors import IndexDamaged
-from nacre.memory.contracts.index_settings import VectorStoreSettings
 from nacre.memory.stores.sqlite.connection import IndexLock, SqliteError, open_connection, quick_check
 from nacre.memory.stores.sqlite.nearest import add_vector_functions
 from nacre.memory.stores.sqlite.schema import TOKENIZE, version_of
 from nacre.memory.stores.sqlite.store import SqliteStore
+
+if TYPE_CHECKING:
+    from nacre.memory.contracts.index_settings import VectorStoreSettings
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,8 @@ _WHO_AND_WHERE = frozenset({"id", "default", "name", "workspace", "agentDir", "a
 """What an entry of `agents.list` says of its agent, and `agents.defaults` cannot."""
 _KINDS: Mapping[type, str] = {type(None): "null", bool: "true or false", str: "a text", list: "a list"}
 _HARMLESS_CHARS = 2
-_OTHER_FILES = ("nacre.json", "nacre.yaml", "nacre.yml", "openclaw.json", "clawdbot.json", "clawdbot.yaml")
+OTHER_FILES = ("nacre.json", "nacre.yaml", "nacre.yml", "openclaw.json", "clawdbot.json", "clawdbot.yaml")
+"""Settings under another name, which are not read."""
 _PROBLEM = re.compile(
     r"(?P<kind>Unclosed|Expected|Stray|Extra data)?(?P<what>.*?),? (?:starting )?near (?P<near>\d+).*",
     re.DOTALL,
@@ -62,6 +63,20 @@ def settings_in(text: str, file: Path, environment: Mapping[str, str]) -> dict[s
     return raw
 
 
+def unfilled_settings(file: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What a file that can be read says before its variables are filled in, and the names of those that the
+    environment fills in.
+
+    Raises:
+        ConfigError: it cannot be read any more.
+    """
+    text = read_text(file)
+    named = (
+        found["name"] for found in _VARIABLE.finditer(text) if not found["literal"] and not found["keyring"]
+    )
+    return _decoded(text, file), tuple(dict.fromkeys(named))
+
+
 def file_stamp(file: Path) -> tuple[int, int, int] | None:
     """What tells that a file was written; `None` when there is none."""
     try:
@@ -73,7 +88,7 @@ def file_stamp(file: Path) -> tuple[int, int, int] | None:
 
 def told_of_other_files(file: Path) -> list[str]:
     """A sentence about settings under another name beside the file, if there are any."""
-    others = [name for name in _OTHER_FILES if file.with_name(name).exists()]
+    others = [name for name in OTHER_FILES if file.with_name(name).exists()]
     if not others:
         return []
     return [

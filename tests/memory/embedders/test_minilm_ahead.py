@@ -11,15 +11,17 @@ import pytest
 
 from nacre.memory.embedders.minilm import MiniLmEmbedder
 from nacre.memory.embedders.minilm_ahead import AskedAhead
+from nacre.memory.embedders.question_ahead import QuestionAhead
 
 QUESTION = "Where do we keep the boat?"
 HANGS = "import threading; threading.Event().wait()"
 LEAN = f"""
 import asyncio, sys
 from nacre.memory.embedders.minilm_ahead import AskedAhead
+from nacre.memory.embedders.question_ahead import QuestionAhead
 
 async def main():
-    embedder = AskedAhead({QUESTION!r})
+    embedder = AskedAhead(QuestionAhead({QUESTION!r}))
     vector = await embedder.embed_query({QUESTION!r})
     await embedder.close()
     print(len(vector), sorted({{"numpy", "onnxruntime", "tokenizers"}} & set(sys.modules)))
@@ -36,7 +38,7 @@ async def _vector(embedder: MiniLmEmbedder, question: str) -> list[float]:
 
 async def test_the_vector_is_the_one_that_the_embedder_itself_makes() -> None:
     """It makes no difference to the index where a question was embedded, however it is spaced."""
-    ahead = AskedAhead(f"  {QUESTION}\n")
+    ahead = AskedAhead(QuestionAhead(f"  {QUESTION}\n"))
 
     assert (ahead.facts.provider, ahead.facts.model, ahead.facts.fingerprint) == (
         MiniLmEmbedder.facts.provider,
@@ -70,7 +72,7 @@ def test_the_model_is_not_loaded_here_as_well() -> None:
 async def test_a_process_that_fails_costs_nothing_but_time(program: str) -> None:
     """The question gets its vector here, and so does every other question."""
     expected = await _vector(MiniLmEmbedder(), QUESTION)
-    ahead = AskedAhead(QUESTION, program=program)
+    ahead = AskedAhead(QuestionAhead(QUESTION, program=program))
 
     assert list(await ahead.embed_query(QUESTION)) == expected
     assert list(await ahead.embed_query(QUESTION)) == expected
@@ -80,7 +82,7 @@ async def test_a_process_that_fails_costs_nothing_but_time(program: str) -> None
 
 async def test_closing_ends_a_process_that_hangs() -> None:
     """Whoever waits for it gets the vector made here, and no process stays behind."""
-    ahead = AskedAhead(QUESTION, program=HANGS)
+    ahead = AskedAhead(QuestionAhead(QUESTION, program=HANGS))
     waiting = asyncio.create_task(ahead.embed_query(QUESTION))
     await asyncio.wait({waiting}, timeout=0)
 

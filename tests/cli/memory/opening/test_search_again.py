@@ -1,0 +1,82 @@
+"""`nacre memory search` a second time, by what the first one kept of the settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import run_nacre
+from tests.runtime.agents import write_settings
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with one daily log that was searched once."""
+    log = tmp_path / ".nacre/workspace/memory/2026-01-20.md"
+    log.parent.mkdir(parents=True)
+    log.write_text("# Boats\n\n- Halcyon needs a new mast before June.\n", encoding="utf-8")
+    first = run_nacre(tmp_path, "memory", "search", "mast")
+    assert "Halcyon" in first.stdout
+    assert (tmp_path / ".nacre/memory/search.json").exists()
+    return tmp_path
+
+
+def test_it_tells_the_same(home: Path) -> None:
+    """With and without what was kept, byte for byte, also where nothing fits."""
+    questions = [
+        ("mast", "--json", "--explain"),
+        ("quantum chromodynamics",),
+        ("mast", "--after", "2026-02-01"),
+    ]
+    again = [run_nacre(home, "memory", "search", *each) for each in questions]
+
+    for each, second in zip(questions, again, strict=True):
+        (home / ".nacre/memory/search.json").unlink()
+        first = run_nacre(home, "memory", "search", *each)
+        assert (second.returncode, second.stderr) == (first.returncode, first.stderr)
+        assert _without_time(second.stdout) == _without_time(first.stdout)
+
+
+def _without_time(text: str) -> object:
+    if not text.startswith("{"):
+        return text
+    told = json.loads(text)
+    told.pop("elapsedMs", None)
+    return told
+
+
+def test_a_note_that_was_written_since_is_found(home: Path) -> None:
+    """And one that is gone is not."""
+    notes = home / ".nacre/workspace/memory"
+    (notes / "2026-01-21.md").write_text("- The sourdough is fed on Sundays.\n", encoding="utf-8")
+    (notes / "2026-01-20.md").unlink()
+
+    assert "sourdough" in run_nacre(home, "memory", "search", "sourdough").stdout
+    assert run_nacre(home, "memory", "search", "mast").stdout == "No matches.\n"
+
+
+def test_settings_that_were_written_since_count(home: Path) -> None:
+    """Those that hold, and those that are refused with a sentence."""
+    write_settings(home / ".nacre", {"agents": {"defaults": {"memorySearch": {"enabled": False}}}})
+    off = run_nacre(home, "memory", "search", "mast")
+    write_settings(home / ".nacre", {"agents": {"defaults": {"memorySearch": {"enabld": False}}}})
+    refused = run_nacre(home, "memory", "search", "mast")
+
+    assert (off.returncode, off.stdout) == (1, "")
+    assert "Memory search is switched off." in off.stderr
+    assert refused.returncode == 2
+    assert "did you mean agents.defaults.memorySearch.enabled?" in refused.stderr
+
+
+def test_what_is_logged_stands_in_the_log(home: Path) -> None:
+    """Although the log is opened when there is something to log: here a damaged index, which is made anew."""
+    log = home / ".nacre/logs/nacre.log"
+    before = log.read_text(encoding="utf-8") if log.exists() else ""
+    (home / ".nacre/memory/main.sqlite").write_bytes(b"no database at all, and longer than a head " * 400)
+
+    again = run_nacre(home, "memory", "search", "mast")
+
+    assert "Halcyon" in again.stdout
+    assert "set aside" in log.read_text(encoding="utf-8").removeprefix(before)
