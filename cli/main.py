@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "mcp": ("nacre.cli.serving.mcp", "Share the notes with another program, which speaks MCP."),
     "status": (
         "nacre.cli.serving.status",
-        "Say how `nacre serve` is: its channels, what is left to do, what comes next.",
+        "Say how the assistant is: model, notes, sessions, cost; and `nacre serve` with its channels.",
     ),
     "doctor": (
         "nacre.cli.setup.doctor.command",

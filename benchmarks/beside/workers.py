@@ -35,10 +35,10 @@ SELECT active_time, xact_commit::float FROM pg_stat_database WHERE datname = cur
 
 
 @contextmanager
-def _worker(state_dir: Path, url: str) -> Iterator[None]:
-    """A worker that takes turns, from when it says so."""
+def running_worker(state_dir: Path, url: str, *, at_once: int) -> Iterator[int]:
+    """The process of a worker that takes so many turns at once, from when it says so."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "nacre", "worker", "--state-dir", str(state_dir), "--at-once", str(AT_ONCE)],
+        [sys.executable, "-m", "nacre", "worker", "--state-dir", str(state_dir), "--at-once", str(at_once)],
         env={**os.environ, "HOME": str(state_dir), "NACRE_DATABASE_URL": url},
         stdout=subprocess.PIPE,
         text=True,
@@ -46,7 +46,7 @@ def _worker(state_dir: Path, url: str) -> Iterator[None]:
     assert process.stdout is not None
     try:
         process.stdout.readline()
-        yield
+        yield process.pid
     finally:
         process.kill()
         process.wait()
@@ -83,7 +83,7 @@ async def _measured(url: str, workers: int, turns: int, chats: int) -> None:
     rows = TurnRows(database, jobs)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as running:
         for _ in range(workers):
-            running.enter_context(_worker(Path(folder), url))
+            running.enter_context(running_worker(Path(folder), url, at_once=AT_ONCE))
         await _answered(rows, f"warm-{workers}", workers * AT_ONCE * 2, chats)
         before = await _statistics(database)
         seconds = await _answered(rows, f"turn-{workers}", turns, chats)

@@ -18,7 +18,7 @@ from nacre.cli.memory.care.tidy import tidy
 from nacre.cli.memory.facts import command as facts_command
 from nacre.cli.memory.history import diff, log, undo
 from nacre.cli.memory.reflect import reflect
-from nacre.cli.screen.json_text import print_json
+from nacre.cli.screen.json_text import camel_json, print_json
 from nacre.runtime.settings.config import settings_file
 
 if TYPE_CHECKING:
@@ -82,9 +82,10 @@ async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_js
 
 @command.command("index")
 @click.option("--force", is_flag=True, help="Build the whole index again; the old one answers meanwhile.")
+@json_option()
 @shared_options
 @on_engine
-async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> int:
+async def index(engine: MemoryEngine, invocation: Invocation, force: bool, as_json: bool) -> int:
     """Bring the index in line with the files."""
     from nacre.cli.memory.progress import shown_progress
     from nacre.cli.memory.qmd import updated
@@ -94,7 +95,10 @@ async def index(engine: MemoryEngine, invocation: Invocation, force: bool) -> in
         report = await engine.sync(reason="cli", force=force, progress=progress)
     qmd_problem = await updated(invocation.config, engine)
     invocation.warn(*index_problems(report), *qmd_problem)
-    invocation.say(*index_lines(report, agent_id=invocation.config.agent_id))
+    if as_json:
+        print_json(camel_json(report))
+    else:
+        invocation.say(*index_lines(report, agent_id=invocation.config.agent_id))
     return 1 if report.problem or qmd_problem else 0
 
 
@@ -134,14 +138,18 @@ async def search(
 @click.argument("path")
 @click.option("--from", "from_line", metavar="N", type=click.IntRange(min=1), help="First line, from 1.")
 @click.option("--lines", metavar="N", type=click.IntRange(min=1), help="How many lines.")
+@json_option()
 @shared_options
-def get(context: click.Context, path: str, from_line: int | None, lines: int | None) -> int:
+def get(context: click.Context, path: str, from_line: int | None, lines: int | None, as_json: bool) -> int:
     """Print lines of a memory file, such as memory/2026-01-20.md."""
 
     async def read(invocation: Invocation) -> int:
         from nacre.cli.memory.qmd import read as lines_of
 
         excerpt = await lines_of(invocation.config, path, from_line=from_line, lines=lines)
+        if as_json:
+            print_json(camel_json(excerpt))
+            return 1 if excerpt.missing else 0
         if excerpt.missing:
             invocation.warn(f"There is no {excerpt.path} yet.", tone="error")
             return 1

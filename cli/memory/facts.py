@@ -87,10 +87,13 @@ async def set_fact(
 
 @command.command("forget")
 @click.argument("key")
+@json_option()
 @on_facts
-async def forget(facts: FactMemory, invocation: Invocation, identity: str, key: str) -> int:
+async def forget(facts: FactMemory, invocation: Invocation, identity: str, key: str, as_json: bool) -> int:
     """Say that the fact KEY is not known any more; the history keeps it."""
     if await facts.forget_fact(identity, key, source=SOURCE):
+        if as_json:
+            return print_json({"forgotten": key})
         invocation.say(f"{key} is forgotten.")
         return 0
     invocation.warn(f"No {key!r} is known of {facts.identities.named(identity)}.", tone="error")

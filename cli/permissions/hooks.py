@@ -50,8 +50,9 @@ def command(context: click.Context, as_json: bool) -> int | None:
 
 @command.command("trust")
 @click.argument("name")
+@json_option("Print a JSON object.")
 @shared_options
-def trust(context: click.Context, name: str) -> int:
+def trust(context: click.Context, name: str, as_json: bool) -> int:
     """Let hooks/NAME.py run as it is now; every later change takes that back.
 
     Read the file before. Asks for a terminal, so that no program trusts in the owner's place.
@@ -68,6 +69,8 @@ def trust(context: click.Context, name: str) -> int:
         invocation.warn(f"Nothing was trusted: {why}. `nacre hooks` lists what is there.", tone="error")
         return 1
     _trusted(invocation).trust(found, now=system_clock(owner_zone(None)))
+    if as_json:
+        return print_json(_json(found, "trusted"))
     invocation.say(f"hooks/{found.name}.py is trusted as it is now (sha256 {found.sha256[:16]}…).")
     invocation.say("It runs when the assistant is opened the next time.")
     return 0
@@ -75,14 +78,17 @@ def trust(context: click.Context, name: str) -> int:
 
 @command.command("distrust")
 @click.argument("name")
+@json_option("Print a JSON object.")
 @shared_options
-def distrust(context: click.Context, name: str) -> int:
+def distrust(context: click.Context, name: str, as_json: bool) -> int:
     """Let hooks/NAME.py run no more, from the next opening on."""
     from nacre.runtime.contracts.clock import owner_zone, system_clock
 
     invocation = begin(context)
     plain = name.removesuffix(".py")
     if _trusted(invocation).distrust(plain, now=system_clock(owner_zone(None))):
+        if as_json:
+            return print_json({"distrusted": plain})
         invocation.say(f"hooks/{plain}.py is not trusted any more. An assistant that is open still runs it.")
         return 0
     invocation.warn(f"hooks/{plain}.py was not trusted.", tone="error")

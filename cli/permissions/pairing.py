@@ -43,8 +43,9 @@ def list_(context: click.Context, as_json: bool) -> int:
 @command.command("approve")
 @click.argument("code")
 @click.option("--owner", is_flag=True, help="This is yourself: private memory is shown there.")
+@json_option("Print a JSON object.")
 @shared_options
-def approve(context: click.Context, code: str, owner: bool) -> int:
+def approve(context: click.Context, code: str, owner: bool, as_json: bool) -> int:
     """Let in who was given CODE. Asks for a terminal."""
     invocation = begin(context)
     if not sys.stdin.isatty():
@@ -53,6 +54,8 @@ def approve(context: click.Context, code: str, owner: bool) -> int:
     person = _with_people(invocation, lambda people: people.approve(code, "owner" if owner else "guest"))
     if person is None:
         return _unknown(invocation, code)
+    if as_json:
+        return print_json(_json(person))
     rights = "They are you: the assistant shows them your memory." if owner else "They may write in private."
     invocation.say(f"Let in: {_name(person)}. {rights}")
     return 0
@@ -60,13 +63,16 @@ def approve(context: click.Context, code: str, owner: bool) -> int:
 
 @command.command("deny")
 @click.argument("code")
+@json_option("Print a JSON object.")
 @shared_options
-def deny(context: click.Context, code: str) -> int:
+def deny(context: click.Context, code: str, as_json: bool) -> int:
     """Refuse who was given CODE; they are told nothing."""
     invocation = begin(context)
     person = _with_people(invocation, lambda people: people.deny(code))
     if person is None:
         return _unknown(invocation, code)
+    if as_json:
+        return print_json(_json(person))
     invocation.say(f"Refused: {_name(person)}.")
     return 0
 
@@ -74,8 +80,9 @@ def deny(context: click.Context, code: str) -> int:
 @command.command("revoke")
 @click.argument("channel")
 @click.argument("sender_id", metavar="ID")
+@json_option("Print a JSON object.")
 @shared_options
-def revoke(context: click.Context, channel: str, sender_id: str) -> int:
+def revoke(context: click.Context, channel: str, sender_id: str, as_json: bool) -> int:
     """Take back that ID may write on CHANNEL. A turn that runs for them gets no further tool."""
     invocation = begin(context)
     if not _with_people(invocation, lambda people: people.revoke(channel, sender_id)):
@@ -83,6 +90,8 @@ def revoke(context: click.Context, channel: str, sender_id: str) -> int:
             f"{channel}:{sender_id} was not let in here. `nacre pairing` lists who was.", tone="error"
         )
         return 1
+    if as_json:
+        return print_json({"channel": channel, "id": sender_id})
     invocation.say(f"Taken back: {channel}:{sender_id}. What nacre.json5 allows still holds.")
     return 0
 

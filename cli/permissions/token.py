@@ -59,12 +59,15 @@ def add(context: click.Context, name: str, owner: bool, as_json: bool) -> int:
 
 @command.command("revoke")
 @click.argument("name")
+@json_option("Print a JSON object.")
 @shared_options
-def revoke(context: click.Context, name: str) -> int:
+def revoke(context: click.Context, name: str, as_json: bool) -> int:
     """Take the token called NAME away, at once."""
     invocation = begin(context)
     with _told():
         _tokens(invocation).revoke(name)
+    if as_json:
+        return print_json({"revoked": name})
     invocation.say(f"Revoked: {name}.")
     return 0
 

@@ -83,13 +83,14 @@ def _doors(invocation: Invocation, server: Server, tokens: Tokens) -> list[Door]
     from nacre.runtime.contracts.clock import owner_clock
     from nacre.runtime.contracts.ids import random_id
     from nacre.runtime.recall.open_memory import embedder_of
-    from nacre.runtime.settings.config import load_config
+    from nacre.runtime.settings.config import StateSettings
 
     config = invocation.config
     now = owner_clock(config.settings.agent.user_timezone)
     embedders, homes, configs = {}, {}, {}
+    settings = StateSettings(invocation.environment, config.state_dir)
     for agent in server.agents:
-        own = load_config(invocation.environment, state_dir=config.state_dir, agent_id=agent.id)
+        own = settings.config(agent.id)
         configs[agent.id] = own
         homes[agent.id] = PageHome(agent, own, now)
         embedder = embedder_of(own, now) if own.settings.agent.memory_search.enabled else None

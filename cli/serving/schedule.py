@@ -42,8 +42,9 @@ def list_(context: click.Context, as_json: bool) -> int:
 @click.option("--cron", default="", metavar="FIELDS", help="When it comes again: '0 9 * * MON-FRI'.")
 @click.option("--at", default="", metavar="TIME", help="Once: 2026-12-01T18:00, or a span such as 20m.")
 @click.option("--channel", default="last", metavar="NAME", help="Which of your private chats; the last one.")
+@json_option("Print the job as a JSON object.")
 @shared_options
-def add(context: click.Context, text: str, cron: str, at: str, channel: str) -> int:
+def add(context: click.Context, text: str, cron: str, at: str, channel: str, as_json: bool) -> int:
     """Have the assistant do TEXT when its time has come, and tell you in your private chat."""
     from nacre.bridges.ledger.contracts.owner_chats import owner_chats
     from nacre.bridges.schedule.schedule_tool import job_line
@@ -75,19 +76,24 @@ def add(context: click.Context, text: str, cron: str, at: str, channel: str) -> 
             tone="error",
         )
         return 1
+    if as_json:
+        return print_json(_json(job))
     invocation.say(f"Scheduled as {job_line(job)}")
     return 0
 
 
 @command.command("remove")
 @click.argument("job_id", metavar="ID")
+@json_option("Print a JSON object.")
 @shared_options
-def remove(context: click.Context, job_id: str) -> int:
+def remove(context: click.Context, job_id: str, as_json: bool) -> int:
     """Remove the job ID."""
     invocation = begin(context)
     if not _with_timetable(invocation, lambda timetable: timetable.remove(job_id.strip().lower())):
         invocation.warn(f"There is no job {job_id!r}. `nacre schedule` lists them.", tone="error")
         return 1
+    if as_json:
+        return print_json({"removed": job_id.strip().lower()})
     invocation.say(f"Removed: {job_id}.")
     return 0
 

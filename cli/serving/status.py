@@ -1,4 +1,4 @@
-"""The command `nacre status`: how the program that serves is, looked at from beside it."""
+"""The command `nacre status`: how the assistant is, and the program that serves it, looked at from beside."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ NEVER_SERVED = "`nacre serve` has never run with this state folder."
 @json_option("Print a JSON object.")
 @shared_options
 def command(context: click.Context, as_json: bool) -> int:
-    """Say how `nacre serve` is: its channels, what is left to do, what comes next.
+    """Say how the assistant is: model, notes, sessions, cost; and `nacre serve` with its channels.
 
-    Exit code 0 when it runs and all channels are connected, else 1.
+    Exit code 0 when `nacre serve` runs and all channels are connected, else 1. `nacre doctor` looks deeper.
     """
     from nacre.bridges.contracts.errors import LedgerUnusable
     from nacre.runtime.contracts.clock import owner_clock
+    from nacre.sessions.contracts.errors import SessionError
 
     invocation = begin(context)
     now = owner_clock(invocation.config.settings.agent.user_timezone)
     try:
         return asyncio.run(_status(invocation, now, as_json=as_json))
-    except LedgerUnusable as error:
+    except (LedgerUnusable, SessionError) as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -44,11 +45,18 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     from nacre.bridges.ledger.opening import is_served, is_there, ledger_place, open_tables
     from nacre.bridges.schedule.coming import coming_lines
     from nacre.bridges.schedule.timetable import Timetable
+    from nacre.cli.serving.overview import overview_of
 
     config = invocation.config
+    overview = await overview_of(config, now)
+    if not as_json:
+        invocation.say(*overview.lines(invocation.short), "")
     place = ledger_place(config)
     if not await is_there(place):
-        invocation.warn(NEVER_SERVED)
+        if as_json:
+            print_json({**overview.json(), "serving": False, "bridges": [], "ledger": {}, "coming": []})
+        else:
+            invocation.warn(NEVER_SERVED)
         return 1
     is_running = await is_served(place)
     tables = await open_tables(place, now=now)
@@ -66,6 +74,7 @@ async def _status(invocation: Invocation, now: Clock, *, as_json: bool) -> int:
     if as_json:
         print_json(
             {
+                **overview.json(),
                 "serving": is_running,
                 "bridges": [_json(each) for each in kept],
                 "ledger": counts,

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from nacre.cli.invocation import Invocation
     from nacre.runtime.commands.insight.context_parts import ContextView
 
+NO_SESSION = (
+    "There is no session {key!r} yet: one begins with its first words, such as `nacre send Hello`. "
+    "`nacre sessions list` has those that there are."
+)
+
 
 @click.command("context")
 @click.argument("key", default="main")
@@ -25,11 +30,14 @@ def command(context: click.Context, key: str, full: bool, as_json: bool) -> int:
     KEY is the key of a session, the main one unless given. Nothing is asked and nothing changes.
     """
     from nacre.cli.signals import run_until_signal
-    from nacre.sessions.contracts.errors import SessionError
+    from nacre.sessions.contracts.errors import SessionError, SessionNotFound
 
     invocation = begin(context)
     try:
         return run_until_signal(_context(invocation, key, full=full, as_json=as_json))
+    except SessionNotFound:
+        invocation.warn(NO_SESSION.format(key=key), tone="error")
+        return 1
     except SessionError as error:
         invocation.warn(str(error), tone="error")
         return 1

@@ -26,10 +26,11 @@ async def plotted(
     from nacre.cli.sessions.timeline import chart_lines, legend, timeline_json
     from nacre.runtime.agent.insight.model_facts import budget_of
     from nacre.runtime.agent.insight.timeline import timeline
+    from nacre.runtime.agent.insight.usage import has_price
 
     session = await shelf.find(name)
     transcript = await shelf.read(session)
-    found = timeline(transcript.branch, budget_of(invocation.config, shelf.now))
+    found = timeline(transcript.branch, budget_of(invocation.config, shelf.now), has_price=has_price)
     if as_json:
         return print_json({"key": session.key, "sessionId": session.session_id, **timeline_json(found)})
     if not found.points:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
 from nacre.cli.screen.json_text import camel_json
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line
+from nacre.cli.screen.session_words import age, session_name
 from nacre.runtime.commands.contract.wording import short_count
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
@@ -48,7 +49,7 @@ def list_lines(
     for session in sessions:
         rows.append(
             (
-                cut_to_cells(_name(session, main_key), _KEY_CELLS),
+                cut_to_cells(session_name(session, main_key), _KEY_CELLS),
                 one_line(session.session_id[:SHORT_ID_CHARS]),
                 age(session.active_at_ms, now),
                 _context(session),
@@ -166,34 +167,6 @@ def upkeep_json(report: UpkeepReport, *, dry_run: bool) -> dict[str, Any]:
         "pruned": list(report.pruned_keys),
         **camel_json(report, "moved_aside", "removed", "removed_bytes"),
     }
-
-
-def age(at_ms: int, now: datetime) -> str:
-    """How long ago a moment was, in words; a day when it is far away or still to come."""
-    moment = stored_moment(at_ms, now.tzinfo or UTC)
-    if moment is None:
-        return "unknown"
-    past = now - moment
-    if past < timedelta(seconds=-60) or past >= timedelta(days=30):
-        return f"{moment:%Y-%m-%d}"
-    if past < timedelta(minutes=1):
-        return "just now"
-    if past < timedelta(hours=1):
-        return f"{past // timedelta(minutes=1)} min ago"
-    if past < timedelta(days=1):
-        return f"{past // timedelta(hours=1)} h ago"
-    return f"{past.days} d ago"
-
-
-def _name(session: StoredSession, main_key: str) -> str:
-    """A key without its agent, as every command takes it; `main` for the main session."""
-    key = session.key
-    parts = key.split(":", 2)
-    name = parts[2] if parts[0] == "agent" and len(parts) == 3 else key
-    name = "main" if key_kind(key, main_key=main_key) == "main" else name
-    called = session.record.label or session.record.display_name
-    shown = one_line(f"{name} ({called})" if called else name)
-    return shown if session.is_current else f"{shown}, earlier"
 
 
 def _context(session: StoredSession) -> str:

@@ -69,7 +69,7 @@ def legend(timeline: Timeline) -> str:
         f"{_counted(count, 'answer', 'answers')} · ┄ flush at {_short(budget.flush_at)} · ─ compaction above "
         f"{_short(budget.compact_at)} · F {_counted(flushes, 'flush', 'flushes')} · "
         f"C {_counted(len(timeline.marks) - flushes, 'compaction', 'compactions')} · "
-        f"${sum(point.cost_usd for point in timeline.points):.2f}"
+        f"{timeline.told_cost}"
     )
 
 

@@ -20,7 +20,7 @@ from nacre.cli.talk.keyboard.prompt import Prompt, keyboard_held_back
 from nacre.cli.talk.live_turn import run_live_turn
 from nacre.cli.talk.quiet_turn import owner_says
 from nacre.runtime.agent.agent import Agent
-from nacre.runtime.agent.insight.usage import spent_today_usd
+from nacre.runtime.agent.insight.usage import has_price, spent_today_usd
 from nacre.runtime.commands.conversation.status import SessionStatus
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.errors import AgentError
@@ -76,7 +76,8 @@ class _Chat:
         )
         self._status: SessionStatus | None = None
         self._looked_at = ""
-        self._turn_usd = self._day_usd = 0.0
+        self._turn_usd: float | None = 0.0
+        self._day_usd = 0.0
         self._calls = Calls()
         self._running: Inbound | None = None
 
@@ -142,6 +143,9 @@ class _Chat:
             session = await self._agent.sessions.get(self._agent.session_key(self._empty))
             self._status = await session.status()
             self._day_usd = await spent_today_usd(self._config, self._now)
+            is_counted = self._turn_usd == 0 and self._status.last_usage is not None
+            if is_counted and not await asyncio.to_thread(has_price, self._status.answering_model_name):
+                self._turn_usd = None
             self._prompt.redraw()
             if session.session_id != self._looked_at:
                 self._known.sessions = {

@@ -114,9 +114,12 @@ def _table(kind: str) -> frozenset[str]:
 
 
 def _in_reach(clause: str) -> Iterator[tuple[str, bool]]:
-    words = list(_cut(clause))
+    words, behind_verb = list(_cut(clause)), _table("not, behind the verb")
     before = [at for at, word in enumerate(words) if is_not(word)]
-    behind = [at for at, word in enumerate(words) if word in _table("not, behind the verb")]
+    behind = [at for at, word in enumerate(words) if word in behind_verb]
+    if not before and not behind:
+        yield from ((word, False) for word in words)
+        return
     for at, word in enumerate(words):
         denied = any(0 < at - sign <= _REACH for sign in (*before, *behind)) or any(
             0 < sign - at <= _REACH for sign in behind
@@ -126,7 +129,7 @@ def _in_reach(clause: str) -> Iterator[tuple[str, bool]]:
 
 def _cut(clause: str) -> Iterator[str]:
     for token in _TOKEN.findall(clause):
-        if RUN.match(token):
+        if not token.isascii() and RUN.match(token):
             yield from (token[at : at + 2] for at in range(max(1, len(token) - 1)))
         else:
             yield token

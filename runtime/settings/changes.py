@@ -39,6 +39,7 @@ _LIVE: tuple[Path, ...] = (
         for name in ("force_flush_transcript_bytes", "prompt", "system_prompt")
     ),
     ("tools", "rules"),
+    ("usage", "daily_cap_usd"),
 )
 """What every turn reads anew. The rest went into something that stays open: a model, an index, a lock."""
 _OF_SERVE: tuple[Path, ...] = (("bindings",), ("channels",), ("commands",), ("messages",))

@@ -38,6 +38,13 @@ class ListedAgent:
     model_name: str
 
 
+@dataclass(kw_only=True)
+class DailyCap:
+    """`usage.dailyCapUsd` as it counts now; a settings file that is read anew changes it for all who ask."""
+
+    usd: float | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """One agent's settings, `settings.agent` its own, with every path resolved.
@@ -51,6 +58,7 @@ class Config:
     agents: tuple[ListedAgent, ...]
     model_name: str
     settings: Settings
+    daily_cap: DailyCap
     auth: AuthProfiles
     environment: Mapping[str, str] = field(repr=False)
     notices: tuple[str, ...] = ()
@@ -169,6 +177,7 @@ class StateSettings:
             agents=self._all_agents(own, chosen_model),
             model_name=chosen_model or settings.agent.model.primary.strip(),
             settings=settings,
+            daily_cap=DailyCap(usd=settings.usage.daily_cap_usd),
             auth=auth,
             environment=environment,
             notices=(*self._notices, *auth.problems, *notices),

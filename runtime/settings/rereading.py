@@ -44,6 +44,7 @@ class SettingsInFile:
             return None
         changes = taken_over(running, self._seen, now)
         self._seen = now
+        self._config.daily_cap.usd = changes.settings.usage.daily_cap_usd
         self._untold += changes.sentences
         return changes.settings
 

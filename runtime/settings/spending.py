@@ -20,5 +20,5 @@ def spending_ledger(config: Config, now: Clock) -> SpendingLedger:
         spending_folder(config),
         agent_id=config.agent_id,
         now=now,
-        daily_cap_usd=config.settings.usage.daily_cap_usd,
+        cap_usd=lambda: config.daily_cap.usd,
     )

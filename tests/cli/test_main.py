@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -233,3 +234,30 @@ def test_init_says_when_it_cannot(tmp_path: Path) -> None:
     assert "taken" in run.stderr
     assert "Choose others with" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_what_changes_something_tells_programs_too(tmp_path: Path) -> None:
+    """Settings, notes, facts, tokens: what was done as an object, and the exit code as without `--json`."""
+
+    def told(*arguments: str) -> tuple[int, dict[str, Any]]:
+        run = run_here(tmp_path, *arguments, "--json")
+        return run.returncode, json.loads(run.stdout)
+
+    note = tmp_path / ".nacre/workspace/memory/2026-01-20.md"
+    note.parent.mkdir(parents=True)
+    note.write_text("- The mast is new.\n", encoding="utf-8")
+    file = str(tmp_path / ".nacre/nacre.json5")
+
+    assert told("config", "set", "usage.dailyCapUsd", "2") == (
+        0,
+        {"changed": True, "file": file, "notices": []},
+    )
+    assert told("config", "unset", "session")[1]["changed"] is False
+    assert told("memory", "index")[1]["indexedFiles"] == 1
+    assert told("memory", "get", "memory/2026-01-20.md")[1]["text"] == "- The mast is new."
+    code, missing = told("memory", "get", "memory/2026-01-21.md")
+    assert (code, missing["missing"]) == (1, True)
+    told("memory", "facts", "set", "city", "Porto")
+    assert told("memory", "facts", "forget", "city") == (0, {"forgotten": "city"})
+    told("token", "add", "desk")
+    assert told("token", "revoke", "desk") == (0, {"revoked": "desk"})

@@ -21,7 +21,8 @@ SOURCES = ("pyproject.toml", "README.md", "LICENSE", "py.typed")
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
 
 
-def _built(source: Path, what: str, into: Path) -> Path:
+def built(source: Path, what: str, into: Path) -> Path:
+    """The `wheel` or `sdist` that a folder of sources makes."""
     into.mkdir()
     subprocess.run(
         [sys.executable, "-c", BUILD, f"build_{what}", str(into)], cwd=source, check=True, capture_output=True
@@ -30,7 +31,7 @@ def _built(source: Path, what: str, into: Path) -> Path:
     return built
 
 
-def _copied(into: Path) -> Path:
+def copied(into: Path) -> Path:
     """The files that a build needs, so that nothing is built in the checkout."""
     for name in (*SOURCES, *(path.name for path in ROOT.glob("*.py*") if path.is_file())):
         into.mkdir(exist_ok=True)
@@ -42,11 +43,11 @@ def _copied(into: Path) -> Path:
 
 def test_the_source_archive_makes_a_wheel_that_talks(tmp_path: Path) -> None:
     """Archive, wheel, and a first conversation from it alone; it has no tests, and its names complete."""
-    archive = _built(_copied(tmp_path / "source"), "sdist", tmp_path / "archives")
+    archive = built(copied(tmp_path / "source"), "sdist", tmp_path / "archives")
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "unpacked", filter="data")
     [source] = (tmp_path / "unpacked").iterdir()
-    wheel = _built(source, "wheel", tmp_path / "wheels")
+    wheel = built(source, "wheel", tmp_path / "wheels")
     installed = tmp_path / "installed"
     with zipfile.ZipFile(wheel) as packed_wheel:
         packed_wheel.extractall(installed)

@@ -31,7 +31,7 @@ DAYS = 365
 
 # What one of each bears, as far as this arithmetic goes.
 LISTED_AGENTS = 1_000
-"""In one state folder; each is read whenever an agent is opened."""
+"""In one state folder; the places of all are compared whenever one of them is opened."""
 SERVER_CORES, SERVER_CONNECTIONS, SERVER_BYTES = 64, 1_000, 8e12
 WORKER_CONNECTIONS = 8 + 8 + 1
 """Of the stores, of the queue, and the one that says that it lives."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from benchmarks.beside.many_agents import CHAT_TABLES
 from benchmarks.beside.scale.arithmetic import AT_ONCE, LOOPBACK_SECONDS, WORKERS
 from benchmarks.beside.scale.kept import size_bytes
 from benchmarks.beside.scale.processes import Busy, computed_seconds, resident_bytes, server_seconds
+from benchmarks.beside.workers import running_worker
 from nacre.bridges.workers.opening import QUEUE
 from nacre.postgres.database import Database
 from nacre.postgres.jobs import JobQueue
@@ -66,25 +64,6 @@ def _model(_request: Mapping[str, Any]) -> wire.Step:
     return wire.reply(ANSWER)
 
 
-@contextmanager
-def _worker(state_dir: Path, url: str) -> Iterator[int]:
-    """The process of a worker that takes turns, from when it says so."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nacre", "worker", "--state-dir", str(state_dir), "--at-once", str(AT_ONCE)],
-        env={**os.environ, "HOME": str(state_dir), "NACRE_DATABASE_URL": url},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        process.stdout.readline()
-        yield process.pid
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
 async def loads(url: str, rates: list[float], seconds: float) -> list[dict[str, float]]:
     """What turns cost at each of these rates, for so long each, and how long people waited."""
     database = Database(url)
@@ -99,7 +78,8 @@ async def loads(url: str, rates: list[float], seconds: float) -> list[dict[str, 
     ):
         state_dir = Path(folder)
         write_settings(state_dir, {**settings(provider, CHATS), "plugins": {}})
-        workers = [running.enter_context(_worker(state_dir, url)) for _ in range(WORKERS)]
+        started = [running_worker(state_dir, url, at_once=AT_ONCE) for _ in range(WORKERS)]
+        workers = [running.enter_context(worker) for worker in started]
         gateway = gateway_started(state_dir, url, server.port)
         running.callback(gateway.join)
         running.callback(gateway.kill)

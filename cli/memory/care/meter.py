@@ -58,14 +58,14 @@ def meter_lines(
     wide = max([len("together"), *(len(file.name) for file in files)])
     lines = []
     for file in files:
-        line = f"{file.name:<{wide}} {level(file.raw_chars, most_of_one)}, {count(file.text):,} tokens"
+        line = f"{file.name:<{wide}}  {level(file.raw_chars, most_of_one)}, {count(file.text):,} tokens"
         if file.truncated:
             line += f" · cut: {file.injected_chars:,} characters are seen, the rest by a search alone"
         elif file.raw_chars >= _TIGHT * most_of_one:
             line += " · almost full"
         lines.append(line)
     raw, tokens = sum(file.raw_chars for file in files), sum(count(file.text) for file in files)
-    return [*lines, f"{'together':<{wide}} {level(raw, most_of_all)}, {tokens:,} tokens"]
+    return [*lines, f"{'together':<{wide}}  {level(raw, most_of_all)}, {tokens:,} tokens"]
 
 
 def _json(

@@ -79,11 +79,11 @@ def _archive(path: Path, now: datetime, *, is_sealed: bool) -> Path:
 
 def _all_agents(context: click.Context, config: Config) -> list[Config]:
     """The settings of each agent of the state folder, the one that was asked for first."""
-    from nacre.runtime.settings.config import load_config
+    from nacre.runtime.settings.config import StateSettings
 
-    environment = environment_of(context)
+    settings = StateSettings(environment_of(context))
     others = [agent.id for agent in config.agents if agent.id != config.agent_id]
-    return [config, *(load_config(environment, agent_id=agent_id) for agent_id in others)]
+    return [config, *map(settings.config, others)]
 
 
 def _told(invocation: Invocation, manifest: Manifest, archive: Path, what: str, as_json: bool) -> int:

@@ -86,8 +86,9 @@ def get(context: click.Context, key: str, as_json: bool) -> int:
 @command.command("set")
 @click.argument("key")
 @click.argument("value")
+@json_option()
 @shared_options
-def set_(context: click.Context, key: str, value: str) -> int:
+def set_(context: click.Context, key: str, value: str, as_json: bool) -> int:
     """Write VALUE at KEY into the settings file. Comments and order stay.
 
     VALUE is JSON5, and plain text where it is none. What Nacre could not start with is refused.
@@ -106,13 +107,14 @@ def set_(context: click.Context, key: str, value: str) -> int:
     found = _key(key, file)
     field_of(found, Settings)
     notices = set_value(file.path, file.environment, found, value)
-    return _told(context, f"{written_key(found)} is set in {{}}.", notices)
+    return _told(context, f"{written_key(found)} is set in {{}}.", notices, as_json=as_json)
 
 
 @command.command("unset")
 @click.argument("key")
+@json_option()
 @shared_options
-def unset(context: click.Context, key: str) -> int:
+def unset(context: click.Context, key: str, as_json: bool) -> int:
     """Take KEY out of the settings file, so that its default holds."""
     from nacre.cli.setup.config.changing import unset as taken_out
     from nacre.runtime.settings.keys import at, written_key
@@ -120,9 +122,10 @@ def unset(context: click.Context, key: str) -> int:
     file = _file(context)
     found = _key(key, file)
     if at(file.raw, found) is None:
-        return _told(context, f"{written_key(found)} does not stand in {{}}.", ())
+        told = f"{written_key(found)} does not stand in {{}}."
+        return _told(context, told, (), as_json=as_json, is_changed=False)
     notices = taken_out(file.path, file.environment, found)
-    return _told(context, f"{written_key(found)} is out of {{}}.", notices)
+    return _told(context, f"{written_key(found)} is out of {{}}.", notices, as_json=as_json)
 
 
 @command.command("explain")
@@ -210,13 +213,22 @@ def _key(text: str, file: _File) -> Key:
     return key_of(text, file.raw)
 
 
-def _told(context: click.Context, sentence: str, notices: tuple[str, ...]) -> int:
+def _told(
+    context: click.Context,
+    sentence: str,
+    notices: tuple[str, ...],
+    *,
+    as_json: bool = False,
+    is_changed: bool = True,
+) -> int:
     """Says a sentence in which `{}` stands for the file, and what there is to notice."""
     import sys
 
     from nacre.cli.screen.screen import screen_on
 
     file = _file(context)
+    if as_json:
+        return print_json({"changed": is_changed, "file": str(file.path), "notices": list(notices)})
     home = Path(file.environment.get("HOME") or Path.home())
     shown = f"~/{file.path.relative_to(home)}" if file.path.is_relative_to(home) else str(file.path)
     screen_on(sys.stdout, file.environment).line(sentence.format(shown))

@@ -13,12 +13,13 @@ _SMALLEST_USD = 0.0001
 
 
 def status_line(
-    status: SessionStatus | None, model_name: str, columns: int, *, turn_usd: float, day_usd: float
+    status: SessionStatus | None, model_name: str, columns: int, *, turn_usd: float | None, day_usd: float
 ) -> str:
     """Where the session stands, in at most so many columns: what does not fit goes, the model and bar last.
 
-    `status` is `None` while nothing was said. `turn_usd` is the cost of the last turn, `day_usd` what
-    the agents of the state folder cost today, 0 while no prices are known.
+    `status` is `None` while nothing was said. `turn_usd` is the cost of the last turn, `None` where the
+    price of its model is not known; `day_usd` is what the agents of the state folder cost today, as far as
+    prices are known.
     """
     if status is None:
         return cut_to_cells(one_line(model_name), columns)
@@ -30,8 +31,11 @@ def status_line(
     ]
     if budget.flush_enabled:
         parts.append(_next_flush(tokens, budget))
+    turn = "no price known" if turn_usd is None else _money(turn_usd)
     if day_usd > 0:
-        parts.append(f"{_money(turn_usd)} · today {_money(day_usd)}")
+        parts.append(f"{turn} · today {_money(day_usd)}")
+    elif turn_usd is None:
+        parts.append(turn)
     while len(parts) > 2 and cell_width(_PART.join(parts)) > columns:
         parts.pop()
     return cut_to_cells(_PART.join(parts), columns)

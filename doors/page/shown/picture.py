@@ -66,7 +66,7 @@ class ContextPicture:
     lines: tuple[Level, ...]
     marks: tuple[PictureMark, ...]
     cost_line: str
-    cost_usd: float
+    cost_usd: float | None
     told: str
     left: float = _LEFT
     right: float = WIDTH - _RIGHT
@@ -79,7 +79,6 @@ def context_picture(timeline: Timeline) -> ContextPicture:
     top = max(timeline.top_tokens, budget.flush_at) * 1.04
     marks = timeline.marks
     flushes = sum(mark.kind == "flush" for mark in marks)
-    cost = sum(point.cost_usd for point in timeline.points)
     return ContextPicture(
         bars=tuple(_bars(timeline.points, top)),
         ticks=tuple(
@@ -107,9 +106,9 @@ def context_picture(timeline: Timeline) -> ContextPicture:
             for mark in marks
         ),
         cost_line=_cost_line(timeline.points),
-        cost_usd=cost,
+        cost_usd=timeline.cost_usd,
         told=(
-            f"{count} answers, {flushes} flushes, {len(marks) - flushes} compactions, ${cost:.2f} in all; "
+            f"{count} answers, {flushes} flushes, {len(marks) - flushes} compactions, {_in_all(timeline)}; "
             f"the fullest context had {max((p.tokens for p in timeline.points), default=0)} tokens"
         ),
     )
@@ -151,16 +150,21 @@ def _bars(points: Sequence[Point], top: float) -> Iterator[Bar]:
             below += tokens
         parts = ", ".join(f"{name} {short(getattr(point.parts, part))}" for part, name in PARTS)
         told = f"{point.timestamp[:16].replace('T', ' ')}: {short(point.tokens)} tokens ({parts})"
-        yield Bar(told=f"{told}, ${point.cost_usd:.4f}", blocks=tuple(blocks))
+        cost = "no price known" if point.cost_usd is None else f"${point.cost_usd:.4f}"
+        yield Bar(told=f"{told}, {cost}", blocks=tuple(blocks))
+
+
+def _in_all(timeline: Timeline) -> str:
+    return timeline.told_cost if timeline.cost_usd is None else f"{timeline.told_cost} in all"
 
 
 def _cost_line(points: Sequence[Point]) -> str:
-    total = sum(point.cost_usd for point in points)
+    total = sum(point.cost_usd or 0 for point in points)
     if not total:
         return ""
     spent, places = 0.0, [f"{_LEFT},{HEIGHT - _BOTTOM}"]
     for number, point in enumerate(points, start=1):
-        spent += point.cost_usd
+        spent += point.cost_usd or 0
         x = _LEFT + number * _room() / len(points)
         places.append(f"{x:.1f},{_y(spent, total * 1.04)}")
     return " ".join(places)

@@ -9,6 +9,7 @@ from nacre.doors.page.shown.transcript_items import items_of
 from nacre.doors.page.site.visit import Visit
 from nacre.runtime.agent.insight.model_facts import budget_of
 from nacre.runtime.agent.insight.timeline import timeline
+from nacre.runtime.agent.insight.usage import has_price
 from nacre.sessions.contracts.errors import SessionNotFound
 
 SHOWN_ITEMS = 400
@@ -39,7 +40,9 @@ async def session(visit: Visit) -> Response:
         if visit.asked("from", "0").isascii() and visit.asked("from", "0").isdigit()
         else 0
     )
-    picture = context_picture(timeline(branch, budget_of(visit.home.config, visit.home.now)))
+    picture = context_picture(
+        timeline(branch, budget_of(visit.home.config, visit.home.now), has_price=has_price)
+    )
     return visit.page(
         "session.html",
         session=found,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal, TypeAlias
 
 from nacre.runtime.contracts.budget import ContextBudget
@@ -29,12 +30,15 @@ class PartTokens:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """An answer: how many tokens its request and itself took, as the provider counted them, and of what."""
+    """An answer: how many tokens its request and itself took, as the provider counted them, and of what.
+
+    `cost_usd` is `None` where no price is known.
+    """
 
     entry_id: str
     timestamp: str
     tokens: int
-    cost_usd: float
+    cost_usd: float | None
     parts: PartTokens = field(default_factory=lambda: PartTokens())
 
 
@@ -61,9 +65,27 @@ class Timeline:
         """The upper end of a drawing: the compaction line, or the fullest context where that was above."""
         return max([self.budget.compact_at, *(point.tokens for point in self.points)])
 
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars of the answers whose price is known; `None` where it is of none of them."""
+        known = [point.cost_usd for point in self.points if point.cost_usd is not None]
+        return sum(known) if known or not self.points else None
 
-def timeline(branch: Sequence[Entry], budget: ContextBudget) -> Timeline:
-    """The timeline of a branch; answers that were broken off, or that nobody counted, are left out."""
+    @property
+    def told_cost(self) -> str:
+        """The cost in words, also that it is not known."""
+        if self.cost_usd is None:
+            return "no price known"
+        without = sum(point.cost_usd is None for point in self.points)
+        return f"${self.cost_usd:.2f}" + (f" without {without} of unknown price" if without else "")
+
+
+def timeline(branch: Sequence[Entry], budget: ContextBudget, *, has_price: Callable[[str], bool]) -> Timeline:
+    """The timeline of a branch; answers that were broken off, or that nobody counted, are left out.
+
+    `has_price` tells whether a price of `provider/model` is known; it is asked of answers that cost nothing.
+    """
+    is_priced = cache(has_price)
     points: list[Point] = []
     marks: list[Mark] = []
     held = _Held()
@@ -72,12 +94,13 @@ def timeline(branch: Sequence[Entry], budget: ContextBudget) -> Timeline:
         held.take(entry)
         if isinstance(body, AssistantMessage):
             if body.usage is not None and body.stop_reason not in ("error", "aborted"):
+                cost_usd, name = body.usage.cost_usd, f"{body.provider}/{body.model}"
                 points.append(
                     Point(
                         entry_id=entry.id,
                         timestamp=entry.timestamp,
                         tokens=body.usage.context_tokens,
-                        cost_usd=body.usage.cost_usd,
+                        cost_usd=cost_usd if cost_usd or is_priced(name) else None,
                         parts=held.parts(body.usage.context_tokens),
                     )
                 )

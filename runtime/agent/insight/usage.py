@@ -72,6 +72,11 @@ GROUPS: Mapping[str, Callable[[Call], str]] = {
 }
 
 
+def has_price(model_name: str) -> bool:
+    """Whether litellm's price map says what a token of `provider/model` costs, be it nothing."""
+    return "input_cost_per_token" in price_map_entry(model_name)
+
+
 async def calls_of(config: Config, now: Clock) -> list[Call]:
     """All calls of an agent, the oldest first. A transcript that cannot be read is left out.
 
@@ -83,12 +88,12 @@ async def calls_of(config: Config, now: Clock) -> list[Call]:
     """
     zone = now().tzinfo
     found: dict[tuple[int, str], Call] = {}
-    has_price = cache(lambda model: "input_cost_per_token" in price_map_entry(model))
+    is_priced = cache(has_price)
 
     def keep(at_ms: int, model: str, purpose: str, key: str, usage: Usage) -> None:
         at = stored_moment(at_ms, zone)
         if at is not None:
-            is_known = usage.cost_usd > 0 or has_price(model)
+            is_known = usage.cost_usd > 0 or is_priced(model)
             call = Call(at=at, model=model, purpose=purpose, session_key=key, usage=usage, has_price=is_known)
             found.setdefault((at_ms, model), call)  # a forked session has copies of what was said before
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,13 +28,18 @@ log = logging.getLogger(__name__)
 
 
 class SpendingLedger:
-    """Writes down what one agent's calls took. `folder` has a file a day; `now` tells the owner's day."""
+    """Writes down what one agent's calls took.
 
-    def __init__(self, folder: Path, *, agent_id: str, now: Clock, daily_cap_usd: float | None) -> None:
+    `folder` has a file a day; `now` tells the owner's day; `cap_usd` says, each time, what a day may cost.
+    """
+
+    def __init__(
+        self, folder: Path, *, agent_id: str, now: Clock, cap_usd: Callable[[], float | None]
+    ) -> None:
         self._folder = folder
         self._agent_id = agent_id
         self._now = now
-        self._cap_usd = daily_cap_usd
+        self._cap_usd = cap_usd
         self._seen: tuple[Path, int, float] | None = None
 
     async def allow(self, purpose: str) -> None:
@@ -43,7 +48,8 @@ class SpendingLedger:
         Raises:
             SpendingCapReached: the day's cap is used up, or nearly so and nobody waits for the answer.
         """
-        if self._cap_usd is None:
+        cap_usd = self._cap_usd()
+        if cap_usd is None:
             return
         try:
             spent_usd = await asyncio.to_thread(self._spent_today_usd)
@@ -51,10 +57,10 @@ class SpendingLedger:
             log.warning("what was spent today cannot be read: %s", error)
             return
         is_waited_for = purpose in WAITED_FOR
-        if spent_usd < self._cap_usd * (1 if is_waited_for else BACKGROUND_SHARE):
+        if spent_usd < cap_usd * (1 if is_waited_for else BACKGROUND_SHARE):
             return
-        log.warning("%s: %.4f of %.4f dollars are spent today", purpose, spent_usd, self._cap_usd)
-        raise SpendingCapReached(_sentence(spent_usd, self._cap_usd, is_waited_for=is_waited_for))
+        log.warning("%s: %.4f of %.4f dollars are spent today", purpose, spent_usd, cap_usd)
+        raise SpendingCapReached(_sentence(spent_usd, cap_usd, is_waited_for=is_waited_for))
 
     async def spend(self, purpose: str, model: str, usage: Usage, *, at_ms: int) -> None:
         """Writes down a call that ended. What cannot be written is in the log; the answer is worth more."""

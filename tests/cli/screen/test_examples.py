@@ -38,6 +38,34 @@ def test_help_shows_examples() -> None:
     assert [name for name, text in helps.items() if "Examples:" not in text] == []
 
 
+TELL_NO_JSON = {
+    *(
+        "chat",
+        "completion",
+        "mcp",
+        "serve",
+        "worker",
+    ),  # a conversation, a script for a shell, programs that stay
+    *(
+        "config edit",
+        "config path",
+        "config schema",
+        "memory qmd",
+    ),  # an editor, one line, JSON anyway, a shell
+}
+"""What programs cannot want as JSON."""
+
+
+def test_every_command_can_tell_programs_what_it_did() -> None:
+    """`--json` is there wherever something is told."""
+    told = {
+        name
+        for name, (command, _) in COMMANDS.items()
+        if not isinstance(command, click.Group) and not any(one.name == "as_json" for one in command.params)
+    }
+    assert told == TELL_NO_JSON
+
+
 def test_examples_are_of_commands_that_there_are() -> None:
     """A command that went, or got another name, takes its examples with it."""
     assert set(EXAMPLES) - set(COMMANDS) == set()

@@ -11,6 +11,7 @@ from tests.bridges.channels.contract.line_extension import install_line
 from tests.bridges.line_channel import LineServer
 from tests.cli.program import WAIT_SECONDS, run_nacre
 from tests.cli.serving.test_serve import line_settings, serving
+from tests.runtime.agents import write_settings
 
 OWNER = {"commands": {"ownerAllowFrom": ["line:nora"]}}
 
@@ -50,6 +51,29 @@ def test_what_cannot_be_read_is_wrong_usage(tmp_path: Path) -> None:
     assert run_nacre(tmp_path, "schedule").stdout == "There are no jobs.\n"
 
 
+def test_status_tells_of_an_assistant_that_does_not_serve(tmp_path: Path) -> None:
+    """Its model and window, notes, sessions and money; in JSON too, and a model that cannot be is told."""
+    write_settings(
+        tmp_path / ".nacre",
+        {"agents": {"defaults": {"contextTokens": 32_000}}, "usage": {"dailyCapUsd": 2}},
+    )
+    run_nacre(tmp_path, "send", "--session", "boats", "Good morning")
+    offline = run_nacre(tmp_path, "status")
+    told = json.loads(run_nacre(tmp_path, "status", "--json", "--model", "openai/gpt-5-mini").stdout)
+    refused = run_nacre(tmp_path, "status", "--model", "openai")
+
+    rows = {line[:10].strip(): line[10:] for line in offline.stdout.splitlines()}
+    assert rows["Model"].startswith("none: the offline responder answers")
+    assert rows["Window"].startswith("32,000 tokens; ")
+    assert rows["Notes"].startswith("~/.nacre/workspace · ")
+    assert rows["Sessions"] == "1, the last boats, just now"
+    assert rows["Today"] == "$0.00 of $2.00, as far as prices are known"
+    assert (told["model"], told["hasKey"], told["needsKey"]) == ("openai/gpt-5-mini", False, True)
+    assert (told["serving"], told["windowTokens"], told["dailyCapUsd"]) == (False, 32_000, 2)
+    assert "names a provider and no model" in refused.stdout
+    assert "names a provider and no model" not in offline.stdout
+
+
 def test_status_says_how_the_program_is_from_beside_it(tmp_path: Path) -> None:
     """Before, while and after it runs; with the channel's state, what is left to do and what comes next."""
     path = install_line(tmp_path / "site")
@@ -73,10 +97,10 @@ def test_status_says_how_the_program_is_from_beside_it(tmp_path: Path) -> None:
         after = run_nacre(tmp_path, "status")
 
     assert (before.returncode, before.stderr) == (1, f"{NEVER_SERVED}\n")
-    assert seen.stdout.startswith("Serving.\nline connected since ")
+    assert "\n\nServing.\nline connected since " in seen.stdout
     assert "💓 Next heartbeat: " in seen.stdout
     assert "⏰ Next job: " in seen.stdout
     assert (told["serving"], told["bridges"][0]["state"]) == (True, "connected")
     assert after.returncode == 1
-    assert after.stdout.startswith("Not serving")
+    assert "\n\nNot serving" in after.stdout
     assert "💓 Next heartbeat: " in "\n".join(server.shown("n"))

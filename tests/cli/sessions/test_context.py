@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from nacre.cli.sessions.context import NO_SESSION
 from tests.cli.program import run_nacre
 from tests.servers import provider_wire as wire
 from tests.servers.provider_server import ProviderServer
@@ -58,4 +59,5 @@ def test_the_parts_are_what_the_next_request_holds(tmp_path: Path) -> None:
     assert "AGENTS.md" in in_chat
     assert "Halcyon" not in in_chat
     assert missing.returncode == 1
+    assert missing.stderr == f"{NO_SESSION.format(key='nobody')}\n"
     assert "There is no session" in missing.stderr

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from nacre.cli.sessions.timeline import chart_lines
+from nacre.cli.sessions.timeline import chart_lines, legend
 from nacre.runtime.agent.insight.timeline import Point, Timeline
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.models.scripted import ScriptedModel, calls, says
@@ -93,6 +94,17 @@ def test_a_picture_is_a_new_file_of_a_known_kind(home: Path) -> None:
     assert (home / "context.png").read_bytes().startswith(b"\x89PNG")
     assert (again.returncode, "was not overwritten" in again.stderr) == (1, True)
     assert (other.returncode, "no .svg and no .png" in other.stderr) == (2, True)
+
+
+def test_answers_without_a_known_price_are_counted_apart() -> None:
+    """A sum is of the others alone and says so; where nothing is known there are no dollars."""
+    points = tuple(
+        Point(entry_id=str(cost), timestamp="", tokens=100, cost_usd=cost) for cost in (0.25, None, None)
+    )
+    some = Timeline(points=points, marks=(), budget=BUDGET)
+
+    assert legend(some).endswith(" · $0.25 without 2 of unknown price")
+    assert legend(replace(some, points=points[1:])).endswith(" · no price known")
 
 
 @pytest.mark.parametrize("columns", [10, 60, 200])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -56,7 +57,7 @@ def test_markdown_of_anybody_can_do_nothing(text: str) -> None:
 
 def test_the_picture_has_every_answer_its_parts_and_marks_within_its_frame() -> None:
     """The parts of a bar reach from the ground to what was counted; after a compaction there is a summary."""
-    picture = context_picture(timeline(_branch(), _budget()))
+    picture = context_picture(timeline(_branch(), _budget(), has_price=lambda _model: True))
 
     assert len(picture.bars) == 3
     assert [mark.kind for mark in picture.marks] == ["compaction"]
@@ -69,6 +70,23 @@ def test_the_picture_has_every_answer_its_parts_and_marks_within_its_frame() -> 
         for block in bar.blocks:
             assert 0 < block.x < WIDTH
             assert 0 < block.y < HEIGHT
+
+
+def test_a_picture_without_prices_tells_of_no_dollars() -> None:
+    """Of an answer that cost nothing, by a model without a known price, it says that no price is known."""
+    branch = [
+        replace(entry, body=replace(entry.body, usage=replace(entry.body.usage, cost_usd=0.0)))
+        if isinstance(entry.body, AssistantMessage) and entry.body.usage
+        else entry
+        for entry in _branch()
+    ]
+    picture = context_picture(timeline(branch, _budget(), has_price=lambda _model: False))
+
+    assert picture.told.startswith("3 answers, 0 flushes, 1 compactions, no price known;")
+    assert all(bar.told.endswith("no price known") for bar in picture.bars)
+    assert (
+        "$0.0000" in context_picture(timeline(branch, _budget(), has_price=lambda _model: True)).bars[0].told
+    )
 
 
 def test_a_diff_is_told_line_by_line() -> None:

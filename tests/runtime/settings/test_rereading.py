@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from nacre.runtime.contracts.errors import SpendingCapReached
 from nacre.runtime.contracts.events import Event, ReplyReady, Warned
-from nacre.runtime.models.scripted import ScriptedModel, says
+from nacre.runtime.models.scripted import Clock, ScriptedModel, says
 from nacre.runtime.settings.changes import taken_over
+from nacre.runtime.settings.config import load_config
+from nacre.runtime.settings.rereading import SettingsInFile
 from nacre.runtime.settings.settings import Settings
+from nacre.runtime.settings.spending import spending_ledger
+from nacre.sessions.contracts.usage import Usage
 from tests.runtime.agents import events_of, opened, said, write_settings
 
 
@@ -59,6 +66,21 @@ async def test_a_group_hears_nothing_of_settings(tmp_path: Path) -> None:
         assert told(await events_of(agent, elsewhere)) == []
         assert agent.settings.agent.max_steps == 3
         assert len(told(await events_of(agent, said("two")))) == 1
+
+
+async def test_a_raised_cap_lets_an_open_program_go_on_today(tmp_path: Path) -> None:
+    """All that write down costs hold to it from the moment at which the file is read anew."""
+    write_settings(tmp_path, {"usage": {"dailyCapUsd": 1}})
+    config = load_config({}, state_dir=tmp_path)
+    ledger, file = spending_ledger(config, Clock()), SettingsInFile(config)
+    await ledger.spend("turn", "a/b", Usage(input_tokens=1, cost_usd=1.5), at_ms=0)
+    with pytest.raises(SpendingCapReached, match=r"of the \$1.00 a day"):
+        await ledger.allow("turn")
+
+    write_settings(tmp_path, {"usage": {"dailyCapUsd": 2}})
+    assert file.look(config.settings) is not None
+    await ledger.allow("turn")
+    assert file.to_tell() == ("The changed settings count from now on: usage.dailyCapUsd.",)
 
 
 def test_what_was_told_or_changed_back_is_no_news() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from nacre.cli.screen.wrapping import WordWrap
 from tests.cli.program import run_here
 from tests.runtime.agents import write_settings
+
+NAMES = ("AGENTS.md", "IDENTITY.md", "MEMORY.md", "SOUL.md", "TOOLS.md", "USER.md", "together")
 
 
 def test_a_file_above_its_limit_is_named(tmp_path: Path) -> None:
@@ -23,6 +26,9 @@ def test_a_file_above_its_limit_is_named(tmp_path: Path) -> None:
     write_settings(state, {"agents": {"defaults": {}}})
     well = run_here(tmp_path, "memory", "meter")
 
+    narrow = WordWrap(hangs=True)
+    for row in (narrow.feed(well.stdout, 60) + narrow.finish(60)).splitlines():
+        assert row.startswith((" " * 11, *NAMES)), "a row of 60 columns goes on under its bar"
     lines = {line.split()[0]: line for line in cut.stdout.splitlines()}
     assert (cut.returncode, well.returncode) == (1, 0)
     assert "1,499 of 1,000 characters" in lines["MEMORY.md"]

@@ -48,6 +48,14 @@ def test_what_does_not_fit_goes_from_the_end() -> None:
     assert status_line(None, "a/one", 60, turn_usd=0, day_usd=0) == "a/one"
 
 
+def test_a_price_that_nobody_knows_is_not_zero() -> None:
+    """It is said so, beside what other models cost today."""
+    assert status_line(STATUS, "a/one", 120, turn_usd=None, day_usd=0).endswith("  no price known")
+    assert status_line(STATUS, "a/one", 120, turn_usd=None, day_usd=1.3).endswith(
+        "  no price known · today $1.30"
+    )
+
+
 def test_a_full_window_has_both_lines() -> None:
     """The lines are seen also behind what is full, and where they are close together."""
     full = replace(STATUS, context_tokens=190_000)

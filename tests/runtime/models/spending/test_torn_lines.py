@@ -17,7 +17,7 @@ USAGE = Usage(input_tokens=1, cost_usd=1.0)
 
 
 def _ledger(folder: Path) -> SpendingLedger:
-    return SpendingLedger(folder, agent_id="Zoë", now=Clock(START), daily_cap_usd=2.5)
+    return SpendingLedger(folder, agent_id="Zoë", now=Clock(START), cap_usd=lambda: 2.5)
 
 
 async def _spend(ledger: SpendingLedger, at_ms: int) -> None:

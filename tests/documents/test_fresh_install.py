@@ -1,0 +1,111 @@
+"""The wheel in an environment that holds nothing else: pip, uv, pipx, on each Python that uv finds or brings.
+
+Only here is an index asked: `make fresh` runs it, nothing else does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import environment
+from tests.documents.test_built_package import built, copied
+
+pytestmark = [pytest.mark.fresh, pytest.mark.timeout(900)]
+
+PYTHONS = ("3.11", "3.12", "3.13")
+INSTALLERS = ("uv", "pip", "pipx")
+NO_WALK = 2
+"""So many wheels of litellm may be read before one fits. Without its bounds pip read 23 of 37 MB each."""
+
+
+def _tool(name: str) -> str:
+    """A program on the search path."""
+    return shutil.which(name) or pytest.skip(f"{name} is not installed: make fresh")
+
+
+def _ran(*command: str, **variables: str) -> str:
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    run = subprocess.run(command, env={**clean, **variables}, capture_output=True, text=True)
+    assert run.returncode == 0, f"{' '.join(command)}\n{run.stdout[-2_000:]}{run.stderr[-4_000:]}"
+    return run.stdout + run.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("built")
+    return built(copied(folder / "source"), "wheel", folder / "wheels")
+
+
+@pytest.fixture(params=PYTHONS)
+def python(request: pytest.FixtureRequest) -> str:
+    """An interpreter of this version."""
+    uv, version = _tool("uv"), str(request.param)
+    # pyenv's own commands answer only for the versions that it was told to use
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions").glob(f"{version}.*/bin")
+    variables = {**os.environ, "PATH": os.pathsep.join((*map(str, kept), os.environ["PATH"]))}
+    for command in ("find", "install", "find"):
+        run = subprocess.run(
+            [uv, "python", command, version], cwd="/", env=variables, capture_output=True, text=True
+        )
+        if command == "find" and run.returncode == 0:
+            return run.stdout.strip()
+    return pytest.skip(f"no Python {version} can be had: {run.stderr.strip()[-200:]}")
+
+
+def _installed(installer: str, python: str, wheel: Path, into: Path) -> tuple[Path, str]:
+    """The program `nacre`, and what the installer said."""
+    if installer == "pipx":
+        places = {f"PIPX_{name}": str(into / name) for name in ("HOME", "BIN_DIR", "MAN_DIR")}
+        said = _ran(_tool("pipx"), "install", "--python", python, str(wheel), **places)
+        return into / "BIN_DIR/nacre", said
+    if installer == "uv":
+        _ran(_tool("uv"), "venv", "--python", python, str(into))
+        said = _ran(_tool("uv"), "pip", "install", "--python", str(into / "bin/python"), str(wheel))
+    else:
+        _ran(python, "-m", "venv", str(into))
+        said = _ran(str(into / "bin/python"), "-m", "pip", "install", "--no-compile", str(wheel))
+    return into / "bin/nacre", said
+
+
+def _nacre(program: Path, home: Path, variables: Mapping[str, str], *arguments: str) -> str:
+    run = subprocess.run(
+        [program, *arguments],
+        cwd=home,
+        env={**variables},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert run.returncode == 0, f"nacre {' '.join(arguments)}\n{run.stdout}{run.stderr}"
+    return run.stdout
+
+
+@pytest.mark.parametrize("installer", INSTALLERS)
+def test_a_stranger_installs_the_wheel_and_has_an_assistant(
+    installer: str, python: str, wheel: Path, tmp_path: Path
+) -> None:
+    """It resolves at the first look, makes its folders, remembers, finds again, and its doctor is content."""
+    program, said = _installed(installer, python, wheel, tmp_path / "environment")
+    home = tmp_path / "home"
+    home.mkdir()
+    variables = environment(home)
+    variables.pop("PYTHONPATH", None)
+
+    made = json.loads(_nacre(program, home, variables, "init", "--yes", "--json"))
+    _nacre(program, home, variables, "send", "-m", "Remember that the spare key hangs in the shed.")
+    found = _nacre(program, home, variables, "memory", "search", "where is the key?")
+    checked = json.loads(_nacre(program, home, variables, "doctor", "--json"))
+
+    assert said.count("litellm-") <= NO_WALK
+    assert "AGENTS.md" in made["created"]
+    assert "hangs in the shed" in found
+    assert checked["well"] is True
+    assert {each["area"] for each in checked["findings"]} >= {"versions", "disk", "index", "sessions"}
