@@ -47,8 +47,9 @@ class MatchQuery:
     characters that stand alone; `phrases` what the asker put in quotes; `identifiers` what looks like a name
     of code, a hash, an issue number or a joined long number; `numbers` are those of five digits and more, as
     typed; `codes` are short letters and digits that follow each other, as one word, and those of one word
-    apart, since flights, rooms and number plates are written either way. `inflected` says that the words are
-    of a language that changes their ends.
+    apart, since flights, rooms and number plates are written either way. `proper_names` are those of the
+    terms that an English question writes with a capital, `code_forms` options, calls and named arguments,
+    lower-case. `inflected` says that the words are of a language that changes their ends.
     """
 
     atoms: tuple[Atom, ...] = ()
@@ -57,4 +58,6 @@ class MatchQuery:
     identifiers: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
+    proper_names: tuple[str, ...] = ()
+    code_forms: tuple[str, ...] = ()
     inflected: bool = False

@@ -69,6 +69,7 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
     asked = Asked(
         term_counts=snapshot.counts_of(finder.atoms) if finder is not None else None,
         days=days,
+        proper_names=finder.proper_names if finder is not None else frozenset(),
         chunk_count=snapshot.chunk_count(),
         legible=embedder.vectors.legible(text) if embedder is not None else 1.0,
         scale=stored_scale(meta, embedder.key if embedder is not None else ""),

@@ -6,7 +6,8 @@ evaluation sets (docs/recall.md). What the values mean as a score is `fusion.py`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import islice
@@ -22,6 +23,8 @@ _LINE_POOL = 20
 """How many of the best texts by words say which words are rare among them."""
 _BEST_LINE = 0.3
 _IN_ORDER = 0.1
+_NAMED = 0.2
+_AS_CODE = 0.2
 _DATE_WEIGHT = 0.25
 _ANSWERS_ALONE = 1 / 1.2
 """What a person said is asked for more often than what the assistant answered."""
@@ -64,13 +67,14 @@ class Asked:
     """What the candidates are weighed against.
 
     `term_counts` says in how many chunks each term of the evidence stands, `None` when words were not asked
-    for. `chunk_count` is the size of the index; `legible` the share of the query that the embedder can read;
-    weights sum to 1, and the seeds' 0.7 and 0.3 stand for the measured mix. `is_absent` says that what the
-    query asks for by name stands nowhere.
+    for; `proper_names` are the numbers of those that are names. `chunk_count` is the size of the index;
+    `legible` the share of the query that the embedder can read; weights sum to 1, and the seeds' 0.7 and 0.3
+    stand for the measured mix. `is_absent` says that what the query asks for by name stands nowhere.
     """
 
     term_counts: Sequence[int] | None
     days: tuple[DayRange, ...] = ()
+    proper_names: frozenset[int] = frozenset()
     chunk_count: int
     legible: float = 1.0
     scale: CosineScale = DEFAULT_SCALE
@@ -114,6 +118,7 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
     lines = {at: best_line_share(item, among_best) for at, item in zip(first, by_words, strict=True)}
     values: dict[int, float] = {}
     neighbours = max(1, len(counts) - 1)
+    names, written = asked.proper_names, as_code(found.evidence.values())
     for chunk_id in found.ids:
         bm25, item = found.words.get(chunk_id, 0.0), found.evidence.get(chunk_id)
         words = (bm25 / top + _LINE_WEIGHT * lines.get(chunk_id, 0.0)) / (1 + _LINE_WEIGHT) if bm25 else 0.0
@@ -122,6 +127,10 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
         if item and item.lines:
             value += _BEST_LINE * best_line_share(item, everywhere)
             value += _IN_ORDER * item.pairs / neighbours
+            if names:
+                value += _NAMED * len(item.terms & names) / len(names)
+        if item and item.code:
+            value += _AS_CODE * sum(map(written.__getitem__, item.code))
         values[chunk_id] = value
     for chunk_id in found.answering:
         values[chunk_id] *= _ANSWERS_ALONE
@@ -134,6 +143,12 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
         nearest=max(related.get(at, 0.0) for at in first_two) if related else None,
         best_fit=max(fits.values(), default=0.0),
     )
+
+
+def as_code(evidence: Collection[TextEvidence]) -> dict[int, float]:
+    """How much each form of code tells that some candidate has, as a share of all of these; by its number."""
+    counts = Counter(form for item in evidence for form in item.code)
+    return dict(zip(counts, rarity([*counts.values()], len(evidence)), strict=True))
 
 
 def with_sentences(nearest: Scores, cosines: Scores, sentences: Scores, limit: int) -> tuple[Scores, Scores]:

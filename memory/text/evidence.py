@@ -41,13 +41,15 @@ class TextEvidence:
     """The query's terms in one text, by their numbers: `terms` in all of it, `lines` for each line with any.
 
     Lines count from 0. `pairs` counts neighbouring terms of the query that stand side by side there, in their
-    order. `exact` says that an identifier or a quoted phrase of the query stands in the text.
+    order. `exact` says that an identifier or a quoted phrase of the query stands in the text; `code` are the
+    numbers of those of its code forms that stand there as they are written.
     """
 
     terms: frozenset[int]
     lines: Mapping[int, frozenset[int]]
     exact: bool
     pairs: int = 0
+    code: frozenset[int] = frozenset()
 
 
 class Finder:
@@ -60,6 +62,12 @@ class Finder:
         written = {stem(fold(term), inflected=query.inflected): term for term in reversed(query.terms)}
         self.terms = tuple(term for term in reversed(written) if term)
         self.atoms = tuple(term_atom(written[term], inflected=query.inflected) for term in self.terms)
+        self.proper_names = frozenset(
+            self.terms.index(name)
+            for name in {stem(fold(name), inflected=query.inflected) for name in query.proper_names}
+            if name in self.terms
+        )
+        self._code_forms = [*map(fold, query.code_forms)]
         self._looked_for = [(term, _longest_ending(term)) for term in self.terms]
         self._has_numbers = any(map(str.isdigit, "".join(self.terms)))
         self._names = [
@@ -105,13 +113,15 @@ class Finder:
                 pairs += any(_is_next(folded, end, start) for end in ends for start in starts)
             ends = [start + len(term) for start in starts]
         is_exact = any(name.stands_in(folded) for name in self._names) if self._names else False
-        if not lines:
+        code = frozenset(at for at, form in enumerate(self._code_forms) if _is_written(folded, form))
+        if not lines and not code:
             return _EXACT if is_exact else _NOTHING
         return TextEvidence(
             terms=frozenset().union(*lines.values()),
             lines={line: frozenset(found) for line, found in lines.items()},
             exact=is_exact,
             pairs=pairs,
+            code=code,
         )
 
 
@@ -132,6 +142,16 @@ class _Name:
             if not _letter_at(folded, at - 1) and not (self.whole and _letter_at(folded, end)):
                 return True
         return False
+
+
+def _is_written(text: str, form: str) -> bool:
+    """Whether an option, a call or a named argument stands in `text`, and not inside of a longer one."""
+    for at in _positions(text, form):
+        before, behind = text[at - 1 : at], text[at + len(form) : at + len(form) + 1]
+        goes_on = form.startswith("-") and (behind.isalnum() or behind in ("-", "_"))
+        if not goes_on and not before.isalnum() and before != "_":
+            return True
+    return False
 
 
 def _positions(text: str, part: str) -> Iterator[int]:

@@ -13,16 +13,17 @@ import re
 import string
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
 from nacre.memory.text.days.day_words import DAY_WORDS
+from nacre.memory.text.days.ranges import day_phrases
 from nacre.memory.text.forms.character_grams import RUN, index_grams, query_grams, seamed
 from nacre.memory.text.forms.emoji import emoji_in, emoji_words
 from nacre.memory.text.forms.endings import beginning, is_inflected
 from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
+from nacre.memory.text.forms.marked import code_forms, proper_names
 from nacre.memory.text.forms.numbers import LEAST_DIGITS, apart, codes_in, written_together
 from nacre.memory.text.forms.words import stop_words_for
 
@@ -132,6 +133,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     """
     text = "".join(char for char in text if char in "\n\t" or unicodedata.category(char)[0] != "C")
     typed = {normalise(word): word for word in map(str.lower, _WORD.findall(text))}
+    named, in_code = proper_names(text), code_forms(text)
     text = seamed(normalise(text))
     quoted = ("".join(groups).strip() for groups in _QUOTED.findall(text))
     phrases = _unique(phrase for phrase in quoted if len(_WORD.findall(phrase)) > 1)
@@ -144,7 +146,7 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
     inflected = is_inflected(_lower_words(text))
     atoms = _unique(
         [
-            *(Atom(day, "title") for day in _day_phrases(days)),
+            *(Atom(day, "title") for day in day_phrases(days)),
             *map(_words, phrases),
             *(Atom(number) for _, number in numbers),
             *(atom for name in names for atom in _name_atoms(name)),
@@ -169,6 +171,8 @@ def match_query(text: str, days: Sequence[DayRange] = ()) -> MatchQuery | None:
         identifiers=_identifiers(names, numbers),
         numbers=_unique(_LONG_NUMBER.findall(text)),
         codes=codes,
+        proper_names=() if inflected else named,
+        code_forms=in_code,
         inflected=inflected,
     )
 
@@ -220,15 +224,6 @@ def _telling(grams: Sequence[str]) -> Iterator[str]:
     """Pairs, and the characters in no pair, such as 猫 alone: nothing else says what was asked."""
     paired = {char for gram in grams if len(gram) > 1 for char in gram}
     yield from (gram for gram in grams if len(gram) > 1 or gram not in paired)
-
-
-def _day_phrases(days: Sequence[DayRange]) -> Iterator[str]:
-    """ISO dates as titles have them: each day of a week, the month of a month, the year of a year."""
-    for span in days:
-        if span.days <= 7:
-            yield from ((span.first + timedelta(days=at)).isoformat() for at in range(span.days))
-        else:
-            yield span.first.isoformat()[: 7 if span.days <= 31 else 4]
 
 
 def _plain_words(text: str) -> tuple[str, ...]:

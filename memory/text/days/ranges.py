@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -35,6 +36,15 @@ def _fit(day: date, days: DayRange) -> float:
         return weight
     slack = 2 if days.days == 1 else 7
     return weight / 2 if 0 < (day - days.last).days <= slack else 0.0
+
+
+def day_phrases(days: Sequence[DayRange]) -> Iterator[str]:
+    """ISO dates as titles have them: each day of a week, the month of a month, the year of a year."""
+    for span in days:
+        if span.days <= 7:
+            yield from ((span.first + timedelta(days=at)).isoformat() for at in range(span.days))
+        else:
+            yield span.first.isoformat()[: 7 if span.days <= 31 else 4]
 
 
 def date_or_none(year: int, month: int, day: int) -> date | None:

@@ -94,3 +94,21 @@ def test_a_cosine_is_the_mean_of_piece_and_sentence() -> None:
     )
     assert list(nearest) == [2, 1]
     assert cosines == pytest.approx({1: 0.6, 2: 0.7, 3: 0.3, 4: 0.3})
+
+
+def test_the_notes_about_who_is_asked_for_are_before_those_about_others() -> None:
+    """A name counts for more than another word: the same in another person's mouth is outweighed."""
+    texts = {1: "- John: Yoga is what I practise.", 2: "- Maria: I began with yoga."}
+    found = candidates("the yoga that Maria practises", texts, words={1: 6.0, 2: 5.4})
+    asked = Asked(term_counts=[30, 30, 30], chunk_count=1_000)
+    assert mix(found, asked).values[1] > mix(found, asked).values[2]
+    named = mix(found, replace(asked, proper_names=frozenset({1}))).values
+    assert named[2] > named[1]
+
+
+def test_what_stands_as_code_outweighs_the_same_as_a_word() -> None:
+    """A line with `--raw` itself passes one about the raw."""
+    texts = {1: "the raw option of a query", 2: "--raw option for a query"}
+    words = {1: 5.6, 2: 5.0}
+    assert order("raw option query", texts, [20, 20, 20], words=words)[0] == 1
+    assert order("--raw option query", texts, [20, 20, 20], words=words)[0] == 2

@@ -96,3 +96,23 @@ def test_what_few_texts_have_weighs_more() -> None:
 def test_a_lone_accent_is_no_word(query: str) -> None:
     """What folds to nothing is passed over, not looked for without end."""
     assert not look(query, "nothing of the kind").exact
+
+
+def test_code_counts_only_as_it_is_written() -> None:
+    """An option is not its words, and not the beginning of a longer one; a call is not a part of a name."""
+    asked = "the --raw option of insert(rows)"
+    assert look(asked, "* --RAW, and table.insert(row)").code == {0, 1}
+    assert not look(asked, "--raw-lines reads raw lines; an insert, upsert_insert()").code
+
+
+def test_proper_names_are_told_in_english_questions() -> None:
+    """Every noun of a German question has a capital, and names elsewhere change their ends."""
+    english, german = (
+        match_query("where does Melanie play?"),
+        match_query("Wer gießt die Blumen von Petersen?"),
+    )
+    assert english is not None
+    assert german is not None
+    finder = Finder(english)
+    assert [finder.terms[at] for at in finder.proper_names] == ["melani"]
+    assert not Finder(german).proper_names
