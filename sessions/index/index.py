@@ -89,6 +89,9 @@ class SessionIndex:
             except SessionCorrupt:
                 return False
 
+        seen = self._files.glance(key)
+        if seen is not None and not seen[1]:
+            return None
         return await self._worker.run(lambda: self._files.found_again(key, has_transcript))
 
     async def update(
