@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from nacre.memory.workspace.workspace import workspace_gone
@@ -33,6 +33,7 @@ from nacre.runtime.turn.prompt_parts.system_prompt import (
     sub_agent_part,
 )
 from nacre.runtime.turn.window.parts import WindowTurn
+from nacre.sessions.contracts.messages import Image
 
 log = logging.getLogger(__name__)
 
@@ -107,8 +108,11 @@ class TurnContext:
             now_ms=self._session.now_ms,
             timeout_seconds=agent.tool_timeout_seconds,
             guard=self.guard,
-            image_problem=partial(shown_image_problem, takes_images=takes_images(self._asked.model)),
+            image_problem=self._image_problem,
         )
+
+    def _image_problem(self, image: Image) -> str:
+        return shown_image_problem(image, takes_images=takes_images(self._asked.model))
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
