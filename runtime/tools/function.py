@@ -110,7 +110,8 @@ class FunctionTool(Generic[P, R]):
             is_async = inspect.iscoroutinefunction(call)
             result = call(**values) if is_async else await on_its_own_thread(partial(call, **values))
             # A plain function may hand on what a coroutine function gave it, as decorators do.
-            return ToolOutput(text=_text(await result if inspect.isawaitable(result) else result))
+            given = await result if inspect.isawaitable(result) else result
+            return given if isinstance(given, ToolOutput) else ToolOutput(text=_text(given))
 
         needs = self.needs_approval
         return Tool(

@@ -93,14 +93,12 @@ class ToolResults:
         self._tokens_left = self._limits.step_tokens
 
     async def fitted(self, message: ToolResultMessage) -> ToolResultMessage:
-        """The message as it is to be stored; the same one when it fits. Results with images are left alone.
+        """The message as it is to be stored; the same one when it fits. Images stay: they had a limit before.
 
         A whole result that cannot be kept costs no turn: its note says that the rest is gone.
         """
         self._calls_left = max(0, self._calls_left - 1)
         text = message_text(message)
-        if any(isinstance(block, Image) for block in message.content):
-            return message
         # each result still to come is left its least part
         reserved_tokens = self._calls_left * MIN_RESULT_CHARS // CHARS_PER_TOKEN
         room_tokens = min(self._limits.result_tokens, self._tokens_left - reserved_tokens)
@@ -121,7 +119,10 @@ class ToolResults:
         path = f"{RESULT_PREFIX}{name}" if name else ""
         return replace(
             message,
-            content=(Text(text=cut(text, limit_chars, path=path, problem=problem)),),
+            content=(
+                Text(text=cut(text, limit_chars, path=path, problem=problem)),
+                *(block for block in message.content if isinstance(block, Image)),
+            ),
             details={**(message.details or {}), "wholeChars": len(text), "whole": path or None},
         )
 

@@ -14,9 +14,12 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nacre.runtime.contracts.model import ToolSpec
-from nacre.sessions.contracts.messages import Text, ToolCall, ToolResultMessage
+from nacre.sessions.contracts.messages import Image, Text, ToolCall, ToolResultMessage
 
 log = logging.getLogger(__name__)
+
+MOST_IMAGES = 4
+"""So many images of one result are shown: each costs as much as a page of text, in every later request."""
 
 
 class ToolFailed(Exception):
@@ -31,10 +34,14 @@ class ToolArguments(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOutput:
-    """A tool's answer: `text` for the model, `summary` one short line for a person watching."""
+    """A tool's answer: `text` for the model, `summary` one short line for a person watching.
+
+    `images` are shown behind the text to a model that takes them; else the text says that they are not.
+    """
 
     text: str
     summary: str = ""
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +105,8 @@ class ToolGuard(Protocol):
 class Toolbox:
     """A fixed set of tools with unique names; a call that takes longer than `timeout_seconds` is stopped.
 
-    `guard` is asked before each call and told behind it.
+    `guard` is asked before each call and told behind it. `image_problem` says why an image is not shown to
+    the model, empty where it is.
     """
 
     def __init__(
@@ -108,6 +116,7 @@ class Toolbox:
         now_ms: Callable[[], int],
         timeout_seconds: float | None = None,
         guard: ToolGuard | None = None,
+        image_problem: Callable[[Image], str] = lambda _image: "this model is shown none",
     ) -> None:
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
@@ -115,6 +124,7 @@ class Toolbox:
         self._now_ms = now_ms
         self._timeout_seconds = timeout_seconds
         self._guard = guard
+        self._image_problem = image_problem
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them, in the order they were given."""
@@ -129,9 +139,11 @@ class Toolbox:
         ended or was stopped.
         """
         scope = _scope(call.id, progress)
+        images: tuple[Image, ...] = ()
         try:
             output = await self._output(call, scope)
             text, summary, is_error = output.text, output.summary or _first_line(output.text), False
+            images = output.images
         except ToolFailed as failure:
             text, summary, is_error = str(failure), _first_line(str(failure)), True
         except (Exception, asyncio.CancelledError, SystemExit) as error:
@@ -144,7 +156,8 @@ class Toolbox:
             summary, is_error = _first_line(text), True
         finally:
             scope.cancelled.set()
-        outcome = ToolOutcome(message=self._message(call, text, is_error=is_error), summary=summary)
+        message = self._message(call, text, images, is_error=is_error)
+        outcome = ToolOutcome(message=message, summary=summary)
         if self._guard is not None:
             await self._guard.after(call, outcome)
         return outcome
@@ -178,11 +191,22 @@ class Toolbox:
                 "What it had done by then stays done. Ask it for less at once, or do without it."
             ) from error
 
-    def _message(self, call: ToolCall, text: str, *, is_error: bool) -> ToolResultMessage:
+    def _message(
+        self, call: ToolCall, text: str, images: Sequence[Image], *, is_error: bool
+    ) -> ToolResultMessage:
+        shown: list[Image] = []
+        for number, image in enumerate(images, 1):
+            problem = self._image_problem(image)
+            if not problem and len(shown) == MOST_IMAGES:
+                problem = f"{MOST_IMAGES} of one result are shown at most"
+            if problem:
+                text += f"\n[Image {number} is not shown: {problem}.]"
+            else:
+                shown.append(image)
         return ToolResultMessage(
             tool_call_id=call.id,
             tool_name=call.name,
-            content=(Text(text=text),),
+            content=(Text(text=text), *shown),
             is_error=is_error,
             timestamp_ms=self._now_ms(),
         )

@@ -12,7 +12,7 @@ from typing import Any
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import Emit, Warned
-from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
+from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, takes_images
 from nacre.runtime.lanes.open_session import OpenSession
 from nacre.runtime.models.failover import Candidate
 from nacre.runtime.tools.file_tools.files import file_tools
@@ -21,6 +21,7 @@ from nacre.runtime.tools.results import ToolResults, result_limits
 from nacre.runtime.tools.session_sources import NOTE_TOOLS
 from nacre.runtime.tools.toolbox import Tool, Toolbox
 from nacre.runtime.turn.guard import TurnGuard
+from nacre.runtime.turn.inbound.inbound_message import shown_image_problem
 from nacre.runtime.turn.loop.sub_agent import RunSubAgent, SubAgent
 from nacre.runtime.turn.loop.tool_rules import offered_tools
 from nacre.runtime.turn.parts import TurnParts
@@ -32,6 +33,7 @@ from nacre.runtime.turn.prompt_parts.system_prompt import (
     sub_agent_part,
 )
 from nacre.runtime.turn.window.parts import WindowTurn
+from nacre.sessions.contracts.messages import Image
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +108,11 @@ class TurnContext:
             now_ms=self._session.now_ms,
             timeout_seconds=agent.tool_timeout_seconds,
             guard=self.guard,
+            image_problem=self._image_problem,
         )
+
+    def _image_problem(self, image: Image) -> str:
+        return shown_image_problem(image, takes_images=takes_images(self._asked.model))
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:

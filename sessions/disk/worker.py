@@ -38,14 +38,19 @@ class OrderedWorker:
         else:
             mine = asyncio.ensure_future(_behind(before, work))
         self._last = mine
-        try:
-            return await asyncio.shield(mine)
-        except asyncio.CancelledError:
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({mine})
-            if mine.done() and not mine.cancelled() and mine.exception():
-                log.warning("work of a cancelled call failed: %s", mine.exception())
-            raise
+        return await to_its_end(mine)
+
+
+async def to_its_end(work: asyncio.Future[T]) -> T:
+    """The result of work that others may wait for too. A caller that is cancelled waits for its end first."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({work})
+        if work.done() and not work.cancelled() and work.exception():
+            log.warning("work of a cancelled call failed: %s", work.exception())
+        raise
 
 
 def _on_a_thread(work: Callable[[], T]) -> asyncio.Future[T]:

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionError
 from nacre.sessions.disk.durable import Sync
-from nacre.sessions.disk.worker import OrderedWorker
+from nacre.sessions.disk.worker import OrderedWorker, to_its_end
 from nacre.sessions.index.index_files import Change, IndexFiles
 from nacre.sessions.index.record import SessionRecord as SessionRecord
 
@@ -53,6 +54,7 @@ class SessionIndex:
         self._now = now
         self._files = IndexFiles(self.path, now=now, sync=sync)
         self._worker = OrderedWorker()
+        self._waiting: _JoinedEdits | None = None
         self._checkpoint: asyncio.Task[None] | None = None
         self._due_at: datetime | None = None
 
@@ -89,6 +91,9 @@ class SessionIndex:
             except SessionCorrupt:
                 return False
 
+        seen = self._files.glance(key)
+        if seen is not None and not seen[1]:
+            return None
         return await self._worker.run(lambda: self._files.found_again(key, has_transcript))
 
     async def update(
@@ -138,14 +143,21 @@ class SessionIndex:
         """Replaces several records at once; returns what `change` returned.
 
         `change` gets all records that are on disk now and returns those that shall be others, `None`
-        for a key that shall go. Everything that `update` promises holds here as well.
+        for a key that shall go. Everything that `update` promises holds here as well. Edits that wait for
+        another one are written together, so that many sessions that begin at once wait for the disk once.
 
         Raises:
             SessionWriteFailed: the system refused; the index is as it was.
         """
-        after = await self._worker.run(lambda: self._files.edit(change))
+        edit = _Edit(change)
+        if self._waiting is None or not self._waiting.takes(edit):
+            joined = self._waiting = _JoinedEdits(edit)
+            joined.written = asyncio.ensure_future(self._worker.run(lambda: joined.write(self._files)))
+        await to_its_end(self._waiting.written)
         self._checkpoint_if_due()
-        return after
+        if edit.error is not None:
+            raise edit.error
+        return edit.after
 
     async def close(self) -> None:
         """Brings `sessions.json` up to the last change. The index may be used again afterwards.
@@ -201,6 +213,73 @@ class SessionIndex:
             await asyncio.to_thread(self._files.checkpoint)
         except SessionError as error:
             log.warning("%s is not up to date: %s", self.path.name, error)
+
+
+class _Edit:
+    """One change, and what came of it."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.after: Mapping[str, SessionRecord | None] = {}
+        self.error: Exception | None = None
+
+
+class _JoinedEdits:
+    """Edits that are written at once, each as if it came behind the one before it."""
+
+    written: asyncio.Future[None]
+
+    def __init__(self, first: _Edit) -> None:
+        self._edits = [first]
+        self._is_begun = False
+        self._lock = threading.Lock()
+
+    def takes(self, edit: _Edit) -> bool:
+        """Whether it is written with these, which have not been begun."""
+        with self._lock:
+            if not self._is_begun:
+                self._edits.append(edit)
+            return not self._is_begun
+
+    def write(self, files: IndexFiles) -> None:
+        """Puts them on disk. Raises as `IndexFiles.edit`; what one's change raises is its own `error`."""
+        with self._lock:
+            self._is_begun = True
+        files.edit(self._change)
+
+    def _change(self, records: Mapping[str, SessionRecord]) -> Mapping[str, SessionRecord | None]:
+        ahead = _Ahead(records)
+        for edit in self._edits:
+            try:
+                edit.after = edit.change(ahead if ahead.changed else records)
+            except Exception as error:  # noqa: BLE001 - passed on to whoever asked for this change
+                edit.error = error
+            else:
+                ahead.changed.update(edit.after)
+        return ahead.changed
+
+
+class _Ahead(Mapping[str, SessionRecord]):
+    """Records as they will be once `changed` is written."""
+
+    def __init__(self, records: Mapping[str, SessionRecord]) -> None:
+        self.changed: dict[str, SessionRecord | None] = {}
+        self._records = records
+
+    def __getitem__(self, key: str) -> SessionRecord:
+        if key not in self.changed:
+            return self._records[key]
+        record = self.changed[key]
+        if record is None:
+            raise KeyError(key)
+        return record
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key for key, record in self.changed.items() if record is not None)
+        yield from (key for key in self._records if key not in self.changed)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def is_transcript_name(name: str) -> bool:

@@ -69,16 +69,16 @@ class IndexFiles:
             return False
         return image.log_bytes > max(LEAST_LOG_BYTES, image.base[2])
 
-    def glance(self, key: str) -> tuple[SessionRecord | None] | None:
-        """A key's record if nothing on disk changed since the last look; never waits for anything.
+    def glance(self, key: str) -> tuple[SessionRecord | None, bool] | None:
+        """A key's record, and whether it has a line, if nothing on disk changed since the last look.
 
-        `None` says that somebody has to look (`read`).
+        Never waits for anything; `None` says that somebody has to look (`read`).
         """
         if not self._looking.acquire(blocking=False):
             return None
         try:
             image = self._reader.present
-            return None if image is None else (image.get(key),)
+            return None if image is None else (image.get(key), key in image.lines)
         finally:
             self._looking.release()
 

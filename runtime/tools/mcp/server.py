@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nacre.runtime.settings.sections.mcp import McpServer
 from nacre.runtime.tools.mcp.kept_list import KeptList
 from nacre.runtime.tools.mcp.listed_tool import ToolList
-from nacre.runtime.tools.toolbox import ToolFailed
+from nacre.runtime.tools.toolbox import ToolFailed, ToolOutput
 
 if TYPE_CHECKING:
     from nacre.runtime.tools.mcp.session import ServerSession
@@ -65,7 +65,7 @@ class Server:
             self._holding = asyncio.create_task(self._hold(before, self._opening), name=f"mcp {self.name}")
         return self._opening
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> str:
+    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolOutput:
         """What a tool of it gives.
 
         Raises:
@@ -75,7 +75,7 @@ class Server:
         from nacre.runtime.tools.mcp.session import ServerLost
 
         try:
-            text = await session.call(tool, arguments)
+            output = await session.call(tool, arguments)
         except ToolFailed:
             self._answered()
             raise
@@ -91,7 +91,7 @@ class Server:
                 self._lose(f"it did not answer {self._unanswered} calls in a row")
             raise
         self._answered()
-        return text
+        return output
 
     def status(self) -> str:
         """How it is, in a few words."""

@@ -21,6 +21,7 @@ from nacre.runtime.tools.mcp.listed_tool import ListedTool, ToolList
 from nacre.runtime.tools.mcp.names import tool_name
 from nacre.runtime.tools.mcp.schemas import arguments_of, schema_problem
 from nacre.runtime.tools.mcp.server import Server
+from nacre.runtime.tools.toolbox import ToolOutput
 
 WAIT_SECONDS = 3.0
 """So long a first turn waits for servers whose tools nobody knows yet; later turns have them."""
@@ -118,7 +119,7 @@ def _function_tool(server: Server, tool: ListedTool, name: str) -> FunctionTool[
     settings = server.settings
     is_trusted = bool(settings.trusted) and ToolNames(allow=settings.trusted).admits(tool.name)
 
-    async def call(values: dict[str, Any]) -> str:
+    async def call(values: dict[str, Any]) -> ToolOutput:
         return await server.call(tool.name, values)
 
     def why(**_arguments: Any) -> str:

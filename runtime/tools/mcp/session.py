@@ -14,10 +14,10 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from nacre.runtime.settings.sections.mcp import McpServer
-from nacre.runtime.tools.mcp.contents import result_text
+from nacre.runtime.tools.mcp.contents import result_images, result_text
 from nacre.runtime.tools.mcp.listed_tool import MOST_DESCRIPTION_CHARS, MOST_TOOLS, ListedTool
 from nacre.runtime.tools.mcp.transport import LastWords, streams
-from nacre.runtime.tools.toolbox import ToolFailed
+from nacre.runtime.tools.toolbox import ToolFailed, ToolOutput
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class ServerSession:
             raise ServerLost(f"it does not list its tools: {_said(error)}") from error
         return tuple(found[:MOST_TOOLS])
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> str:
-        """What a tool gives, as text that says whose it is.
+    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolOutput:
+        """What a tool gives: text that says whose it is, and images.
 
         Raises:
             ToolFailed: the tool says that it failed, or the server refuses the call.
@@ -74,7 +74,7 @@ class ServerSession:
         text = result_text(self._name, result)
         if result.is_error:
             raise ToolFailed(text)
-        return text
+        return ToolOutput(text=text, images=result_images(result))
 
 
 @asynccontextmanager

@@ -140,6 +140,18 @@ def is_image(file: Attachment) -> bool:
     return file.mime_type.lower() in IMAGE_TYPES
 
 
+def shown_image_problem(image: Image, *, takes_images: bool) -> str:
+    """The same of an image that a tool gave."""
+    try:
+        data = base64.b64decode(image.data, validate=True)
+    except ValueError:
+        return "it is no image, although it is called so"
+    file = Attachment(name="", mime_type=image.mime_type, data=data)
+    if not is_image(file):
+        return f"models take no {image.mime_type[:80]}"
+    return image_problem(file, takes_images=takes_images)
+
+
 def image_problem(file: Attachment, *, takes_images: bool) -> str:
     """Why an image is not shown to the model; empty where it is."""
     if not takes_images:

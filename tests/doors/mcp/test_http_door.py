@@ -105,7 +105,8 @@ async def test_the_memory_is_a_tool_server_of_another_assistant(home: Path) -> N
             assert set(tools) == {f"notes__memory_{name}" for name in ("search", "get", "append")}
             assert callable(tools["notes__memory_append"].needs_approval)
             assert tools["notes__memory_search"].needs_approval is False
-            assert "cabin" in await tools["notes__memory_search"].function(values={"query": "cabin key"})
+            found = await tools["notes__memory_search"].function(values={"query": "cabin key"})
+            assert "cabin" in found.text
             assert "wrong (not there" in servers.status()[1]
         finally:
             await servers.close()

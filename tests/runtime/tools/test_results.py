@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,16 +138,21 @@ def test_nothing_is_cut_below_the_least_part() -> None:
     assert fitting_chars("short", 16_000, 0, estimate_tokens)[0] == 5
 
 
-async def test_a_result_with_an_image_is_left_alone(tmp_path: Path) -> None:
-    """A picture cannot be cut, and its caption belongs to it."""
+async def test_an_image_stays_when_the_text_beside_it_is_cut(tmp_path: Path) -> None:
+    """A picture cannot be cut; a text can, whatever comes with it."""
+    picture = Image(data="AAAA", mime_type="image/png")
     message = ToolResultMessage(
         tool_call_id="1",
         tool_name="look",
-        content=(Text(text="x" * 50_000), Image(data="AAAA", mime_type="image/png")),
+        content=(Text(text="x" * 50_000), picture),
         is_error=False,
         timestamp_ms=1,
     )
-    assert await results(tmp_path).fitted(message) is message
+    fitted = await results(tmp_path).fitted(message)
+    assert fitted.content[1:] == (picture,)
+    assert len(message_text(fitted)) < 20_000
+    caption = replace(message, content=(Text(text="A pond."), picture))
+    assert await results(tmp_path).fitted(caption) is caption
 
 
 async def test_a_disk_that_refuses_the_whole_costs_no_result(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from nacre import Agent
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.models.scripted import Clock, CountingIds, ScriptedModel, calls, says
-from nacre.sessions.contracts.messages import message_text
+from nacre.sessions.contracts.messages import Image, ToolResultMessage, message_text
 from tests.runtime.agents import START, events_of, said, write_settings
 from tests.runtime.tools.mcp import wild_server
 
@@ -104,3 +104,17 @@ async def test_tools_of_a_server_are_called_in_a_turn(tmp_path: Path) -> None:
     assert "wild (running, 10 tools)" in str(status)
     assert "The tool 'far' of the MCP server 'wild' is left out." in str(events)
     assert not any(tool.name.startswith("wild") for tool in group.tools)
+
+
+async def test_pictures_of_a_server_are_shown_to_the_model(tmp_path: Path) -> None:
+    """A real picture comes along behind the text; what is called one and is none is told."""
+    pytest.importorskip("mcp")
+    server = {"command": sys.executable, "args": [wild_server.__file__, str(tmp_path / "starts")]}
+    model = ScriptedModel(calls(("wild__picture", {})), says("Grey."))
+    async with await opened(tmp_path, model, {"mcp": {"servers": {"wild": server}}}) as agent:
+        await events_of(agent, said("show me"))
+    result = model.requests[1].messages[-1]
+    assert isinstance(result, ToolResultMessage)
+    assert result.content[1:] == (Image(data=wild_server.GREY_DOT, mime_type="image/png"),)
+    assert "[Image 2 is not shown: it is no image, although it is called so.]" in message_text(result)
+    assert "[Image 3 is not shown: models take no image/bmp.]" in message_text(result)

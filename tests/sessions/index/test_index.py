@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -261,3 +262,37 @@ async def test_an_index_is_never_written_in_place(tmp_path: Path) -> None:
         assert json.load(reader)[MAIN]["sessionId"] == "s-1"
     assert (await stored(tmp_path))[MAIN]["sessionId"] == "s-2"
     assert json.loads((tmp_path / "sessions.json.bak").read_text())[MAIN]["sessionId"] == "s-1"
+
+
+async def test_edits_that_come_together_wait_for_the_disk_once_and_see_each_other(tmp_path: Path) -> None:
+    """Each is as if it came behind the one before it; one that fails fails alone."""
+    synced: list[int] = []
+
+    def counting(descriptor: int) -> None:
+        synced.append(descriptor)
+        os.fsync(descriptor)
+
+    sessions = SessionIndex(tmp_path, now=ticking_clock(), sync=counting)
+    await sessions.update(MAIN, lambda _record: record(updated_at_ms=0))
+    before = len(synced)
+
+    def later(there: SessionRecord | None) -> SessionRecord:
+        assert there is not None, "the edit before it is not seen"
+        return replace(
+            there, session_id=f"s-{there.updated_at_ms + 1}", updated_at_ms=there.updated_at_ms + 1
+        )
+
+    def refused(_there: SessionRecord | None) -> SessionRecord:
+        raise LookupError("not this one")
+
+    given = await asyncio.gather(
+        *(sessions.update(MAIN, later) for _ in range(30)),
+        sessions.update("agent:main:other", refused),
+        *(sessions.update(f"agent:main:{number}", lambda _record: record()) for number in range(30)),
+        sessions.update("agent:main:0", lambda _record: None),
+        return_exceptions=True,
+    )
+    assert [one.updated_at_ms for one in given[:30]] == list(range(1, 31))
+    assert isinstance(given[30], LookupError)
+    assert len(synced) - before < 10
+    assert set(await stored(tmp_path)) == {MAIN, *(f"agent:main:{number}" for number in range(1, 30))}

@@ -42,7 +42,7 @@ async def test_mcp_server_time(tmp_path: Path) -> None:
         tools = await tools_of(servers)
         assert set(tools) == {"time__get_current_time", "time__convert_time"}
         asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
-        assert "21:00" in await tools["time__convert_time"].function(values=asked)
+        assert "21:00" in (await tools["time__convert_time"].function(values=asked)).text
 
 
 async def test_mcp_server_git(tmp_path: Path) -> None:
@@ -58,5 +58,5 @@ async def test_mcp_server_git(tmp_path: Path) -> None:
     async with opened(tmp_path, git=published("mcp-server-git")) as servers:
         tools = await tools_of(servers)
         said = await tools["git__git_status"].function(values={"repo_path": str(repository)})
-        assert "new.md" in said
+        assert "new.md" in said.text
         assert callable(tools["git__git_commit"].needs_approval)

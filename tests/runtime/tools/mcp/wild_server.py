@@ -12,6 +12,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+GREY_DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNoAAAAggCB2kUIOwAAAABJRU5ErkJggg=="
+"""A PNG of one pixel."""
+
 TOOLS: list[dict[str, Any]] = [
     {
         "name": "add",
@@ -83,7 +86,8 @@ def _call(asked: dict[str, Any], name: str, arguments: dict[str, Any]) -> None:
             sys.stdout.write("this is no JSON\n{]\n")
             _say(asked, {"content": "neither a list nor blocks"})
         case "picture":
-            _say(asked, {"content": [{"type": "image", "data": "aGFsbG8=", "mimeType": "image/png"}]})
+            kinds = [(GREY_DOT, "image/png"), ("aGFsbG8=", "image/png"), (GREY_DOT, "image/bmp")]
+            _say(asked, {"content": [{"type": "image", "data": data, "mimeType": k} for data, k in kinds]})
         case "secrets":
             _text(asked, json.dumps(sorted(os.environ)))
         case "fail":
