@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def command(context: click.Context, as_json: bool) -> int:
     """List and check the skills of the workspace.
 
-    A skill is a folder in skills/ with a SKILL.md, as agentskills.io describes it. Ends with 1 when one of
-    them cannot be used.
+    A skill is a folder in skills/, or in a folder that skills.load.extraDirs names, with a SKILL.md, as
+    agentskills.io describes it. Ends with 1 when one of them cannot be used.
     """
     invocation = begin(context)
     found = asyncio.run(_found(invocation.config))
@@ -50,7 +50,7 @@ def command(context: click.Context, as_json: bool) -> int:
 
 
 async def _found(config: Config) -> FoundSkills:
-    from nacre.memory.files.skills.skills import Skills
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.settings.disk.open_workspace import open_skills
 
-    return await Skills(open_workspace(config.folders, config.state_dir)).found()
+    extra_dirs = config.settings.skills.load.extra_dirs
+    return await open_skills(config.folders, config.state_dir, extra_dirs, config.home).found()

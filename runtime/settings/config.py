@@ -159,6 +159,7 @@ class StateSettings:
                 qmd_paths=[
                     (at_home(asked.path, home), asked.pattern) for asked in settings.memory.read_by_qmd
                 ],
+                skill_dirs=[at_home(path, home) for path in settings.skills.load.extra_dirs],
                 allowed=self._places.allowed(own_id),
             )
             notices = (*_not_its_workspace(environment, own, agents), *notices)

@@ -226,6 +226,7 @@ class TurnContext:
             on_changed=parts.window.on_notes,
             now=parts.now,
             whole_results=self._whole,
+            read_skill=parts.prompts.skills.read,
             page_chars=self._limits.page_chars,
         )
         return self._distinct(offered_tools((*tools, *parts.memory.tools(chat)), own, chat, rules))

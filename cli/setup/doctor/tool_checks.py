@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 async def tool_findings(config: Config) -> list[Finding]:
     """Whether each server of `mcp.servers` could be started, and each skill be used. Starts nothing."""
     from nacre.memory.contracts.settings import at_home
-    from nacre.memory.files.skills.skills import Skills
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
+    from nacre.runtime.settings.disk.open_workspace import open_skills
 
     found: list[Finding] = []
     servers = {name: server for name, server in config.settings.mcp.servers.items() if server.enabled}
@@ -32,7 +31,8 @@ async def tool_findings(config: Config) -> list[Finding]:
             found.append(Finding(area="tool servers", state="problem", text=text, advice=advice))
     if servers and not found:
         found.append(Finding(area="tool servers", state="well", text=", ".join(servers)))
-    skills = await Skills(open_workspace(config.folders, config.state_dir)).found()
+    extra_dirs = config.settings.skills.load.extra_dirs
+    skills = await open_skills(config.folders, config.state_dir, extra_dirs, config.home).found()
     advice = "`nacre skills` lists them all."
     found += [Finding(area="skills", state="note", text=text, advice=advice) for text in skills.problems]
     if skills.skills and not skills.problems:

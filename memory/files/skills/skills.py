@@ -1,11 +1,12 @@
-"""The skills of a workspace: what each says of itself, and what is wrong with those that cannot be used."""
+"""The skills of a workspace and of the folders that its owner trusts beside it: what each says of itself, and
+what is wrong with those that cannot be used."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nacre.memory.contracts.workspace import Fingerprint, PathOutsideRoot, ReadFailed, Workspace
+from nacre.memory.contracts.workspace import FileBytes, Fingerprint, PathOutsideRoot, ReadFailed, Workspace
 from nacre.memory.files.skills.skill import MOST_HEAD_BYTES, SKILL_FILE, Skill, SkillBroken, parsed_skill
 
 SKILLS_FOLDER = "skills"
@@ -22,10 +23,51 @@ class FoundSkills:
 
 
 class Skills:
-    """The skills of one workspace. A file is read again when its fingerprint says that it may be another."""
+    """The skills of one workspace, and of `trusted` folders with skills by the paths that are told of them.
 
-    def __init__(self, workspace: Workspace) -> None:
+    Of two skills with one name that of the workspace counts, then that of the first folder.
+    """
+
+    def __init__(self, workspace: Workspace, trusted: Mapping[str, Workspace] | None = None) -> None:
+        self._trusted = dict(trusted or {})
+        folders = [(workspace, SKILLS_FOLDER, SKILLS_FOLDER)]
+        folders += [(folder, ".", told) for told, folder in self._trusted.items()]
+        self._folders = [_SkillFolder(*each) for each in folders]
+
+    async def found(self) -> FoundSkills:
+        """What there is now; nothing where there is no such folder."""
+        found = [await folder.found() for folder in self._folders]
+        named = {skill.name: skill for each in reversed(found) for skill in each.skills}
+        problems = tuple(problem for each in found for problem in each.problems)
+        return FoundSkills(skills=tuple(named[name] for name in sorted(named)), problems=problems)
+
+    async def read(self, path: str) -> FileBytes | None:
+        """A file of a skill in a trusted folder, by the path that is told of it; `None` for any other path.
+
+        Raises:
+            PathOutsideRoot: a link leads out of the folder.
+            OSError: the file cannot be read.
+        """
+        for told, folder in self._trusted.items():
+            inside = path.removeprefix(f"{told}/").split("/")
+            if not path.startswith(f"{told}/") or {"", ".", ".."} & {*inside} or len(inside) < 2:
+                continue
+            of_skill = f"{inside[0]}/{SKILL_FILE}"
+            if (await folder.fingerprints((of_skill,)))[of_skill] is not None:
+                return await folder.read("/".join(inside))
+        return None
+
+
+class _SkillFolder:
+    """A folder with skills. A file is read again when its fingerprint says that it may be another.
+
+    `inside` is its name in the workspace, `told` the path that is told of it.
+    """
+
+    def __init__(self, workspace: Workspace, inside: str, told: str) -> None:
         self._workspace = workspace
+        self._inside = inside
+        self._told = told
         self._seen: dict[str, Fingerprint | None] = {}
         self._read: dict[str, Skill | str] = {}
 
@@ -33,24 +75,28 @@ class Skills:
         """What there is now; nothing where there is no such folder."""
         # Most workspaces have none, and each turn asks: a look at a folder of this machine costs no thread.
         is_here = self._workspace.folder is not None
-        if is_here and (await self._workspace.fingerprints((SKILLS_FOLDER,)))[SKILLS_FOLDER] is None:
+        if is_here and (await self._workspace.fingerprints((self._inside,)))[self._inside] is None:
             return FoundSkills()
         try:
-            entries = await self._workspace.list_folder(SKILLS_FOLDER)
+            entries = await self._workspace.list_folder(self._inside)
         except FileNotFoundError:
             return FoundSkills()
         except (OSError, PathOutsideRoot) as error:
-            return FoundSkills(problems=(f"The folder {SKILLS_FOLDER}/ cannot be read: {error}",))
+            return FoundSkills(problems=(f"The folder {self._told}/ cannot be read: {error}",))
         # A link is no folder here; what it leads to is read inside of the workspace alone, or told.
         names = [entry.name for entry in entries if entry.is_folder or "." not in entry.name]
         problems = [f"There are more than {MOST_SKILLS} skills."] if len(names) > MOST_SKILLS else []
         names = names[:MOST_SKILLS]
-        await self._look([f"{SKILLS_FOLDER}/{name}/{SKILL_FILE}" for name in names])
+        await self._look([f"{self._inside}/{name}/{SKILL_FILE}" for name in names])
         skills = [item for item in self._read.values() if isinstance(item, Skill)]
         for path, item in self._read.items():
             if isinstance(item, str):
-                problems.append(f"The skill {path.removesuffix(f'/{SKILL_FILE}')} is left out. {item}")
+                folder = self._path(path).removesuffix(f"/{SKILL_FILE}")
+                problems.append(f"The skill {folder} is left out. {item}")
         return FoundSkills(skills=tuple(skills), problems=tuple(problems))
+
+    def _path(self, path: str) -> str:
+        return self._told + path.removeprefix(self._inside)
 
     async def _look(self, paths: Sequence[str]) -> None:
         seen = dict(await self._workspace.fingerprints(paths)) if paths else {}
@@ -66,7 +112,7 @@ class Skills:
                 continue
             try:
                 text = found.data.decode("utf-8", "replace")
-                kept[path] = parsed_skill(text, folder=path.split("/")[-2], path=path)
+                kept[path] = parsed_skill(text, folder=path.split("/")[-2], path=self._path(path))
             except SkillBroken as broken:
                 kept[path] = str(broken)
         self._seen, self._read = seen, {path: kept[path] for path in paths}

@@ -38,7 +38,7 @@ from nacre.runtime.lanes.routing import Route, workspace_access
 from nacre.runtime.models.offline.model import OfflineModel
 from nacre.runtime.recall.memory_slot import MemorySlot
 from nacre.runtime.settings.config import Config
-from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_workspace
+from nacre.runtime.settings.disk.open_workspace import left_in_folder, open_skills, open_workspace
 from nacre.runtime.settings.disk.private_places import keep_private
 from nacre.runtime.settings.rereading import SettingsInFile
 from nacre.runtime.settings.sections.channels import history_turns
@@ -130,7 +130,7 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         run_sub_agent=SubAgents(given.tools, chosen=chosen, lanes=lanes, running=running, world=world).run,
         approvals=open_approvals(config, now, world.new_id, fence_of=store.fence),
         prompt_parts=PromptParts(given.prompt_parts),
-        prompts=SystemPrompts(workspace, settings.agent, settings.skills, now=now, count_tokens=count_tokens),
+        prompts=_prompts(config, workspace, now, count_tokens),
         now=now,
         new_id=world.new_id,
         count_tokens=count_tokens,
@@ -152,6 +152,16 @@ async def _assembled(config: Config, given: Given, world: World) -> AgentParts:
         history=history,
         settings_file=SettingsInFile(config),
         closing=world.closing,
+    )
+
+
+def _prompts(
+    config: Config, workspace: Workspace, now: Clock, count_tokens: Callable[[str], int]
+) -> SystemPrompts:
+    settings, extra_dirs = config.settings, config.settings.skills.load.extra_dirs
+    skills = open_skills(config.folders, config.state_dir, extra_dirs, config.home)
+    return SystemPrompts(
+        workspace, settings.agent, settings.skills, skills, now=now, count_tokens=count_tokens
     )
 
 

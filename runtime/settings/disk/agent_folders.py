@@ -114,12 +114,14 @@ def kept_apart(
     *,
     extra_paths: Sequence[str],
     qmd_paths: Sequence[tuple[str, str]],
+    skill_dirs: Sequence[str],
     allowed: Sequence[Path],
 ) -> tuple[str, ...]:
     """Refuses an agent that could reach what is another's; notices of others that can reach what is its own.
 
     `extra_paths` are its `memorySearch.extraPaths`, `qmd_paths` the `memory.qmd.paths` that it reads, each
-    with its pattern, and `allowed` is what its settings let it reach all the same.
+    with its pattern, `skill_dirs` its `skills.load.extraDirs`. `allowed` is what its settings let it reach
+    all the same.
 
     Raises:
         ConfigError: with the two places, and what to do.
@@ -129,6 +131,7 @@ def kept_apart(
     reached = [(what, disk.spot(path)) for what, path in own.places()]
     named = [("memorySearch.extraPaths", place) for place in resolved_extra_paths(own.workspace, extra_paths)]
     named += [("memory.qmd.paths", _of_qmd(own.workspace, *asked)) for asked in qmd_paths]
+    named += [("skills.load.extraDirs", ExtraPath(folder=Path(path), pattern=())) for path in skill_dirs]
     extras = [(setting, extra, disk.spot(extra.folder)) for setting, extra in named]
     notices = []
     for other in others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from nacre.runtime.settings.disk.agent_folders import AgentFolders
 from nacre.runtime.settings.disk.private_places import PRIVATE_FILES
 
 if TYPE_CHECKING:
+    from nacre.memory.files.skills.skills import Skills
     from nacre.memory.workspace.documents.rows import DocumentRows
 
 
@@ -24,6 +26,20 @@ def open_workspace(folders: AgentFolders, state_dir: Path) -> Workspace:
         return _in_database(folders)
     kept = kept_places(folders, state_dir)
     return FolderWorkspace(folders.workspace, lock_dir=state_dir / "locks", kept=kept)
+
+
+def open_skills(folders: AgentFolders, state_dir: Path, extra_dirs: Sequence[str], home: Path) -> Skills:
+    """The skills of the agent that keeps its things in `folders`, and of folders that its owner trusts."""
+    # a search opens a workspace without waiting for any of these
+    from nacre.memory.contracts.settings import at_home
+    from nacre.memory.files.skills.skills import Skills
+
+    kept = kept_places(folders, state_dir)
+    trusted = {
+        path: FolderWorkspace(Path(at_home(path, home)), lock_dir=state_dir / "locks", kept=kept)
+        for path in extra_dirs
+    }
+    return Skills(open_workspace(folders, state_dir), trusted)
 
 
 def kept_places(folders: AgentFolders, state_dir: Path) -> tuple[Path, ...]:

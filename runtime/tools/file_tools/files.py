@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from nacre.memory.contracts.workspace import FIRST_RUN_FILE, Workspace
+from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBytes, Workspace
 from nacre.runtime.contracts.policy import SHARED_FOLDER, ChatPolicy
 from nacre.runtime.tools.file_tools import text as texts
 from nacre.runtime.tools.file_tools.arguments import (
@@ -44,6 +44,9 @@ DATE_PLACEHOLDER = "YYYY-MM-DD"
 FLUSH_HEADING = "## Notes of the conversation"
 """How the heading of each flush in a daily log begins; the time stands behind it."""
 
+ReadSkill = Callable[[str], Awaitable[FileBytes | None]]
+"""Reads a file by the path that the list of skills has for it; nothing for any other path."""
+
 _DAILY_LOG = re.compile(r"memory/\d{4}-\d{2}-\d{2}\.md")
 _NOTES = re.compile(r"memory\.md|memory/.*\.md")
 
@@ -56,6 +59,7 @@ def file_tools(
     on_changed: Callable[[str], None],
     now: Callable[[], datetime],
     whole_results: WholeResults,
+    read_skill: ReadSkill,
     page_chars: int,
 ) -> tuple[Tool, ...]:
     """The five tools for one chat; `read` alone, for the results of this session, where it sees no notes.
@@ -64,10 +68,11 @@ def file_tools(
     password is written. `on_changed` gets the relative path of each file that a call changed, after it is on
     disk. `now` is the owner's clock: a path with a literal `YYYY-MM-DD`, as instructions name the daily log,
     means today.
-    `whole_results` are those of this session and no other; `page_chars` is most of what `read` shows at once.
+    `whole_results` are those of this session and no other; `read_skill` reads a file of a
+    skill that lies outside, for the owner's private chats; `page_chars` is most of what `read` shows at once.
     """
-    files = _Files(workspace, policy, on_changed, now)
-    of_approved = _Files(approved, policy, on_changed, now) if approved else None
+    files = _Files(workspace, policy, on_changed, now, read_skill)
+    of_approved = _Files(approved, policy, on_changed, now, read_skill) if approved else None
     reader = _Reader(files, whole_results, page_chars)
     if not policy.sees_notes:
         return (_tool("read", "Read a whole result of this conversation.", ReadArguments, reader.read),)
@@ -112,7 +117,9 @@ class _Files:
         policy: ChatPolicy,
         on_changed: Callable[[str], None],
         now: Callable[[], datetime],
+        read_skill: ReadSkill,
     ) -> None:
+        self._read_skill = read_skill
         self._workspace = workspace
         self._policy = policy
         self._on_changed = on_changed
@@ -120,19 +127,15 @@ class _Files:
 
     async def text(self, path: str) -> tuple[str, str, str]:
         """A file's name and text, and a note when it is not the whole text."""
+        if self._policy.is_private and (of_skill := await self._read_skill(path)) is not None:
+            return texts.shown(path, of_skill)
         relative = await self._readable(path)
         content = await self._workspace.read(str(relative))
         moved = content.relative != relative
         # A hard link is a second name of a file that may be private under its first.
         if moved or (content.has_other_names and not self._policy.is_private):
             raise ToolFailed(_not_here(relative, self._policy))
-        if texts.is_binary(content.data):
-            raise ToolFailed(
-                f"{relative} is a binary file of {content.size_bytes} bytes; only text can be read."
-            )
-        text = content.data.decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
-        cut = f"\n[Only the first {len(content.data)} of {content.size_bytes} bytes were read.]"
-        return str(relative), text, cut if content.is_cut else ""
+        return texts.shown(str(relative), content)
 
     async def write(self, arguments: WriteArguments) -> ToolOutput:
         relative = await self._writable(arguments.path)

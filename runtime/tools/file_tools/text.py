@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nacre.memory.contracts.workspace import FileBytes
 from nacre.runtime.tools.toolbox import ToolFailed
 
 MAX_PAGE_LINES = 2_000
@@ -132,3 +133,16 @@ def _lines_of(text: str, passage: str) -> list[int]:
         lines.append(text.count("\n", 0, start) + 1)
         start = text.find(passage, start + len(passage))
     return lines
+
+
+def shown(name: str, content: FileBytes) -> tuple[str, str, str]:
+    """A file's name and text, and a note when it is not the whole text.
+
+    Raises:
+        ToolFailed: it is no text.
+    """
+    if is_binary(content.data):
+        raise ToolFailed(f"{name} is a binary file of {content.size_bytes} bytes; only text can be read.")
+    text = content.data.decode("utf-8", errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    cut = f"\n[Only the first {len(content.data)} of {content.size_bytes} bytes were read.]"
+    return name, text, cut if content.is_cut else ""

@@ -93,7 +93,8 @@ class SystemPrompts:
         self,
         workspace: Workspace,
         settings: AgentSettings,
-        skills: SkillsSettings,
+        skill_settings: SkillsSettings,
+        skills: Skills,
         *,
         now: Clock,
         count_tokens: Callable[[str], int],
@@ -101,8 +102,8 @@ class SystemPrompts:
         self._workspace = workspace
         self._sources = Sources(workspace)
         self._settings = settings
-        self._skills = Skills(workspace)
-        self._skill_settings = skills
+        self.skills = skills
+        self._skill_settings = skill_settings
         self._count_tokens = count_tokens
         self._files = ContextFiles(workspace, now_ns=lambda: epoch_ms(now()) * 1_000_000)
         self._made: dict[_Kind, _Made] = {}
@@ -180,7 +181,7 @@ class SystemPrompts:
         limits, entries = self._skill_settings.limits, self._skill_settings.entries
         if not (policy.is_private and policy.sees_notes and limits.max_skills_prompt_chars):
             return SkillList()
-        found = await self._skills.found()
+        found = await self.skills.found()
         on = [skill for skill in found.skills if skill.name not in entries or entries[skill.name].enabled]
         listed = skill_list(on, most_chars=limits.max_skills_prompt_chars)
         return replace(listed, notices=(*found.problems, *listed.notices))

@@ -55,6 +55,54 @@ async def test_a_skill_is_told_read_and_told_again_when_new(tmp_path: Path) -> N
     assert any("bake-bread" in message_text(message) for message in third.messages)
 
 
+async def test_skills_of_a_trusted_folder_are_told_and_read_and_nothing_else_there(tmp_path: Path) -> None:
+    """Files of skills are read by the paths in the list; what lies beside, above or behind a link is not."""
+    write_skill(tmp_path, "brew-tea", TEA)
+    shared = tmp_path / "shared"
+    for name, text in {
+        "bake-bread/SKILL.md": TEA.replace("brew-tea", "bake-bread"),
+        "bake-bread/flour.md": "Rye.",
+        "brew-tea/SKILL.md": TEA.replace("Brews", "Spills"),
+        "notes/diary.md": "secret",
+        "plain.md": "secret",
+    }.items():
+        (shared / name).parent.mkdir(parents=True, exist_ok=True)
+        (shared / name).write_text(text, encoding="utf-8")
+    (tmp_path / "outside.md").write_text("secret", encoding="utf-8")
+    (shared / "bake-bread/out.md").symlink_to(tmp_path / "outside.md")
+    asked = [
+        "bake-bread/flour.md",
+        "notes/diary.md",
+        "plain.md",
+        "bake-bread/../plain.md",
+        "bake-bread/out.md",
+    ]
+    model = ScriptedModel(*(calls(("read", {"path": f"~/shared/{name}"})) for name in asked), says("Baked."))
+    settings = {"skills": {"load": {"extraDirs": ["~/shared/"]}}}
+    async with await opened(tmp_path, model, settings) as agent:
+        await events_of(agent, said("bread, please"))
+    told = model.requests[0].system.stable
+    assert "- `bake-bread` (~/shared/bake-bread/SKILL.md): Brews tea." in told
+    assert "- `brew-tea` (skills/brew-tea/SKILL.md): Brews tea." in told
+    assert "Spills" not in told
+    results = [message for message in model.requests[-1].messages if isinstance(message, ToolResultMessage)]
+    assert [message.is_error for message in results] == [False, True, True, True, True]
+    assert message_text(results[0]) == "Rye."
+    assert not any("secret" in message_text(message) for message in results)
+
+
+async def test_a_group_reads_no_skill_of_a_trusted_folder(tmp_path: Path) -> None:
+    """It is the owner's, as those of the workspace are."""
+    skill = tmp_path / "shared/brew-tea/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text(TEA, encoding="utf-8")
+    model = ScriptedModel(calls(("read", {"path": "~/shared/brew-tea/SKILL.md"})), says("No."))
+    async with await opened(tmp_path, model, {"skills": {"load": {"extraDirs": ["~/shared"]}}}) as agent:
+        await events_of(agent, said("hello", chat_kind="group", chat_id="club"))
+    assert "brew-tea" not in model.requests[0].system.stable
+    assert "Boil water" not in message_text(model.requests[1].messages[-1])
+
+
 async def test_a_group_hears_of_no_skill(tmp_path: Path) -> None:
     """Skills are the owner's files, which no other chat can read."""
     write_skill(tmp_path, "brew-tea", TEA)

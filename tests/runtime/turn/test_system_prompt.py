@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nacre.memory.files.skills.skills import Skills
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.memory.workspace.workspace import ensure_workspace
 from nacre.prompts import render
@@ -31,10 +32,12 @@ TOOLS = (
 async def prompt_of(
     workspace: Path, policy: ChatPolicy = PRIVATE, settings: AgentSettings | None = None
 ) -> StablePart:
+    folder = FolderWorkspace(workspace, lock_dir=workspace.parent / "locks")
     prompts = SystemPrompts(
-        FolderWorkspace(workspace, lock_dir=workspace.parent / "locks"),
+        folder,
         settings or AgentSettings(),
         SkillsSettings(),
+        Skills(folder),
         now=Clock(START),
         count_tokens=estimate_tokens,
     )

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from nacre.memory.files.skills.skills import Skills
 from nacre.memory.workspace.folder import FolderWorkspace
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.file_tools.files import file_tools
@@ -53,12 +54,14 @@ def group(root: Path, changed: list[str]) -> Call:
 
 
 def _caller(root: Path, policy: ChatPolicy, changed: list[str]) -> Call:
+    workspace = FolderWorkspace(root, lock_dir=root.parent / "locks")
     tools = file_tools(
-        FolderWorkspace(root, lock_dir=root.parent / "locks"),
+        workspace,
         policy,
         on_changed=changed.append,
         now=lambda: datetime(2026, 11, 20, 9, 30, tzinfo=UTC),
         whole_results=ResultFiles(root.parent / "session.jsonl"),
+        read_skill=Skills(workspace).read,
         page_chars=MAX_PAGE_CHARS,
     )
     toolbox = Toolbox(tools, now_ms=lambda: 0)
