@@ -228,11 +228,15 @@ class ProviderServer:
         )
         if step.held == "words" and not await self._may_go_on(reader):
             return False
-        for chunk in wire.chunks(step, request, number):
-            await _write_event(writer, json.dumps(chunk, ensure_ascii=False))
-        if step.ending == "stall":
-            with contextlib.suppress(ConnectionError):  # who hangs up on words not yet read resets the line
+        try:
+            for chunk in wire.chunks(step, request, number):
+                await _write_event(writer, json.dumps(chunk, ensure_ascii=False))
+            if step.ending == "stall":
                 await reader.read()  # returns when the client hangs up
+        except ConnectionError:  # who hangs up on words not yet read, or not yet written, resets the line
+            if step.ending != "stall":
+                raise
+        if step.ending == "stall":
             self._client_left.set()
             return False
         if step.ending == "drop":
