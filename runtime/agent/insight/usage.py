@@ -13,6 +13,7 @@ from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
 from nacre.runtime.lanes.open_store import open_store
 from nacre.runtime.models.completions.price_map import price_map_entry
+from nacre.runtime.models.offline.model import PROVIDER as OFFLINE_PROVIDER
 from nacre.runtime.models.spending.ledger import spending
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.spending import spending_folder
@@ -73,8 +74,12 @@ GROUPS: Mapping[str, Callable[[Call], str]] = {
 
 
 def has_price(model_name: str) -> bool:
-    """Whether litellm's price map says what a token of `provider/model` costs, be it nothing."""
-    return "input_cost_per_token" in price_map_entry(model_name)
+    """Whether it is known what a token of `provider/model` costs, be it nothing as of the offline responder.
+
+    Prices are those of litellm's map.
+    """
+    is_offline = model_name.startswith(f"{OFFLINE_PROVIDER}/")
+    return is_offline or "input_cost_per_token" in price_map_entry(model_name)
 
 
 async def calls_of(config: Config, now: Clock) -> list[Call]:

@@ -70,6 +70,13 @@ def test_tokens_and_money_by_purpose_model_session_and_day(tmp_path: Path) -> No
     assert without_files["rows"] == purposes["rows"]
 
 
+def test_the_offline_responder_is_free(tmp_path: Path) -> None:
+    """It asks nobody, so its price is known."""
+    run_nacre(tmp_path, "send", "Hello")
+    assert _usage(tmp_path, "day")["total"]["costUsd"] == 0
+    assert "no price known" not in run_nacre(tmp_path, "usage").stdout
+
+
 def test_a_model_without_a_price_is_not_free(tmp_path: Path) -> None:
     """Its rows say so, in JSON too; a sum with others is of these alone and names it."""
     with ProviderServer() as server:
