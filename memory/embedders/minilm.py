@@ -15,9 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed
+from nacre.memory.embedders.chinese import is_chinese, is_han
 from nacre.memory.embedders.minilm_model import MODEL_FOLDER, MiniLm
 
-VECTORS = "all-MiniLM-L6-v2-int8-3c8cc8f22f1a"
+VECTORS = "all-MiniLM-L6-v2-int8-3c8cc8f22f1a-zh-1"
 """Names the vectors, not the files: another layout of the same model keeps it and every index stays good."""
 PIECE_TOKENS = 100
 MOST_THREADS = 4
@@ -25,6 +26,8 @@ MOST_THREADS = 4
 _LESS_URGENT = 5
 """Not more: on a busy machine, a thread that is kept waiting may hold what all threads of Python need."""
 _LAST_LATIN = "\u024f"
+_BY_DICTIONARY = 0.6
+"""What a text that was put into English word by word counts for, beside one that was written in it."""
 
 
 class MiniLmEmbedder:
@@ -49,14 +52,17 @@ class MiniLmEmbedder:
         self._threads: ThreadPoolExecutor | None = None
 
     def reads(self, text: str) -> float:
-        """The share of Latin letters among the letters of `text`; 1 of digits alone, 0 of signs alone.
+        """The share of what it reads among the letters of `text`: Latin, and Chinese by its dictionary.
 
-        Every sign that it does not know is the same to it: one emoji would be as near as can be to another.
+        1 of digits alone, 0 of signs alone. Every sign that it does not know is the same to it: one emoji would be as near as can be to another.
         """
         letters = [char for char in text if char.isalpha()]
         if not letters:
             return float(any(char.isalnum() for char in text))
-        return sum(char <= _LAST_LATIN for char in letters) / len(letters)
+        if text.isascii():
+            return 1.0
+        chinese = sum(sum(map(is_han, line)) for line in text.split("\n") if is_chinese(line))
+        return (sum(char <= _LAST_LATIN for char in letters) + _BY_DICTIONARY * chinese) / len(letters)
 
     async def embed_query(self, text: str) -> Sequence[float]:
         return await asyncio.to_thread(self._embed, text)

@@ -38,6 +38,11 @@ class MiniLm:
         """The vector of a text, of length 1."""
         import numpy
 
+        if not text.isascii():
+            # most texts need no dictionary
+            from nacre.memory.embedders.chinese import in_english
+
+            text = in_english(text)
         # One text at a time: int8 scales depend on what is in a batch, and padding would change vectors.
         ids = numpy.array([self._tokenizer.encode(text).ids], dtype=numpy.int64)
         feed = {"input_ids": ids, "attention_mask": numpy.ones_like(ids)}
