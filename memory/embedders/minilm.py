@@ -1,6 +1,7 @@
 """The embedder that arrives with the install: all-MiniLM-L6-v2, int8, on the cores that are idle.
 
-English; other Latin scripts half-way; `reads` says so, and ranking then leans on words.
+English; Chinese through a dictionary; other Latin scripts half-way. `reads` says so, and ranking then leans
+on words.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from nacre.memory.contracts.embedder import EmbedderFacts, EmbeddingFailed
-from nacre.memory.embedders.chinese import is_chinese, is_han
+from nacre.memory.embedders.chinese import DICTIONARY, is_chinese, is_han
 from nacre.memory.embedders.minilm_model import MODEL_FOLDER, MiniLm
 
 VECTORS = "all-MiniLM-L6-v2-int8-3c8cc8f22f1a-zh-1"
@@ -45,8 +46,9 @@ class MiniLmEmbedder:
         sentences=True,
     )
 
-    def __init__(self, folder: Path = MODEL_FOLDER) -> None:
+    def __init__(self, folder: Path = MODEL_FOLDER, dictionary: Path = DICTIONARY) -> None:
         self._folder = folder
+        self._dictionary = dictionary
         self._lock = threading.Lock()
         self._model: MiniLm | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -54,7 +56,8 @@ class MiniLmEmbedder:
     def reads(self, text: str) -> float:
         """The share of what it reads among the letters of `text`: Latin, and Chinese by its dictionary.
 
-        1 of digits alone, 0 of signs alone. Every sign that it does not know is the same to it: one emoji would be as near as can be to another.
+        1 of digits alone, 0 of signs alone. Every sign that it does not know is the same to it: one emoji
+        would be as near as can be to another.
         """
         letters = [char for char in text if char.isalpha()]
         if not letters:
@@ -90,11 +93,17 @@ class MiniLmEmbedder:
     def _embed(self, text: str) -> Sequence[float]:
         with self._lock:
             model = self._model or self._load()
-        return model.vector(text)
+        try:
+            return model.vector(text)
+        except OSError as error:
+            raise EmbeddingFailed(
+                "The dictionary that the local embedding model reads Chinese with could not be read "
+                f"({error}). Reinstall nacre, or set memorySearch.provider to another provider."
+            ) from error
 
     def _load(self) -> MiniLm:
         try:
-            self._model = MiniLm(self._folder, many=True)
+            self._model = MiniLm(self._folder, self._dictionary, many=True)
         # onnxruntime and tokenizers raise bare Exceptions of their own.
         except Exception as error:
             raise EmbeddingFailed(

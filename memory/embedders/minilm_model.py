@@ -1,7 +1,7 @@
 """The model that arrives with the install: a text in, its vector out, on the calling thread. Edge.
 
-The only file that imports onnxruntime and tokenizers, and only on first use. Imports nothing of Nacre, so
-that the process that embeds one question starts at once. Never touches the network.
+The only file that imports onnxruntime and tokenizers, and only on first use. Imports next to nothing of
+Nacre, so that the process that embeds one question starts at once. Never touches the network.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import struct
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from nacre.memory.embedders.chinese import DICTIONARY, Dictionary
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -28,23 +30,23 @@ class MiniLm:
     Raises, on construction, whatever onnxruntime and tokenizers raise for a folder without a sound model.
     """
 
-    def __init__(self, folder: Path = MODEL_FOLDER, *, many: bool) -> None:
+    def __init__(self, folder: Path = MODEL_FOLDER, dictionary: Path = DICTIONARY, *, many: bool) -> None:
         # Builds for Linux and macOS report to their maker unless told otherwise before the library is loaded.
         os.environ.update(ORT_DISABLE_TELEMETRY="1", ORT_TELEMETRY_DISABLED="1")
+        self._chinese = Dictionary(dictionary)
         self._tokenizer = _tokenizer(folder)
         self._session = _session(folder, many=many)
 
     def vector(self, text: str) -> list[float]:
-        """The vector of a text, of length 1."""
+        """The vector of a text, of length 1.
+
+        Raises:
+            OSError: the text is Chinese, and the dictionary cannot be read.
+        """
         import numpy
 
-        if not text.isascii():
-            # most texts need no dictionary
-            from nacre.memory.embedders.chinese import in_english
-
-            text = in_english(text)
         # One text at a time: int8 scales depend on what is in a batch, and padding would change vectors.
-        ids = numpy.array([self._tokenizer.encode(text).ids], dtype=numpy.int64)
+        ids = numpy.array([self._tokenizer.encode(self._chinese.in_english(text)).ids], dtype=numpy.int64)
         feed = {"input_ids": ids, "attention_mask": numpy.ones_like(ids)}
         output: Any = self._session.run(None, feed)[0]
         vector: list[float] = output[0].tolist()

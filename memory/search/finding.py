@@ -32,6 +32,7 @@ NEAREST_PIECES = 3
 """How many times the pool the best sentences are looked for in: one may be washed out of its piece."""
 
 
+_BEGINNING_CHARS = 200
 _NEAREST_READ = 10
 """So many of the nearest chunks say whether the notes are in another script than the question."""
 
@@ -144,10 +145,12 @@ def _candidates(
     )
     if finder is None or not by_words:
         return found
-    return _read(snapshot, finder, found, text)
+    return _read(snapshot, finder, found, text, question.embedder)
 
 
-def _read(snapshot: Snapshot, finder: Finder, found: Candidates, asked: str) -> Candidates:
+def _read(
+    snapshot: Snapshot, finder: Finder, found: Candidates, asked: str, embedder: EmbedderInUse | None
+) -> Candidates:
     """The candidates with what their texts have of the query, and which of them only ask or only answer.
 
     Among a few chunks, where bm25 tells nothing, their names count too.
@@ -161,8 +164,8 @@ def _read(snapshot: Snapshot, finder: Finder, found: Candidates, asked: str) -> 
         terms = evidence[at].terms | finder.look(_names(chunk)).terms
         evidence[at] = replace(evidence[at], terms=terms)
     answering = frozenset(at for at in ids if only_answers(texts[at]))
-    near = [is_latin(texts[at]) for at in islice(found.nearest, _NEAREST_READ)]
-    others = near.count(not is_latin(asked))
+    near = [_is_legible(texts[at], embedder) for at in islice(found.nearest, _NEAREST_READ)]
+    others = near.count(not _is_legible(asked, embedder))
     return replace(
         found,
         evidence=evidence,
@@ -170,6 +173,11 @@ def _read(snapshot: Snapshot, finder: Finder, found: Candidates, asked: str) -> 
         answering=answering,
         in_other_script=bool(near) and 2 * others >= len(near),
     )
+
+
+def _is_legible(text: str, embedder: EmbedderInUse | None) -> bool:
+    """Whether the embedder reads the script that a text begins in."""
+    return is_latin(text) or embedder is None or embedder.vectors.legible(text[:_BEGINNING_CHARS]) >= 0.5
 
 
 def _names(chunk: Chunk) -> str:
