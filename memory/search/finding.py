@@ -164,20 +164,24 @@ def _read(
         terms = evidence[at].terms | finder.look(_names(chunk)).terms
         evidence[at] = replace(evidence[at], terms=terms)
     answering = frozenset(at for at in ids if only_answers(texts[at]))
-    near = [_is_legible(texts[at], embedder) for at in islice(found.nearest, _NEAREST_READ)]
-    others = near.count(not _is_legible(asked, embedder))
+    near = [texts[at] for at in islice(found.nearest, _NEAREST_READ)]
     return replace(
         found,
         evidence=evidence,
         asking=asking,
         answering=answering,
-        in_other_script=bool(near) and 2 * others >= len(near),
+        unread=_unread(asked, near, embedder),
     )
 
 
-def _is_legible(text: str, embedder: EmbedderInUse | None) -> bool:
-    """Whether the embedder reads the script that a text begins in."""
-    return is_latin(text) or embedder is None or embedder.vectors.legible(text[:_BEGINNING_CHARS]) >= 0.5
+def _unread(asked: str, near: Sequence[str], embedder: EmbedderInUse | None) -> float:
+    """How much of a question and of notes in another script the embedder cannot read; 0 in one script."""
+    others = [text for text in near if is_latin(text) != is_latin(asked)]
+    if embedder is None or not others or 2 * len(others) < len(near):
+        return 0.0
+    legible = embedder.vectors.legible
+    notes = sum(legible(text[:_BEGINNING_CHARS]) for text in others) / len(others)
+    return 1 - min(notes, legible(asked))
 
 
 def _names(chunk: Chunk) -> str:

@@ -30,7 +30,7 @@ _NO_CHANCE = 75
 _CHANCE_OF_NO_TERM = 0.6
 _CHANCE_A_TERM = 0.08
 _MOST_TERMS = 20
-_LESS_IN_OTHER_SCRIPT = 1.0
+_LESS_OF_UNREAD = 1.0
 _WITHOUT_A_WORD = 0.5
 _MEANING_LESS_A_DECADE = 0.65
 _MANY_CHUNKS = 300
@@ -46,7 +46,7 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     strength = lexical_strength(mixed.top, asked.chunk_count, mixed.matched) if words else None
     if strength and not mixed.covered and not any(item.exact for item in found.evidence.values()):
         strength *= _WITHOUT_A_WORD
-    sure = confidence(strength, mixed, asked, in_other_script=found.in_other_script)
+    sure = confidence(strength, mixed, asked, unread=found.unread)
     sure = max(sure, 0.6 * mixed.best_fit)
     if asked.is_absent:
         sure *= ABSENT_CEILING
@@ -95,18 +95,18 @@ def chance_strength(chunk_count: int, term_count: int) -> float:
     return _CHANCE_A_DECADE * decades * (_CHANCE_OF_NO_TERM + _CHANCE_A_TERM * min(term_count, _MOST_TERMS))
 
 
-def confidence(strength: float | None, mixed: Mixed, asked: Asked, *, in_other_script: bool = False) -> float:
+def confidence(strength: float | None, mixed: Mixed, asked: Asked, *, unread: float = 0.0) -> float:
     """How sure it is, 0…1, that the best candidate has to do with the query at all.
 
     A logistic curve fitted on answerable queries against queries put to the wrong memory (docs/recall.md).
-    `strength` is `None` when words were not searched. Less is asked of notes `in_other_script`, which share
-    no words with a query that the model can read, and are far from it whatever they say.
+    `strength` is `None` when words were not searched. Less is asked of notes in another script which the
+    model leaves `unread` by so much: they share no words with the query, and are far from it whatever they
+    say.
     """
     covered, nearest = mixed.covered, mixed.nearest
-    eased, size = _LESS_AMONG_FEW * among_few(asked.chunk_count), asked.chunk_count
-    if in_other_script:
-        eased, size = eased + _LESS_IN_OTHER_SCRIPT * asked.legible, _MANY_CHUNKS
-    meaning = 8.6 * (nearest or 0.0) - meaning_needed(size) + eased
+    eased = _LESS_AMONG_FEW * among_few(asked.chunk_count) + _LESS_OF_UNREAD * asked.legible * unread
+    needed = unread * meaning_needed(_MANY_CHUNKS) + (1 - unread) * meaning_needed(asked.chunk_count)
+    meaning = 8.6 * (nearest or 0.0) - needed + eased
     if strength is None:
         # A question that the model cannot read is near to anything and says nothing.
         return asked.legible * _logistic(meaning)

@@ -42,8 +42,8 @@ class Candidates:
     `evidence` is what each one's text has of the query, empty when words were not asked for. `places` says
     where candidates stand; it may be empty when neither days nor decay ask for it. `asking` are those that
     have words of the query in questions alone, `answering` those of a conversation in which the person says
-    nothing. `in_other_script` says that of the nearest ones most are Latin and the query is not, or the other
-    way round.
+    nothing. When the nearest ones are in another script than the query, Latin or not, `unread` is the share
+    of them and of it, 0…1, that the embedder cannot read; else it is 0.
     """
 
     words: Scores
@@ -54,7 +54,7 @@ class Candidates:
     places: Mapping[int, ChunkPlace] = field(default_factory=dict)
     asking: frozenset[int] = frozenset()
     answering: frozenset[int] = frozenset()
-    in_other_script: bool = False
+    unread: float = 0.0
 
     @property
     def ids(self) -> Iterable[int]:

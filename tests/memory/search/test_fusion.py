@@ -234,8 +234,8 @@ def test_what_is_near_and_stands_behind_makes_nothing_sure() -> None:
 
 def test_less_is_asked_of_notes_in_another_script() -> None:
     """They share no words with the question, unless the model cannot read the question anyway."""
-    alien = replace(found([Note(1, "каяк стоит в сарае", cosine=0.25)], "the kayak"), in_other_script=True)
-    plain = replace(alien, in_other_script=False)
+    alien = replace(found([Note(1, "каяк стоит в сарае", cosine=0.25)], "the kayak"), unread=1.0)
+    plain = replace(alien, unread=0.0)
     question = asked("the kayak")
     assert fuse(plain, question)[1] < MIN_SCORE < fuse(alien, question)[1]
     unread = replace(question, legible=0.0)
