@@ -12,7 +12,7 @@ from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.absent import Absent, absent_names
 from nacre.memory.search.contradiction import Sought, sought
-from nacre.memory.search.fusion import FEW_CHUNKS
+from nacre.memory.search.fusion import FEW_CHUNKS, may_lead
 from nacre.memory.search.mixing import Asked, Candidates, with_sentences
 from nacre.memory.search.question import EmbedderInUse, Question
 from nacre.memory.search.ranking import Ranked, rank
@@ -31,6 +31,9 @@ POOL = 60
 NEAREST_PIECES = 3
 """How many times the pool the best sentences are looked for in: one may be washed out of its piece."""
 
+
+_READ_FIRST = 20
+"""So many of each list are read before it is known how good a text has to be."""
 
 _NEAREST_READ = 10
 """So many of the nearest chunks say whether the notes are in another script than the question."""
@@ -62,7 +65,7 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
     if degraded:
         vector = None
     finder = Finder(query) if query is not None else None
-    found = _candidates(snapshot, question, text, query, finder, vector)
+    found = _candidates(snapshot, question, query, vector)
     absent = absent_names(snapshot, query, question.scope) if query is not None else Absent()
     if days or hybrid.temporal_decay.enabled:
         found = replace(found, places=snapshot.places(list(found.ids)))
@@ -77,6 +80,8 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
         text_weight=hybrid.text_weight,
         is_absent=absent.asks_for_them,
     )
+    if finder is not None and _by_words(question, vector):
+        found = _read(snapshot, finder, found, asked, question, text, count)
     ranked = rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now)
     return Found(
         ranked=ranked,
@@ -115,19 +120,14 @@ def _degraded(
 
 
 def _candidates(
-    snapshot: Snapshot,
-    question: Question,
-    text: str,
-    query: MatchQuery | None,
-    finder: Finder | None,
-    vector: Vector | None,
+    snapshot: Snapshot, question: Question, query: MatchQuery | None, vector: Vector | None
 ) -> Candidates:
     hybrid, scope = question.settings.hybrid, question.scope
     literal = hybrid.fusion == "seed"
     pool = max(POOL, question.max_results)
     if literal:
         pool = min(200, max(1, question.max_results * hybrid.candidate_multiplier))
-    by_words = query is not None and (vector is None or hybrid.enabled)
+    by_words = query is not None and _by_words(question, vector)
     words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
     by_sentences = question.embedder is not None and question.embedder.vectors.sentences and not literal
     wide = NEAREST_PIECES * pool if by_sentences else pool
@@ -139,37 +139,63 @@ def _candidates(
         cosines = {**cosines, **others}
         sentences = snapshot.sentence_cosines(vector, list(cosines)) if by_sentences else {}
     nearest, cosines = with_sentences(nearest, cosines, sentences, pool)
-    found = Candidates(
+    return Candidates(
         words=words, nearest=nearest, cosines=cosines, has_sentences=bool(sentences), evidence={}
     )
-    if finder is None or not by_words:
-        return found
-    return _read(snapshot, finder, found, text)
 
 
-def _read(snapshot: Snapshot, finder: Finder, found: Candidates, asked: str) -> Candidates:
+def _by_words(question: Question, vector: Vector | None) -> bool:
+    return vector is None or question.settings.hybrid.enabled
+
+
+def _read(
+    snapshot: Snapshot,
+    finder: Finder,
+    found: Candidates,
+    asked: Asked,
+    question: Question,
+    text: str,
+    count: int,
+) -> Candidates:
     """The candidates with what their texts have of the query, and which of them only ask or only answer.
 
-    Among a few chunks, where bm25 tells nothing, their names count too.
+    Only those are read that may be among the best `count`, unless something else than the texts' words makes
+    the order or a text far down may have what decides how sure the search is. Among a few chunks, where bm25
+    tells nothing, their names count too.
     """
-    ids, is_small = list(found.ids), snapshot.chunk_count() < FEW_CHUNKS
-    chunks = snapshot.chunks(ids) if is_small else {}
-    texts = {at: chunk.text for at, chunk in chunks.items()} if is_small else snapshot.texts(ids)
-    evidence = {at: finder.look(texts[at]) for at in ids}
-    asking = frozenset(at for at, item in evidence.items() if only_asks(texts[at], item))
-    for at, chunk in chunks.items():
-        terms = evidence[at].terms | finder.look(_names(chunk)).terms
-        evidence[at] = replace(evidence[at], terms=terms)
-    answering = frozenset(at for at in ids if only_answers(texts[at]))
-    near = [is_latin(texts[at]) for at in islice(found.nearest, _NEAREST_READ)]
+    hybrid, ids = question.settings.hybrid, list(found.ids)
+    if snapshot.chunk_count() < FEW_CHUNKS:
+        chunks = snapshot.chunks(ids)
+        found = _looked_at(finder, found, {at: chunks[at].text for at in ids}, text)
+        return _with_names(found, chunks, finder)
+    if finder.looks_for_names or hybrid.temporal_decay.enabled or hybrid.fusion == "seed":
+        return _looked_at(finder, found, snapshot.texts(ids), text)
+    first = list(dict.fromkeys((*ids[:_READ_FIRST], *islice(found.nearest, _READ_FIRST))))
+    found = _looked_at(finder, found, snapshot.texts(first), text)
+    others = may_lead(found, asked, count)
+    return _looked_at(finder, found, snapshot.texts(others), text)
+
+
+def _looked_at(finder: Finder, found: Candidates, texts: Mapping[int, str], asked: str) -> Candidates:
+    """The candidates with what these texts of some have of the query, beside what is known of others."""
+    evidence = {at: finder.look(text) for at, text in texts.items()}
+    near = [is_latin(texts[at]) for at in islice(found.nearest, _NEAREST_READ) if at in texts]
     others = near.count(not is_latin(asked))
     return replace(
         found,
-        evidence=evidence,
-        asking=asking,
-        answering=answering,
-        in_other_script=bool(near) and 2 * others >= len(near),
+        evidence={at: known for at in found.ids if (known := evidence.get(at) or found.evidence.get(at))},
+        asking=found.asking | {at for at, item in evidence.items() if only_asks(texts[at], item)},
+        answering=found.answering | {at for at in texts if only_answers(texts[at])},
+        in_other_script=found.in_other_script or (bool(near) and 2 * others >= len(near)),
     )
+
+
+def _with_names(found: Candidates, chunks: Mapping[int, Chunk], finder: Finder) -> Candidates:
+    evidence = {
+        at: replace(item, terms=item.terms | finder.look(_names(chunks[at])).terms)
+        for at, item in found.evidence.items()
+    }
+    return replace(found, evidence=evidence)
 
 
 def _names(chunk: Chunk) -> str:

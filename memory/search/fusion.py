@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nacre.memory.search.mixing import Asked, Candidates, Mixed, mix
+from nacre.memory.search.mixing import Asked, Candidates, Mixed, mix, most_in_a_text
 
 EXACT_FLOOR = 0.6
 """The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""
@@ -58,6 +58,19 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     for chunk_id in found.asking:
         scores[chunk_id] *= QUESTION_SHARE
     return steepened(scores)
+
+
+def may_lead(found: Candidates, asked: Asked, count: int) -> list[int]:
+    """Those of the candidates without evidence that may be among the best `count` when they are read.
+
+    For candidates whose evidence has the first of both lists; none of them names what is looked for exactly.
+    """
+    values = mix(found, asked).values
+    asking = QUESTION_SHARE**2
+    known = [values[at] * (asking if at in found.asking else 1.0) for at in found.evidence]
+    known.sort(reverse=True)
+    least = known[count - 1] - most_in_a_text(asked) if len(known) >= count else 0.0
+    return [at for at, value in values.items() if value >= least and at not in found.evidence]
 
 
 def steepened(scores: Mapping[int, float]) -> dict[int, float]:

@@ -22,7 +22,6 @@ from nacre.memory.stores.sqlite.connection import Connection, SqliteError
 from nacre.memory.stores.sqlite.scope import Narrowed, narrowed
 from nacre.memory.vectors.vector_math import (
     NUMBER_BYTES,
-    VectorTable,
     cosines,
     is_zero,
     plain_floats,
@@ -31,15 +30,19 @@ from nacre.memory.vectors.vector_math import (
     question,
     question_code,
 )
+from nacre.memory.vectors.vector_table import VectorTable, candidates_for
 
 if TYPE_CHECKING:
-    from nacre.memory.vectors.vector_math import Mask, Places
+    from nacre.memory.vectors.vector_table import Mask, Places
 
 RESIDENT_BYTES = 64 << 20
 """The memory that vectors may take beside their codes: 87,000 of 384 numbers each, or 21,000 of 1,536."""
 
 EXACT_UP_TO = 1_500
 """With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
+
+_READ_BESIDE = 80
+"""How many more vectors than twice the wanted are read from the file, of the coarse candidates."""
 
 _LOAD_ROWS = 2_048
 _REMEMBERED_SCOPES = 16
@@ -89,17 +92,19 @@ class VectorReader:
         if is_zero(asked):
             return {}
         inside = narrowed(connection, scope)
-        wanted = candidates_for(len(vector), limit)
         if in_place:
+            wanted = candidates_for(len(vector), limit)
             if _row_count(connection) <= self._exact_up_to:
                 wanted = self._exact_up_to
             rows = _stored_coarse(connection, plain_question_code(asked), wanted, inside)
             return _best_pieces(_scored_in_place(connection, asked, "id", rows), limit)
         self._follow(connection, len(vector))
         outside = self._outside(connection, inside) if inside else None
-        if len(self._table) <= self._exact_up_to:
-            wanted = self._exact_up_to
+        is_small = len(self._table) <= self._exact_up_to
+        wanted = self._exact_up_to if is_small else candidates_for(len(vector), limit, len(self._table))
         places = self._table.coarse(question_code(asked), wanted, outside=outside)
+        if not self._table.whole and not is_small:
+            places = self._table.likeliest(asked, places, 2 * limit + _READ_BESIDE)
         return _best_pieces(self._scored(connection, asked, places), limit)
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
@@ -201,11 +206,6 @@ class VectorReader:
             (row_id, _LOAD_ROWS),
         )
         return cast("list[tuple[int, int, int, bytes | None, bytes | None]]", rows.fetchall())
-
-
-def candidates_for(dimensions: int, limit: int) -> int:
-    """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
-    return max(2 * limit, 300 if dimensions >= 384 else 600)
 
 
 def _row_count(connection: Connection) -> int:
