@@ -168,7 +168,12 @@ def _read(
         chunks = snapshot.chunks(ids)
         found = _looked_at(finder, found, {at: chunks[at].text for at in ids}, text)
         return _with_names(found, chunks, finder)
-    if finder.looks_for_names or hybrid.temporal_decay.enabled or hybrid.fusion == "seed":
+    if (
+        not found.nearest
+        or finder.looks_for_names
+        or hybrid.temporal_decay.enabled
+        or hybrid.fusion == "seed"
+    ):
         return _looked_at(finder, found, snapshot.texts(ids), text)
     first = list(dict.fromkeys((*ids[:_READ_FIRST], *islice(found.nearest, _READ_FIRST))))
     found = _looked_at(finder, found, snapshot.texts(first), text)

@@ -69,15 +69,14 @@ def plain_floats(blob: bytes) -> bytes:
     return array("f", numbers).tobytes()
 
 
-def cosines(asked: bytes, blobs: Sequence[bytes]) -> list[float]:
-    """The cosines of a question and stored vectors, all of the same number of dimensions."""
+def cosines(asked: bytes, stored: bytes | bytearray) -> list[float]:
+    """The cosines of a question and of stored vectors, one behind the other, of the same dimensions."""
     import numpy as np
 
-    stored = np.frombuffer(b"".join(blobs), dtype="<i2").reshape(len(blobs), -1)
-    numbers = stored.astype("<f4")
+    one = np.frombuffer(asked, dtype="<f4")
+    numbers = np.frombuffer(stored, dtype="<i2").reshape(-1, len(one)).astype("<f4")
     # Not a matrix product: BLAS would spread it over threads, and wait for them on a busy machine.
-    products = np.vecdot(numbers, np.frombuffer(asked, dtype="<f4"))
-    return cast("list[float]", (products / lengths(numbers)).tolist())
+    return cast("list[float]", (np.vecdot(numbers, one) / lengths(numbers)).tolist())
 
 
 def lengths(numbers: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from nacre.memory.contracts.records import VectorEngine
 from nacre.memory.contracts.store import Scope, Vector
-from nacre.memory.stores.sqlite.connection import Connection, SqliteError
+from nacre.memory.stores.sqlite.connection import Connection, SqliteError, read_in_turn
 from nacre.memory.stores.sqlite.scope import Narrowed, narrowed
 from nacre.memory.vectors.vector_math import (
     NUMBER_BYTES,
@@ -123,9 +123,14 @@ class VectorReader:
         if self._table.whole:
             return self._still_there(connection, self._table.cosines(asked, places))
         keys = self._table.keys(places)
-        stored = _stored_vectors(connection, len(asked) // 4, [vector_id for _, _, vector_id in keys])
-        scores = dict(zip(stored, cosines(asked, [*stored.values()]), strict=True)) if stored else {}
-        scored = [(row_id, chunk_id, scores[key]) for row_id, chunk_id, key in keys if key in scores]
+        ids = [key[2] for key in keys]
+        stored = read_in_turn(connection, "vectors", "embedding", ids, NUMBER_BYTES * self._table.dimensions)
+        if stored is None:
+            found = _stored_vectors(connection, self._table.dimensions, ids)
+            keys = [key for key in keys if key[2] in found]
+            stored = b"".join(found[key[2]] for key in keys)
+        scores = cosines(asked, stored)
+        scored = [(key[0], key[1], score) for key, score in zip(keys, scores, strict=True)]
         return self._still_there(connection, sorted(scored, key=itemgetter(2), reverse=True))
 
     def _outside(self, connection: Connection, inside: Narrowed) -> Mask:

@@ -65,7 +65,7 @@ def test_cosines_of_stored_vectors_are_exact_enough(dimensions: int) -> None:
     blobs = [to_blob(vector.tolist()) for vector in vectors]
     exact = (vectors @ vectors[0]).tolist()
 
-    assert cosines(asked, blobs) == pytest.approx(exact, abs=4e-5)
+    assert cosines(asked, b"".join(blobs)) == pytest.approx(exact, abs=4e-5)
     plain = [np.frombuffer(plain_floats(blob), "<f4") for blob in blobs]
     assert [float(numbers @ vectors[0] / np.linalg.norm(numbers)) for numbers in plain] == pytest.approx(
         exact, abs=4e-5
