@@ -13,7 +13,7 @@ from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.absent import Absent, absent_names
 from nacre.memory.search.contradiction import Sought, sought
 from nacre.memory.search.fusion import FEW_CHUNKS, may_lead
-from nacre.memory.search.mixing import Asked, Candidates, with_sentences
+from nacre.memory.search.mixing import Asked, Candidates, Mixed, mix, with_sentences
 from nacre.memory.search.question import EmbedderInUse, Question
 from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.same_words import only_answers, only_asks
@@ -33,7 +33,7 @@ NEAREST_PIECES = 3
 
 
 _READ_FIRST = 20
-"""So many of each list are read before it is known how good a text has to be."""
+"""So many of the nearest are read before it is known how good a text has to be."""
 
 _NEAREST_READ = 10
 """So many of the nearest chunks say whether the notes are in another script than the question."""
@@ -80,9 +80,16 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
         text_weight=hybrid.text_weight,
         is_absent=absent.asks_for_them,
     )
+    mixed: Mixed | None = None
     if finder is not None and _by_words(question, vector):
-        found = _read(snapshot, finder, found, asked, question, text, count)
-    ranked = rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now)
+        found = _read(snapshot, question, finder, found, text)
+        if hybrid.fusion != "seed" and found.evidence:
+            mixed = mix(found, asked)
+            if others := may_lead(found, mixed, asked, count):
+                found = _looked_at(finder, found, snapshot.texts(others), text)
+                mixed = mix(found, asked)
+    least, now = question.min_score, question.now
+    ranked = rank(found, asked, hybrid, count=count, min_score=least, now=now, mixed=mixed)
     return Found(
         ranked=ranked,
         candidates=found,
@@ -148,37 +155,21 @@ def _by_words(question: Question, vector: Vector | None) -> bool:
     return vector is None or question.settings.hybrid.enabled
 
 
-def _read(
-    snapshot: Snapshot,
-    finder: Finder,
-    found: Candidates,
-    asked: Asked,
-    question: Question,
-    text: str,
-    count: int,
-) -> Candidates:
+def _read(snapshot: Snapshot, question: Question, finder: Finder, found: Candidates, text: str) -> Candidates:
     """The candidates with what their texts have of the query, and which of them only ask or only answer.
 
-    Only those are read that may be among the best `count`, unless something else than the texts' words makes
-    the order or a text far down may have what decides how sure the search is. Among a few chunks, where bm25
-    tells nothing, their names count too.
+    Of those that are there by their vector alone, just the first are read: `may_lead` says who else has to
+    be, unless more than the texts' words makes the order, or any text may say how sure the search is. Among a
+    few chunks, where bm25 tells nothing, their names count too.
     """
-    hybrid, ids = question.settings.hybrid, list(found.ids)
+    hybrid = question.settings.hybrid
     if snapshot.chunk_count() < FEW_CHUNKS:
-        chunks = snapshot.chunks(ids)
-        found = _looked_at(finder, found, {at: chunks[at].text for at in ids}, text)
+        chunks = snapshot.chunks(list(found.ids))
+        found = _looked_at(finder, found, {at: chunk.text for at, chunk in chunks.items()}, text)
         return _with_names(found, chunks, finder)
-    if (
-        not found.nearest
-        or finder.looks_for_names
-        or hybrid.temporal_decay.enabled
-        or hybrid.fusion == "seed"
-    ):
-        return _looked_at(finder, found, snapshot.texts(ids), text)
-    first = list(dict.fromkeys((*ids[:_READ_FIRST], *islice(found.nearest, _READ_FIRST))))
-    found = _looked_at(finder, found, snapshot.texts(first), text)
-    others = may_lead(found, asked, count)
-    return _looked_at(finder, found, snapshot.texts(others), text)
+    all_count = finder.looks_for_names or hybrid.temporal_decay.enabled or hybrid.fusion == "seed"
+    first = found.ids if all_count else {**found.words, **dict(islice(found.nearest.items(), _READ_FIRST))}
+    return _looked_at(finder, found, snapshot.texts(list(first)), text)
 
 
 def _looked_at(finder: Finder, found: Candidates, texts: Mapping[int, str], asked: str) -> Candidates:
