@@ -41,7 +41,7 @@ def candidates_for(dimensions: int, limit: int, count: int = 0) -> int:
     And the more vectors there are: what is nearer by a bit or two grows with their number. With 384 numbers,
     .98 of the true nearest 30 are among them from 1,000 vectors of real texts to 39,000 (docs/recall.md).
     """
-    growing = (count / _FEW_VECTORS) ** _GROWTH * min(1.0, 384 / dimensions)
+    growing: float = (count / _FEW_VECTORS) ** _GROWTH * min(1.0, 384 / dimensions)
     return max(2 * limit, round(300 * max(1.0 if dimensions >= 384 else 2.0, growing)))
 
 

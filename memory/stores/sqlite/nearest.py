@@ -128,7 +128,7 @@ class VectorReader:
         if stored is None:
             found = _stored_vectors(connection, self._table.dimensions, ids)
             keys = [key for key in keys if key[2] in found]
-            stored = b"".join(found[key[2]] for key in keys)
+            stored = bytearray().join(found[key[2]] for key in keys)
         scores = cosines(asked, stored)
         scored = [(key[0], key[1], score) for key, score in zip(keys, scores, strict=True)]
         return self._still_there(connection, sorted(scored, key=itemgetter(2), reverse=True))
@@ -194,16 +194,16 @@ class VectorReader:
 
     def _load(self, connection: Connection, total: int) -> None:
         """Reads the rows that are not in the table yet; `total` is how many rows there are."""
-        embedding = "embedding" if self._table.whole else "NULL"
-        while rows := self._rows_above(connection, self._last_row, embedding):
+        while rows := self._rows_above(connection, self._last_row):
             self._table.add([(row[0], row[1], row[2], code, row[4]) for row in rows if (code := row[3])])
             self._last_row = rows[-1][0]
             self._seen += len(rows)
         self._gone = self._seen - total
 
     def _rows_above(
-        self, connection: Connection, row_id: int, embedding: str
+        self, connection: Connection, row_id: int
     ) -> list[tuple[int, int, int, bytes | None, bytes | None]]:
+        embedding = "embedding" if self._table.whole else "NULL"
         rows = connection.execute(
             f"SELECT chunk_vectors.id, chunk_id, vector_id, code, {embedding} FROM chunk_vectors"
             " LEFT JOIN vectors ON vectors.id = vector_id"
@@ -225,7 +225,7 @@ def _stored_coarse(connection: Connection, code: bytes, count: int, inside: Narr
         + " ORDER BY vec_distance_hamming(vec_bit(code), vec_bit(?)) LIMIT ?",
         (len(code), *(inside.arguments if inside else ()), code, count),
     )
-    return [row[0] for row in rows]
+    return [row_id for (row_id,) in rows]
 
 
 def _scored_in_place(
@@ -248,12 +248,9 @@ def _scored_in_place(
 
 def _stored_vectors(connection: Connection, dimensions: int, vector_ids: Sequence[int]) -> dict[int, bytes]:
     """Stored vectors by their id; those of another length are left out."""
-    rows = connection.execute(
-        "SELECT id, embedding FROM vectors"
-        " WHERE length(embedding) = ? AND id IN (SELECT value FROM json_each(?))",
-        (NUMBER_BYTES * dimensions, json.dumps(vector_ids)),
-    )
-    return dict(rows)
+    among = "WHERE length(embedding) = ? AND id IN (SELECT value FROM json_each(?))"
+    arguments = (NUMBER_BYTES * dimensions, json.dumps(vector_ids))
+    return dict(connection.execute(f"SELECT id, embedding FROM vectors {among}", arguments))
 
 
 def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict[int, float]:
@@ -280,10 +277,9 @@ def add_vector_functions(
 
 def _load(connection: Connection, extension_path: str | None) -> str:
     try:
-        extension_path = extension_path or _packaged()
         connection.enable_load_extension(True)
         try:
-            connection.load_extension(extension_path)
+            connection.load_extension(extension_path or _packaged())
         finally:
             connection.enable_load_extension(False)
         # An extension that loads without doing anything is a known failure: have it do something.
