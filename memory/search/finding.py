@@ -12,8 +12,8 @@ from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.files.note_files import ROOT_FILES
 from nacre.memory.search.absent import Absent, absent_names
 from nacre.memory.search.contradiction import Sought, sought
-from nacre.memory.search.fusion import FEW_CHUNKS
-from nacre.memory.search.mixing import Asked, Candidates, with_sentences
+from nacre.memory.search.fusion import FEW_CHUNKS, may_lead
+from nacre.memory.search.mixing import Asked, Candidates, Mixed, mix, with_sentences
 from nacre.memory.search.question import EmbedderInUse, Question
 from nacre.memory.search.ranking import Ranked, rank
 from nacre.memory.search.same_words import only_answers, only_asks
@@ -31,6 +31,8 @@ POOL = 60
 NEAREST_PIECES = 3
 """How many times the pool the best sentences are looked for in: one may be washed out of its piece."""
 
+_READ_FIRST = 20
+"""So many of the nearest are read before it is known how good a text has to be."""
 
 _BEGINNING_CHARS = 200
 _NEAREST_READ = 10
@@ -63,7 +65,7 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
     if degraded:
         vector = None
     finder = Finder(query) if query is not None else None
-    found = _candidates(snapshot, question, text, query, finder, vector)
+    found = _candidates(snapshot, question, query, vector)
     absent = absent_names(snapshot, query, question.scope) if query is not None else Absent()
     if days or hybrid.temporal_decay.enabled:
         found = replace(found, places=snapshot.places(list(found.ids)))
@@ -78,7 +80,16 @@ def find(snapshot: Snapshot, question: Question, text: str, vector: Vector | Non
         text_weight=hybrid.text_weight,
         is_absent=absent.asks_for_them,
     )
-    ranked = rank(found, asked, hybrid, count=count, min_score=question.min_score, now=question.now)
+    mixed: Mixed | None = None
+    if finder is not None and _by_words(question, vector):
+        found = _read(snapshot, question, finder, found, text)
+        if hybrid.fusion != "seed" and found.evidence:
+            mixed = mix(found, asked)
+            if others := may_lead(found, mixed, asked, count):
+                found = _looked_at(finder, found, snapshot.texts(others))
+                mixed = mix(found, asked)
+    least, now = question.min_score, question.now
+    ranked = rank(found, asked, hybrid, count=count, min_score=least, now=now, mixed=mixed)
     return Found(
         ranked=ranked,
         candidates=found,
@@ -116,19 +127,14 @@ def _degraded(
 
 
 def _candidates(
-    snapshot: Snapshot,
-    question: Question,
-    text: str,
-    query: MatchQuery | None,
-    finder: Finder | None,
-    vector: Vector | None,
+    snapshot: Snapshot, question: Question, query: MatchQuery | None, vector: Vector | None
 ) -> Candidates:
     hybrid, scope = question.settings.hybrid, question.scope
     literal = hybrid.fusion == "seed"
     pool = max(POOL, question.max_results)
     if literal:
         pool = min(200, max(1, question.max_results * hybrid.candidate_multiplier))
-    by_words = query is not None and (vector is None or hybrid.enabled)
+    by_words = query is not None and _by_words(question, vector)
     words = snapshot.lexical(query, limit=pool, scope=scope) if query is not None and by_words else {}
     by_sentences = question.embedder is not None and question.embedder.vectors.sentences and not literal
     wide = NEAREST_PIECES * pool if by_sentences else pool
@@ -140,37 +146,44 @@ def _candidates(
         cosines = {**cosines, **others}
         sentences = snapshot.sentence_cosines(vector, list(cosines)) if by_sentences else {}
     nearest, cosines = with_sentences(nearest, cosines, sentences, pool)
-    found = Candidates(
+    return Candidates(
         words=words, nearest=nearest, cosines=cosines, has_sentences=bool(sentences), evidence={}
     )
-    if finder is None or not by_words:
-        return found
-    return _read(snapshot, finder, found, text, question.embedder)
 
 
-def _read(
-    snapshot: Snapshot, finder: Finder, found: Candidates, asked: str, embedder: EmbedderInUse | None
-) -> Candidates:
+def _by_words(question: Question, vector: Vector | None) -> bool:
+    return vector is None or question.settings.hybrid.enabled
+
+
+def _read(snapshot: Snapshot, question: Question, finder: Finder, found: Candidates, text: str) -> Candidates:
     """The candidates with what their texts have of the query, and which of them only ask or only answer.
 
-    Among a few chunks, where bm25 tells nothing, their names count too.
+    Of those that are there by their vector alone, just the first are read: `may_lead` says who else has to
+    be, unless more than the texts' words makes the order, or any text may say how sure the search is. Among a
+    few chunks, where bm25 tells nothing, their names count too.
     """
-    ids, is_small = list(found.ids), snapshot.chunk_count() < FEW_CHUNKS
-    chunks = snapshot.chunks(ids) if is_small else {}
-    texts = {at: chunk.text for at, chunk in chunks.items()} if is_small else snapshot.texts(ids)
-    evidence = {at: finder.look(texts[at]) for at in ids}
-    asking = frozenset(at for at, item in evidence.items() if only_asks(texts[at], item))
-    for at, chunk in chunks.items():
-        terms = evidence[at].terms | finder.look(_names(chunk)).terms
-        evidence[at] = replace(evidence[at], terms=terms)
-    answering = frozenset(at for at in ids if only_answers(texts[at]))
+    hybrid = question.settings.hybrid
+    chunks: Mapping[int, Chunk] = {}
+    if snapshot.chunk_count() < FEW_CHUNKS:
+        chunks = snapshot.chunks(list(found.ids))
+        texts: Mapping[int, str] = {at: chunk.text for at, chunk in chunks.items()}
+    else:
+        all_count = finder.looks_for_names or hybrid.temporal_decay.enabled or hybrid.fusion == "seed"
+        nearest = dict(islice(found.nearest.items(), _READ_FIRST))
+        texts = snapshot.texts(list(found.ids if all_count else {**found.words, **nearest}))
     near = [texts[at] for at in islice(found.nearest, _NEAREST_READ)]
+    found = _looked_at(finder, found, texts)
+    return replace(_with_names(found, chunks, finder), unread=_unread(text, near, question.embedder))
+
+
+def _looked_at(finder: Finder, found: Candidates, texts: Mapping[int, str]) -> Candidates:
+    """The candidates with what these texts of some have of the query, beside what is known of others."""
+    evidence = {at: finder.look(text) for at, text in texts.items()}
     return replace(
         found,
-        evidence=evidence,
-        asking=asking,
-        answering=answering,
-        unread=_unread(asked, near, embedder),
+        evidence={at: known for at in found.ids if (known := evidence.get(at) or found.evidence.get(at))},
+        asking=found.asking | {at for at, item in evidence.items() if only_asks(texts[at], item)},
+        answering=found.answering | {at for at in texts if only_answers(texts[at])},
     )
 
 
@@ -182,6 +195,14 @@ def _unread(asked: str, near: Sequence[str], embedder: EmbedderInUse | None) -> 
     legible = embedder.vectors.legible
     notes = sum(legible(text[:_BEGINNING_CHARS]) for text in others) / len(others)
     return 1 - min(notes, legible(asked))
+
+
+def _with_names(found: Candidates, chunks: Mapping[int, Chunk], finder: Finder) -> Candidates:
+    named = {
+        at: replace(found.evidence[at], terms=found.evidence[at].terms | finder.look(_names(chunk)).terms)
+        for at, chunk in chunks.items()
+    }
+    return replace(found, evidence={**found.evidence, **named})
 
 
 def _names(chunk: Chunk) -> str:

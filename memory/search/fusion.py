@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from nacre.memory.search.mixing import Asked, Candidates, Mixed, mix
+from nacre.memory.search.mixing import Asked, Candidates, Mixed, mix, most_in_a_text
 
 EXACT_FLOOR = 0.6
 """The least score of a chunk that has an identifier or a quoted phrase of the query, word for word."""
@@ -37,11 +37,14 @@ _MANY_CHUNKS = 300
 _WORD_AMONG_FEW = 0.8
 
 
-def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
-    """The score of each candidate by chunk id, 0…1, whatever the number of results asked for."""
+def fuse(found: Candidates, asked: Asked, mixed: Mixed | None = None) -> dict[int, float]:
+    """The score of each candidate by chunk id, 0…1, whatever the number of results asked for.
+
+    `mixed` is their mix, if it was made before.
+    """
     if not found.words and not found.nearest:
         return {}
-    mixed = mix(found, asked)
+    mixed = mixed or mix(found, asked)
     words = asked.term_counts is not None
     strength = lexical_strength(mixed.top, asked.chunk_count, mixed.matched) if words else None
     if strength and not mixed.covered and not any(item.exact for item in found.evidence.values()):
@@ -58,6 +61,20 @@ def fuse(found: Candidates, asked: Asked) -> dict[int, float]:
     for chunk_id in found.asking:
         scores[chunk_id] *= QUESTION_SHARE
     return steepened(scores)
+
+
+def may_lead(found: Candidates, mixed: Mixed, asked: Asked, count: int) -> list[int]:
+    """Those of the candidates without evidence that may be among the best `count` when they are read.
+
+    For questions that name nothing as it is written; `mixed` is the mix with what was read so far.
+    """
+    if len(found.evidence) == len(mixed.values):
+        return []
+    asking = QUESTION_SHARE**2
+    known = [mixed.values[at] * (asking if at in found.asking else 1.0) for at in found.evidence]
+    known.sort(reverse=True)
+    least = known[count - 1] - most_in_a_text(asked) if len(known) >= count else 0.0
+    return [at for at, value in mixed.values.items() if value >= least and at not in found.evidence]
 
 
 def steepened(scores: Mapping[int, float]) -> dict[int, float]:

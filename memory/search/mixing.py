@@ -26,6 +26,7 @@ _IN_ORDER = 0.1
 _NAMED = 0.2
 _AS_CODE = 0.2
 _DATE_WEIGHT = 0.25
+_ROUNDING = 1e-6
 _ANSWERS_ALONE = 1 / 1.2
 """What a person said is asked for more often than what the assistant answered."""
 _MOST_BY_VECTORS = (0.6, 0.3)
@@ -143,6 +144,11 @@ def mix(found: Candidates, asked: Asked) -> Mixed:
         nearest=max(related.get(at, 0.0) for at in first_two) if related else None,
         best_fit=max(fits.values(), default=0.0),
     )
+
+
+def most_in_a_text(asked: Asked) -> float:
+    """How much a text may add to a candidate's value, code aside."""
+    return _BEST_LINE + _IN_ORDER + (_NAMED if asked.proper_names else 0.0) + _ROUNDING
 
 
 def as_code(evidence: Collection[TextEvidence]) -> dict[int, float]:

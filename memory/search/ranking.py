@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.store import Scores
 from nacre.memory.search.fusion import LEAST_SHOWN, fuse, seed_scores
-from nacre.memory.search.mixing import Asked, Candidates
+from nacre.memory.search.mixing import Asked, Candidates, Mixed
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
@@ -51,13 +51,14 @@ def rank(
     count: int,
     min_score: float,
     now: datetime,
+    mixed: Mixed | None = None,
 ) -> list[Ranked]:
     """The best `count` chunks that are good enough, with those that tie with the last, best first.
 
     When the best reaches `min_score`, those behind it come along down to `LEAST_SHOWN`; by the seeds' formula
     each has to reach it.
     """
-    fused = (seed_scores if settings.fusion == "seed" else fuse)(found, asked)
+    fused = seed_scores(found, asked) if settings.fusion == "seed" else fuse(found, asked, mixed)
     decays = _decays(found, settings.temporal_decay, now)
     least = min_score
     if settings.fusion != "seed" and max(fused.values(), default=0.0) >= min_score:

@@ -36,7 +36,10 @@ def told_once(
     told: list[tuple[Ranked, _Said, list[Chunk]]] = []
     for item in ranked:
         said = _Said(chunks[item.chunk_id], finders[item.chunk_id])
-        better = next((place for place in told if _repeats(said, place[1])), None)
+        # A statement repeats none that has other words: so much is quickly seen, and mostly enough.
+        longest = max(said.first, key=len)
+        alike = [place for place in told if longest in place[1].folded] if not said.quoted else told
+        better = next((place for place in alike if _repeats(said, place[1])), None)
         if better is None:
             told.append((item, said, []))
         else:
@@ -49,6 +52,7 @@ class _Said:
 
     def __init__(self, chunk: Chunk, finder: Finder | None) -> None:
         self.chunk = chunk
+        self.folded = chunk.text.casefold()
         self._finder = finder
 
     @cached_property
@@ -59,10 +63,6 @@ class _Said:
     def first(self) -> Sequence[str]:
         """The words of the first statement."""
         return next(_statements(self.chunk.text.split("\n")), "").split(" ")
-
-    @cached_property
-    def folded(self) -> str:
-        return self.chunk.text.casefold()
 
     @cached_property
     def words(self) -> str:
@@ -97,7 +97,6 @@ def only_answers(text: str) -> bool:
 
 
 def _repeats(said: _Said, better: _Said) -> bool:
-    # A statement repeats none that has other words; so much is quickly seen, and nearly always enough.
     may_repeat = all(word in better.folded for word in said.first) and said.statements
     if may_repeat and all(f" {words} " in better.words for words in said.statements):
         return True

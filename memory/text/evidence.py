@@ -81,6 +81,11 @@ class Finder:
         ]
         self._looked_at: dict[str, TextEvidence] = {}
 
+    @property
+    def looks_for_names(self) -> bool:
+        """Whether identifiers, phrases or forms of code are looked for as they are written."""
+        return bool(self._names or self._code_forms)
+
     def look(self, text: str) -> TextEvidence:
         """The evidence in `text`."""
         found = self._looked_at.get(text)

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -117,6 +117,28 @@ def quick_check(connection: Connection) -> str:
     except apsw.Error as error:
         return str(error)
     return "" if answer == [("ok",)] else "; ".join(str(row[0]) for row in answer)
+
+
+def read_in_turn(
+    connection: Connection, table: str, column: str, row_ids: Sequence[int], size: int
+) -> bytearray | None:
+    """Blobs of `size` bytes, one behind the other, in less time than a SELECT takes.
+
+    `None` when a row is not there, or has no blob of that size.
+    """
+    read = bytearray(size * len(row_ids))
+    if not row_ids:
+        return read
+    try:
+        with connection.blob_open("main", table, column, row_ids[0], False) as blob:
+            for place, row_id in enumerate(row_ids):
+                blob.reopen(row_id)
+                if blob.length() != size:
+                    return None
+                blob.read_into(read, place * size, size)
+    except apsw.Error:
+        return None
+    return read
 
 
 def give_back_space(connection: Connection) -> None:

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, cast
 
 from nacre.memory.contracts.records import VectorEngine
 from nacre.memory.contracts.store import Scope, Vector
-from nacre.memory.stores.sqlite.connection import Connection, SqliteError
+from nacre.memory.stores.sqlite.connection import Connection, SqliteError, read_in_turn
 from nacre.memory.stores.sqlite.scope import Narrowed, narrowed
 from nacre.memory.vectors.vector_math import (
     NUMBER_BYTES,
-    VectorTable,
     cosines,
     is_zero,
     plain_floats,
@@ -31,15 +30,19 @@ from nacre.memory.vectors.vector_math import (
     question,
     question_code,
 )
+from nacre.memory.vectors.vector_table import VectorTable, candidates_for
 
 if TYPE_CHECKING:
-    from nacre.memory.vectors.vector_math import Mask, Places
+    from nacre.memory.vectors.vector_table import Mask, Places
 
 RESIDENT_BYTES = 64 << 20
 """The memory that vectors may take beside their codes: 87,000 of 384 numbers each, or 21,000 of 1,536."""
 
 EXACT_UP_TO = 1_500
 """With no more vectors than this, each one is compared exactly: the coarse pass would not be faster."""
+
+_READ_BESIDE = 80
+"""How many more vectors than twice the wanted are read from the file, of the coarse candidates."""
 
 _LOAD_ROWS = 2_048
 _REMEMBERED_SCOPES = 16
@@ -89,17 +92,19 @@ class VectorReader:
         if is_zero(asked):
             return {}
         inside = narrowed(connection, scope)
-        wanted = candidates_for(len(vector), limit)
         if in_place:
+            wanted = candidates_for(len(vector), limit)
             if _row_count(connection) <= self._exact_up_to:
                 wanted = self._exact_up_to
             rows = _stored_coarse(connection, plain_question_code(asked), wanted, inside)
             return _best_pieces(_scored_in_place(connection, asked, "id", rows), limit)
         self._follow(connection, len(vector))
         outside = self._outside(connection, inside) if inside else None
-        if len(self._table) <= self._exact_up_to:
-            wanted = self._exact_up_to
+        is_small = len(self._table) <= self._exact_up_to
+        wanted = self._exact_up_to if is_small else candidates_for(len(vector), limit, len(self._table))
         places = self._table.coarse(question_code(asked), wanted, outside=outside)
+        if not self._table.whole and not is_small:
+            places = self._table.likeliest(asked, places, 2 * limit + _READ_BESIDE)
         return _best_pieces(self._scored(connection, asked, places), limit)
 
     def cosines(self, connection: Connection, vector: Vector, chunk_ids: Sequence[int]) -> dict[int, float]:
@@ -118,9 +123,14 @@ class VectorReader:
         if self._table.whole:
             return self._still_there(connection, self._table.cosines(asked, places))
         keys = self._table.keys(places)
-        stored = _stored_vectors(connection, len(asked) // 4, [vector_id for _, _, vector_id in keys])
-        scores = dict(zip(stored, cosines(asked, [*stored.values()]), strict=True)) if stored else {}
-        scored = [(row_id, chunk_id, scores[key]) for row_id, chunk_id, key in keys if key in scores]
+        ids = [key[2] for key in keys]
+        stored = read_in_turn(connection, "vectors", "embedding", ids, NUMBER_BYTES * self._table.dimensions)
+        if stored is None:
+            found = _stored_vectors(connection, self._table.dimensions, ids)
+            keys = [key for key in keys if key[2] in found]
+            stored = bytearray().join(found[key[2]] for key in keys)
+        scores = cosines(asked, stored)
+        scored = [(key[0], key[1], score) for key, score in zip(keys, scores, strict=True)]
         return self._still_there(connection, sorted(scored, key=itemgetter(2), reverse=True))
 
     def _outside(self, connection: Connection, inside: Narrowed) -> Mask:
@@ -184,16 +194,16 @@ class VectorReader:
 
     def _load(self, connection: Connection, total: int) -> None:
         """Reads the rows that are not in the table yet; `total` is how many rows there are."""
-        embedding = "embedding" if self._table.whole else "NULL"
-        while rows := self._rows_above(connection, self._last_row, embedding):
+        while rows := self._rows_above(connection, self._last_row):
             self._table.add([(row[0], row[1], row[2], code, row[4]) for row in rows if (code := row[3])])
             self._last_row = rows[-1][0]
             self._seen += len(rows)
         self._gone = self._seen - total
 
     def _rows_above(
-        self, connection: Connection, row_id: int, embedding: str
+        self, connection: Connection, row_id: int
     ) -> list[tuple[int, int, int, bytes | None, bytes | None]]:
+        embedding = "embedding" if self._table.whole else "NULL"
         rows = connection.execute(
             f"SELECT chunk_vectors.id, chunk_id, vector_id, code, {embedding} FROM chunk_vectors"
             " LEFT JOIN vectors ON vectors.id = vector_id"
@@ -201,11 +211,6 @@ class VectorReader:
             (row_id, _LOAD_ROWS),
         )
         return cast("list[tuple[int, int, int, bytes | None, bytes | None]]", rows.fetchall())
-
-
-def candidates_for(dimensions: int, limit: int) -> int:
-    """How many coarse candidates are scored exactly: the fewer bits a code has, the more."""
-    return max(2 * limit, 300 if dimensions >= 384 else 600)
 
 
 def _row_count(connection: Connection) -> int:
@@ -220,7 +225,7 @@ def _stored_coarse(connection: Connection, code: bytes, count: int, inside: Narr
         + " ORDER BY vec_distance_hamming(vec_bit(code), vec_bit(?)) LIMIT ?",
         (len(code), *(inside.arguments if inside else ()), code, count),
     )
-    return [row[0] for row in rows]
+    return [row_id for (row_id,) in rows]
 
 
 def _scored_in_place(
@@ -243,12 +248,9 @@ def _scored_in_place(
 
 def _stored_vectors(connection: Connection, dimensions: int, vector_ids: Sequence[int]) -> dict[int, bytes]:
     """Stored vectors by their id; those of another length are left out."""
-    rows = connection.execute(
-        "SELECT id, embedding FROM vectors"
-        " WHERE length(embedding) = ? AND id IN (SELECT value FROM json_each(?))",
-        (NUMBER_BYTES * dimensions, json.dumps(vector_ids)),
-    )
-    return dict(rows)
+    among = "WHERE length(embedding) = ? AND id IN (SELECT value FROM json_each(?))"
+    arguments = (NUMBER_BYTES * dimensions, json.dumps(vector_ids))
+    return dict(connection.execute(f"SELECT id, embedding FROM vectors {among}", arguments))
 
 
 def _best_pieces(scored: Iterable[tuple[int, float]], limit: int | None) -> dict[int, float]:
@@ -275,10 +277,9 @@ def add_vector_functions(
 
 def _load(connection: Connection, extension_path: str | None) -> str:
     try:
-        extension_path = extension_path or _packaged()
         connection.enable_load_extension(True)
         try:
-            connection.load_extension(extension_path)
+            connection.load_extension(extension_path or _packaged())
         finally:
             connection.enable_load_extension(False)
         # An extension that loads without doing anything is a known failure: have it do something.

@@ -60,7 +60,7 @@ LIBRARIES = {
     ),
     "msgspec": ("sessions/disk/json_text.py",),
     "nio": ("bridges/channels/matrix/*.py",),
-    "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_math.py"),
+    "numpy": ("memory/embedders/minilm_model.py", "memory/vectors/int8.py", "memory/vectors/vector_*.py"),
     "onnxruntime": ("memory/embedders/minilm_model.py",),
     "opentelemetry": ("runtime/hooks/otel.py",),
     "procrastinate": ("postgres/*.py",),

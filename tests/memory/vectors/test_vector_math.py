@@ -13,7 +13,6 @@ from nacre.memory.stores.sqlite.connection import open_connection
 from nacre.memory.stores.sqlite.nearest import RESIDENT_BYTES, VectorReader, add_vector_functions
 from nacre.memory.stores.sqlite.store import SqliteStore
 from nacre.memory.vectors.vector_math import (
-    VectorTable,
     code_of,
     cosines,
     is_zero,
@@ -25,6 +24,7 @@ from nacre.memory.vectors.vector_math import (
     to_blob,
     whole_numbers,
 )
+from nacre.memory.vectors.vector_table import VectorTable
 from tests.memory.stores.sample_index import MEMORY, attach_known, chunk, indexed, put, put_vectors
 
 CHUNKS = 2_500
@@ -65,7 +65,7 @@ def test_cosines_of_stored_vectors_are_exact_enough(dimensions: int) -> None:
     blobs = [to_blob(vector.tolist()) for vector in vectors]
     exact = (vectors @ vectors[0]).tolist()
 
-    assert cosines(asked, blobs) == pytest.approx(exact, abs=4e-5)
+    assert cosines(asked, b"".join(blobs)) == pytest.approx(exact, abs=4e-5)
     plain = [np.frombuffer(plain_floats(blob), "<f4") for blob in blobs]
     assert [float(numbers @ vectors[0] / np.linalg.norm(numbers)) for numbers in plain] == pytest.approx(
         exact, abs=4e-5
