@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 import click
 
 from nacre.cli.screen.screen import Tone, screen_on
+from nacre.records.record import Record
 from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config, process_environment
 
 _OPTIONS = (
@@ -65,8 +65,7 @@ def _keeper(variable: str) -> Callable[[click.Context, click.Parameter, str | No
     return keep
 
 
-@dataclass(frozen=True, kw_only=True)
-class Voice:
+class Voice(Record):
     """What a command says, in the environment that decides how it looks."""
 
     environment: Mapping[str, str]
@@ -85,7 +84,6 @@ class Voice:
             screen.line(line, tone)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Invocation(Voice):
     """One run of the program: its environment, with what the options changed, and its settings."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeGuard, runtime_checkable
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import Chunk, Fallback
+from nacre.records.record import Record
 
 
 class EmbeddingFailed(MemoryIndexError):
@@ -26,8 +26,7 @@ class VectorsDiffer(EmbeddingFailed):
     """Vectors of another length than those stored for the same embedder: the two cannot be compared."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EmbedderFacts:
+class EmbedderFacts(Record):
     """What an index has to know of an embedder; equal facts mean vectors that can be compared.
 
     `provider` and `model` are shown to the owner; `fingerprint` stands for the endpoint and whatever else

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.store import Store
+from nacre.records.record import Record
 
 FRESHNESS_WAIT_SECONDS = 2.0
 """What a search that a model or a person waits for grants a note that was written a moment ago: they need
 longer than that themselves."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SharedIndex:
+class SharedIndex(Record):
     """An index in a database that others use as well: its address, and whose index it is."""
 
     url: str
     agent_id: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexFacts:
+class IndexFacts(Record):
     """How an index is, looked at from outside.
 
     `version` is that of what is there, 0 when it cannot be told, `known_version` what this program writes.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.records import SkippedPath
+from nacre.records.record import Record
 
 CHATS_FOLDER = "chats"
 """Notes of chats that are not private: what others said, in a folder for each chat."""
@@ -71,8 +71,7 @@ class NoteBytes:
     marks: NoteMarks
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoteListing:
+class NoteListing(Record):
     """What was found, in a fixed order, and what was passed over and why.
 
     `unreadable` are names that could not be looked into; `""` is the whole workspace. What lies below them
@@ -88,8 +87,7 @@ class NoteListing:
         return not any(place in ("", name) or name.startswith(place + "/") for place in self.unreadable)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WantedNotes:
+class WantedNotes(Record):
     """The note `name`, or all notes in the folder of that name and below; `.` is the whole workspace.
 
     With a `pattern`, those below it whose names match it part by part, or lie in a folder that does; `**`

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Literal, TypeAlias
+
+from nacre.records.record import Record
 
 Source: TypeAlias = Literal["memory", "sessions"]
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "vector", "none"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chunk:
+class Chunk(Record):
     """A piece of one file, as it is indexed.
 
     `text` is what the file says on these lines, without the words of its template; `heading_path` the
@@ -49,8 +49,7 @@ class ChunkPlace:
     changed_at_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class HitExplanation:
+class HitExplanation(Record):
     """How a hit got its place. Ranks count from 1; `None` means that the list did not have the chunk.
 
     `lexical_score` is BM25 (higher is better), `cosine` −1…1, `fused` the calibrated score before
@@ -69,16 +68,14 @@ class HitExplanation:
     relevance: float | None = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class Superseded:
+class Superseded(Record):
     """That a later note says otherwise than this `line` of a hit: `by` cites the line of that one."""
 
     line: int
     by: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchHit:
+class SearchHit(Record):
     """One found place: `score` 0…1, `snippet` at most 700 characters, `citation` as `path#L3-L7`.
 
     `also` cites further places that say the same words; `superseded` has its lines that are not so any more.
@@ -96,8 +93,7 @@ class SearchHit:
     explain: HitExplanation | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fallback:
+class Fallback(Record):
     """That `to` makes the embeddings in the place of `provider` with its `model`, and why, as a sentence.
 
     In a status `retry_at_seconds` is when that one is asked again, since the epoch, once that is noted.
@@ -114,8 +110,7 @@ class Fallback:
         return f"{self.reason} {self.to} makes the embeddings instead."
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchReport:
+class SearchReport(Record):
     """A search's answer: the hits, best first, and how they came about.
 
     `mode` says which lists took part; `degraded` is a sentence for the owner when less took part than the
@@ -148,8 +143,7 @@ class SearchReport:
         return f"{named} {verb} nowhere in the notes that were searched, in this spelling."
 
 
-@dataclass(frozen=True, kw_only=True)
-class Excerpt:
+class Excerpt(Record):
     """Lines of one memory file. A missing file gives `missing=True` and empty text, not an error."""
 
     path: str
@@ -161,8 +155,7 @@ class Excerpt:
     truncated: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class FailedFile:
+class FailedFile(Record):
     """A file that could not be indexed: why, how often, and when (epoch seconds) it is tried again."""
 
     path: str
@@ -171,16 +164,14 @@ class FailedFile:
     retry_at_seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class SkippedPath:
+class SkippedPath(Record):
     """A path that discovery passed over, and why, as a clause: `a symbolic link`."""
 
     path: str
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SyncProgress:
+class SyncProgress(Record):
     """How far a sync is. `eta_seconds` is `None` until there is a rate to guess from."""
 
     stage: Literal["scan", "index", "embed", "publish"]
@@ -190,8 +181,7 @@ class SyncProgress:
     eta_seconds: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SyncReport:
+class SyncReport(Record):
     """What a sync did. `rebuilt` is the reason for a full rebuild, empty for an incremental sync.
 
     `pending_vectors` counts chunks still without a vector, `held_texts` the texts that a batch job has;
@@ -217,8 +207,7 @@ class SyncReport:
     fallback: Fallback | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceCount:
+class SourceCount(Record):
     """How much of one source is indexed."""
 
     source: Source
@@ -226,8 +215,7 @@ class SourceCount:
     chunks: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class VectorEngine:
+class VectorEngine(Record):
     """What compares vectors for a process's first search, as its makers call it.
 
     `later` is what does from the second one on, empty when that is the same; `problem` is why it is not the
@@ -239,8 +227,7 @@ class VectorEngine:
     later: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryStatus:
+class MemoryStatus(Record):
     """The engine as its owner should see it; every sentence field is empty when there is nothing to say.
 
     `provider` is `none` without an embedder. `mode` is what a search would look at now, `fallback` whom the

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import date
 from typing import Protocol, TypeAlias, TypeVar
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, VectorEngine
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
+from nacre.records.record import Record
 
 Vector: TypeAlias = Sequence[float]
 T = TypeVar("T")
@@ -24,8 +24,7 @@ Scores: TypeAlias = Mapping[int, float]
 """How well chunks fit, by chunk id, higher is better; a list's mapping runs from the best to the worst."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileState:
+class FileState(Record):
     """A file as it was when last read. `read_at_ns` tells a racy modification time from a settled one."""
 
     source: Source
@@ -37,8 +36,7 @@ class FileState:
     read_at_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexedFile:
+class IndexedFile(Record):
     """A file with its chunks and, for each chunk, the texts under which words find it."""
 
     state: FileState
@@ -46,8 +44,7 @@ class IndexedFile:
     fields: Sequence[WordFields]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scope:
+class Scope(Record):
     """Which chunks a search may return. With a day limit, chunks without a date are out.
 
     `below` is a folder of the workspace; only what lies in it is inside, unless it is empty.
@@ -71,8 +68,7 @@ class Scope:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
+class Piece(Record):
     """A part of a chunk that gets a vector of its own; `text_hash` stands for the text that is embedded."""
 
     chunk_id: int
@@ -80,8 +76,7 @@ class Piece:
     text_hash: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoreCounts:
+class StoreCounts(Record):
     """How much is stored. `vectors` belong to chunks, `cached_vectors` to text that is gone."""
 
     sources: tuple[SourceCount, ...]

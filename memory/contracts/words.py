@@ -9,8 +9,9 @@ k₁ = 1.2 and b = 0.75, a field's matches counted `FIELD_WEIGHTS` times.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from nacre.records.record import Record
 
 Field: TypeAlias = Literal["text", "title", "parts"]
 
@@ -39,8 +40,7 @@ class Atom(NamedTuple):
     prefix: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatchQuery:
+class MatchQuery(Record):
     """What is asked by words: `atoms`, of which any is enough, and the pieces that later stages weigh.
 
     `terms` are lower-case words without stop words and, for scripts without spaces, their bigrams and the

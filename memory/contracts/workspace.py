@@ -7,11 +7,11 @@ here knows what a file says. Methods that wait are coroutines, and run what bloc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
 
 from nacre.memory.contracts.notes import NoteBytes, NoteListing, NoteWatch, WantedNotes
+from nacre.records.record import Record
 
 MAX_READ_BYTES = 2 * 1024 * 1024
 """Most of a file that is read at once, unless a reader asks for another bound."""
@@ -32,8 +32,7 @@ class FileBusy(Exception):
     """Another process kept a workspace file locked for longer than a writer waits."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fingerprint:
+class Fingerprint(Record):
     """What tells a changed file from the same one without reading it.
 
     Files with equal fingerprints have the same content, unless `changed_ns`, the time of the last change in
@@ -44,8 +43,7 @@ class Fingerprint:
     changed_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileBytes:
+class FileBytes(Record):
     """What was read: `data` is cut at the asked bound, `size_bytes` is the whole file's size.
 
     `relative` is the name of the file that was read, which is another one than that asked for when a link
@@ -70,8 +68,7 @@ ReadFailed: TypeAlias = OSError | PathOutsideRoot
 """Why a file cannot be read; `FileNotFoundError` when there is none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FolderEntry:
+class FolderEntry(Record):
     """One name in a folder; size and time of change are 0 for folders. Links are entries, not followed."""
 
     name: str
@@ -80,8 +77,7 @@ class FolderEntry:
     modified_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Appended:
+class Appended(Record):
     """`written` is the text that went into the file, `""` when all of it stood there already.
 
     `skipped_parts` counts the paragraphs and list items that were left out as repeats.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nacre.memory.contracts.notes import NoteBytes
@@ -13,13 +12,13 @@ from nacre.memory.contracts.workspace import ReadFailed
 from nacre.memory.files.template_words import told_lines
 from nacre.memory.text.chunker import ChunkSizes, Document, chunk_document, day_in_path, decode_markdown
 from nacre.memory.text.lexical import lexical_fields
+from nacre.records.record import Record
 
 Cut: TypeAlias = Callable[[FileState, bytes, ChunkSizes], IndexedFile]
 """What makes chunks of a note's bytes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadBatch:
+class ReadBatch(Record):
     """What reading some files gave: files to store, files whose content was the stored one, problems by path.
 
     A file that vanished in between is in none of them.

@@ -7,11 +7,11 @@ something else, however many of its words fit. Reads the index only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.text.lexical import whole_atoms, words_of
+from nacre.records.record import Record
 
 OTHER_WORDS = 1
 """So many more words may a question have that asks for a name and nothing else: "who said …?"."""
@@ -19,8 +19,7 @@ OTHER_WORDS_BESIDE_A_NUMBER = 2
 """The same when the name has a digit: such names stand for one thing alone."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Absent:
+class Absent(Record):
     """`names`, as typed, stand nowhere; `asks_for_them` says that a hit cannot be what was asked for.
 
     That is so when all that the question names is absent, a word of each is in no note either, and little

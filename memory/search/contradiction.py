@@ -18,6 +18,7 @@ from nacre.memory.text.chunker import day_in
 from nacre.memory.text.claims import Claim, has_other_value, says_otherwise
 from nacre.memory.text.evidence import Finder, fold
 from nacre.memory.text.markdown_blocks import HEADING, ITEM, outline
+from nacre.records.record import Record
 
 LINES = 2
 """So many lines of a hit are looked at: those that have most of the question, and half of it at least."""
@@ -40,8 +41,7 @@ class Sought:
     names_days: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Later:
+class Later(Record):
     """That a line of the chunk `newer` supersedes one of the chunk `older`, both by their ids."""
 
     newer: int
@@ -89,8 +89,7 @@ class _Line:
         return frozenset(fold(text) for text in over if day_in(text) is None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sense:
+class _Sense(Record):
     """Which terms of the question a hit has, and which of them it says to be so, or not to be so."""
 
     terms: frozenset[int] = frozenset()

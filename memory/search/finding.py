@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from nacre.memory.contracts.records import Chunk
@@ -24,6 +24,7 @@ from nacre.memory.text.forms.unknown_words import with_unknown_words
 from nacre.memory.text.lexical import match_query
 from nacre.memory.vectors.cosine_scale import stored_scale
 from nacre.memory.vectors.identity import embedder_change, stored_identity
+from nacre.records.record import Record
 
 POOL = 60
 """Candidates from each list, whatever `max_results` is: asking for more must not change who is first."""
@@ -39,8 +40,7 @@ _NEAREST_READ = 10
 """So many of the nearest chunks say whether the notes are in another script than the question."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(Record):
     """What one wording found, in order, and what it looked for."""
 
     ranked: Sequence[Ranked]

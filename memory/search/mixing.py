@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import nlargest
 from itertools import islice
 
@@ -17,6 +17,7 @@ from nacre.memory.contracts.store import Scores
 from nacre.memory.text.days.ranges import DayRange, closeness
 from nacre.memory.text.evidence import TextEvidence, best_line_share, counted, rarity, share
 from nacre.memory.vectors.cosine_scale import DEFAULT_SCALE, CosineScale
+from nacre.records.record import Record
 
 _LINE_WEIGHT = 0.4
 _LINE_POOL = 20
@@ -35,8 +36,7 @@ _SPREAD_RANK = 10
 _LOOKED_AT = 6
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidates:
+class Candidates(Record):
     """What both lists found: `words`, BM25, and `nearest`, cosines, by chunk id and each best first.
 
     `cosines` has every candidate's that is known: with `has_sentences` the means of `with_sentences`.
@@ -63,8 +63,7 @@ class Candidates:
         return {**self.words, **self.nearest}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(Record):
     """What the candidates are weighed against.
 
     `term_counts` says in how many chunks each term of the evidence stands, `None` when words were not asked
@@ -84,8 +83,7 @@ class Asked:
     is_absent: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mixed:
+class Mixed(Record):
     """The candidates in their order, and what the mix learned about them.
 
     `values` is what they are ordered by. `covered` is the share of the query's rarity that the best text by

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.records import SearchHit, SearchMode
 from nacre.memory.contracts.store import Scope
 from nacre.memory.vectors.query_vectors import QueryVectors
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.settings import QuerySettings
     from nacre.memory.search.rerankers.reranking import Reranking
 
 
-@dataclass(frozen=True, kw_only=True)
-class EmbedderInUse:
+class EmbedderInUse(Record):
     """What embeds questions, and the marks of an index whose vectors can be compared with theirs."""
 
     vectors: QueryVectors
@@ -25,8 +24,7 @@ class EmbedderInUse:
     key: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(Record):
     """What a search asks, with every default filled in. Without an `embedder` words alone are searched.
 
     `wordings` ask for one thing in different words or languages; the first is the question itself, which a
@@ -44,8 +42,7 @@ class Question:
     now: datetime
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Record):
     """Hits, best first, which lists and which re-ranker took part, which names stand nowhere."""
 
     hits: tuple[SearchHit, ...]

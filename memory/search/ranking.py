@@ -13,7 +13,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from functools import cache
 from itertools import pairwise, takewhile
@@ -23,6 +23,7 @@ from nacre.memory.contracts.records import Chunk, ChunkPlace, HitExplanation
 from nacre.memory.contracts.store import Scores
 from nacre.memory.search.fusion import LEAST_SHOWN, fuse, seed_scores
 from nacre.memory.search.mixing import Asked, Candidates, Mixed
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.settings import HybridSettings, TemporalDecaySettings
@@ -35,8 +36,7 @@ DIVERSE_POOL = 60
 """How many of the best candidates diversity chooses from."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ranked:
+class Ranked(Record):
     """A chunk in its place, with its score and how it came about."""
 
     chunk_id: int

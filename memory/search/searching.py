@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from nacre.memory.search.ranking import DIVERSE_POOL, Ranked, best_of, diverse, 
 from nacre.memory.search.same_words import told_once
 from nacre.memory.text.evidence import counted, rarity
 from nacre.memory.text.snippet import cut_snippet
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.search.rerankers.reranking import Reranking
@@ -45,8 +46,7 @@ class Reading(Protocol):
     async def __call__(self, work: Callable[[Snapshot], T], /) -> T: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pool:
+class _Pool(Record):
     """The best places of all wordings, best first, and what each wording found."""
 
     ranked: Sequence[Ranked]

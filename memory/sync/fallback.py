@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused, WithFallback
 from nacre.memory.contracts.store import Store
 from nacre.memory.vectors.identity import embedder_key, facts_key, stored_identity
+from nacre.records.record import Record
 
 FALLBACK_ROW = "embedder_fallback"
 """The meta row with a `Left`; blank or missing when the embedder that was named makes the vectors."""
@@ -22,8 +23,7 @@ FIRST_PAUSE_SECONDS = 30.0
 LONGEST_PAUSE_SECONDS = 3600.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Left:
+class Left(Record):
     """That an embedder was left for its fallback.
 
     `embedder` is the key of the one that was left, `problem` why, as a sentence. It failed `failures` times

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile
@@ -18,13 +18,13 @@ from nacre.memory.files.file_reader import Cut, ReadBatch, cut_note, read_batch
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.sync.plan import batches, next_failure, plan_changes
 from nacre.memory.text.chunker import ChunkSizes
+from nacre.records.record import Record
 
 BATCH_BYTES = 4 << 20
 BATCH_FILES = 256
 
 
-@dataclass(frozen=True, kw_only=True)
-class Corpus:
+class Corpus(Record):
     """What is indexed, in chunks of which sizes, and how it is cut into them."""
 
     notes: NoteFiles

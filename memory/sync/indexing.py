@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from nacre.memory.contracts.embedder import WithFallback, in_use
@@ -26,6 +26,7 @@ from nacre.memory.vectors.identity import (
     text_change,
     wanted_identity,
 )
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.embedder import Embedder
@@ -40,8 +41,7 @@ CARRIED_FILES = 64
 Advance = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexPlan:
+class IndexPlan(Record):
     """Everything that decides what an index holds; `analysis` is how its place cuts words."""
 
     corpus: Corpus
@@ -92,8 +92,7 @@ async def index_files(
     return await _index_changes(store, plan, now_seconds=now_seconds, advance=advance)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Marks:
+class _Marks(Record):
     """What an index is marked with, taken at one moment: its embedder may become another one at any time."""
 
     identity: Mapping[str, str]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState
 from nacre.memory.contracts.workspace import RACY_NS
+from nacre.records.record import Record
 
 FIRST_RETRY_SECONDS = 30.0
 LONGEST_RETRY_SECONDS = 3600.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changes:
+class Changes(Record):
     """What a listing means for the index. `waiting` are failed files whose next try is not due."""
 
     to_read: tuple[FoundNote, ...]

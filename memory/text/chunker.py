@@ -12,13 +12,13 @@ import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from itertools import accumulate
 
 from nacre.memory.contracts.records import Chunk, Source
 from nacre.memory.text.markdown_blocks import SEAM_HEADING, Outline, outline
+from nacre.records.record import Record
 
 CHUNKING_VERSION = "4"
 """Part of the index's identity: raise it when the same text would be cut in another way."""
@@ -35,8 +35,7 @@ _BLANKS = re.compile(r"\s*")
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChunkSizes:
+class ChunkSizes(Record):
     """How large chunks are, in tokens, and how tokens are counted.
 
     `count_tokens` is exact but slow; without it a plain letter counts a quarter, a Cyrillic one a half and a
@@ -80,8 +79,7 @@ def _dense() -> re.Pattern[str]:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Document:
+class Document(Record):
     """A decoded file: `lines` without their ends; `day` what its name says or its owner handed in."""
 
     source: Source

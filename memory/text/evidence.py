@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.forms.character_grams import seamed
@@ -20,6 +20,7 @@ from nacre.memory.text.forms.endings import beginning
 from nacre.memory.text.forms.letters import DIGITS, normalise
 from nacre.memory.text.forms.numbers import apart, written_together
 from nacre.memory.text.lexical import HEX, term_atom
+from nacre.records.record import Record
 
 _SUFFIXES = (
     *("ations", "ation", "ments", "ment", "ness", "ingly", "ings", "ing", "edly", "ies", "ied", "ers"),
@@ -134,8 +135,7 @@ _NOTHING = TextEvidence(terms=frozenset(), lines={}, exact=False)
 _EXACT = replace(_NOTHING, exact=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Name:
+class _Name(Record):
     """An identifier or phrase, folded. Of a commit hash it is the beginning, because logs shorten them."""
 
     text: str

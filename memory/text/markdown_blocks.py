@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from nacre.records.record import Record
 
 SEAM_NEVER = 0
 SEAM_LINE = 1
@@ -31,8 +32,7 @@ _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
 _INTERESTING = frozenset(["", *"#`~|-*+=0123456789 \t"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Headings:
+class Headings(Record):
     """The headings of a text: at each line in `lines` (from 0), the path that holds from there on."""
 
     lines: tuple[int, ...]
@@ -49,8 +49,7 @@ class Headings:
         return path
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outline:
+class Outline(Record):
     """The seams of a text, one for each line, and its headings."""
 
     seams: Sequence[int]

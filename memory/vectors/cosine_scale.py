@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.embedder import Embedder
+from nacre.records.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class CosineScale:
+class CosineScale(Record):
     """What a model's cosines mean: the usual value for `unrelated` texts and for `related` ones.
 
     Models differ: 0.1 is unrelated for one and 0.75 for another, so a raw cosine cannot be compared with a

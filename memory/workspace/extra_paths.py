@@ -12,7 +12,6 @@ import glob
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.memory.contracts.notes import BANK_FOLDER, NoteBytes, NoteListing, NoteWatch, WantedNotes, matches
@@ -22,10 +21,10 @@ from nacre.memory.workspace.files import note_bytes
 from nacre.memory.workspace.paths import contained_path
 from nacre.memory.workspace.walk import Walk
 from nacre.memory.workspace.watcher import FolderWatch, concerns_notes, watch_plan
+from nacre.records.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExtraPath:
+class ExtraPath(Record):
     """An absolute place. `folder` is the part that is meant as written, `pattern` what is matched below it.
 
     Without a pattern, `folder` is the whole path, and may be a file.
@@ -66,8 +65,7 @@ def _resolved(workspace: Path, text: str) -> ExtraPath:
     return ExtraPath(folder=path)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExtraPaths:
+class ExtraPaths(Record):
     """The extra paths of a workspace: `inside` are its own to list, `outside` lie elsewhere on this machine.
 
     `root` is the real folder of the workspace, if it is a folder of this machine.

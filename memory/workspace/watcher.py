@@ -16,11 +16,11 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from nacre.memory.contracts.notes import IGNORED_FOLDERS, is_markdown
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from watchdog.events import FileSystemEvent
@@ -41,8 +41,7 @@ _REMOTE_TYPES = frozenset(
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
-@dataclass(frozen=True, kw_only=True)
-class WatchPlan:
+class WatchPlan(Record):
     """Folders to watch: `flat` without their sub-folders, `deep` with them."""
 
     flat: tuple[Path, ...]

@@ -6,12 +6,12 @@ A file that exists is never overwritten here.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
 from pathlib import PurePath
 
 from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBytes, HistoryState, ReadFailed, Workspace
+from nacre.records.record import Record
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +29,7 @@ class TemplateMissing(Exception):
     """A packaged template is not there: the install is broken."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkspaceReport:
+class WorkspaceReport(Record):
     """What `ensure_workspace` did. `notice` is a sentence for the owner, or `""`.
 
     `git`: `initialised` now; `present` before; `skipped` because the workspace is not new or git
@@ -43,8 +42,7 @@ class WorkspaceReport:
     notice: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextFile:
+class ContextFile(Record):
     """A workspace file as it enters the context.
 
     `name` is what was asked for. `text` may be cut, with a visible

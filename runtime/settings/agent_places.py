@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from nacre.runtime.settings.settings import Settings
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgentPlaces:
+class AgentPlaces(Record):
     """Where the agents of a state folder live, by settings that are as they were written.
 
     `named` is the default agent's workspace where it is not blank, whatever the settings say.

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from nacre.runtime.settings.agent_places import AgentPlaces
@@ -27,8 +29,7 @@ AGENT_VARIABLE = "NACRE_AGENT"
 DATABASE_VARIABLE = "NACRE_DATABASE_URL"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListedAgent:
+class ListedAgent(Record):
     """One of the agents of a state folder. `name` may be empty, and so is `model_name` without a model."""
 
     id: str
@@ -38,8 +39,7 @@ class ListedAgent:
     model_name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Record):
     """One agent's settings, `settings.agent` its own, with every path resolved.
     `agents` are in the order of the list, `auth` its keys outside of the settings, `environment` is what it
     was read in. `notices` are sentences for the owner.

@@ -18,6 +18,7 @@ ROOMS = (
     "memory",
     "prompts",
     "postgres",
+    "records",
     "workspace_template",
 )
 

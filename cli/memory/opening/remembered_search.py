@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from nacre import __version__
+from nacre.records.record import Record
 from nacre.runtime.settings.config import (
     AGENT_VARIABLE,
     DATABASE_VARIABLE,
@@ -45,8 +45,7 @@ _SECRET = frozenset({"remote", "api_key", "base_url"})
 """Not kept, whether there is something or not: such a search has no use for them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchPlace:
+class SearchPlace(Record):
     """What a search of one agent needs of the settings.
 
     `settings` has every path in place, `places` are the fields of its folders, `time_zone` is `userTimezone`.

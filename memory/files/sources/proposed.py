@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.files.sources.source import PRIVATE, Source, Writer
+from nacre.records.record import Record
 
 _REVIEWED: frozenset[Writer] = frozenset({"flush", "hook"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProposedWrite:
+class ProposedWrite(Record):
     """What would be written into the note `path`.
 
     With `is_append`, `text` is Markdown that would be added as `Workspace.append` does it with the fields

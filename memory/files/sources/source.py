@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from nacre.records.record import Record
 
 Speaker: TypeAlias = Literal["owner", "assistant", "others", "tool", "unknown"]
 """Whose words: the owner's, the assistant's, other people's, what a tool gave (a web page), nobody knows."""
@@ -23,8 +24,7 @@ EVERYBODY: Audience = "everybody"
 _OF_THE_OWNER: frozenset[Speaker] = frozenset({"owner", "assistant"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class Source(Record):
     """Where one line, fact or row comes from.
 
     `said_by` are all who may have said it; `names` say who exactly, as far as that is known: ids of people,

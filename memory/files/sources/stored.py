@@ -10,10 +10,11 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
 from nacre.memory.files.sources.source import PRIVATE, Source, Speaker, Writer
+from nacre.records.record import Record
 
 FORMAT_VERSION = 1
 _KEY_CHARS = 20
@@ -23,8 +24,7 @@ _WORD = re.compile(r"[^\W_]")
 T = TypeVar("T", bound=str)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredSource:
+class StoredSource(Record):
     """A source, and the lines that it is of: the note that they were written into, and their keys."""
 
     path: str

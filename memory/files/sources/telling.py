@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nacre.memory.files.sources.source import EVERYBODY, PRIVATE, Audience, Source, Speaker, Writer
+from nacre.records.record import Record
 
 _SPEAKERS: dict[Speaker, str] = {
     "owner": "the owner",
@@ -27,8 +27,7 @@ _WRITERS: dict[Writer, str] = {
 NOT_THE_OWNERS = "not the owner's word"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourcedLines:
+class SourcedLines(Record):
     """Neighbouring lines of a note, from 1 and inclusive, with one source."""
 
     start_line: int

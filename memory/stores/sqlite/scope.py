@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import get_args
 
 from nacre.memory.contracts.records import Source
 from nacre.memory.contracts.store import Scope
 from nacre.memory.stores.sqlite.connection import Connection
+from nacre.records.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class Narrowed:
+class Narrowed(Record):
     """The chunks that a scope admits: a SELECT of their ids, and its arguments."""
 
     members: str

@@ -6,13 +6,13 @@ All limits are inclusive. Notes without a day lie outside of every limit, which 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date
 from typing import TypeAlias
 
 from nacre.memory.contracts.errors import DayUnknown
 from nacre.memory.text.days.query_dates import named_days
 from nacre.memory.text.days.ranges import DayRange
+from nacre.records.record import Record
 
 Day: TypeAlias = date | str
 
@@ -20,8 +20,7 @@ _YEAR = re.compile(r"[12]\d{3}")
 _ANY_DAY = date(2000, 6, 15)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DayLimits:
+class DayLimits(Record):
     """The first and the last day, and the day that the question is asked on."""
 
     after: date | None

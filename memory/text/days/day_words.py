@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from nacre.records.record import Record
 
 _SEASON_BEGINS = {"spring": 3, "summer": 6, "autumn": 9, "winter": 12}
 """The month with which a season begins, as meteorologists of the north count."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Language:
+class Language(Record):
     """The words of one language; `months`, `weekdays` and `seasons` give numbers, the others what they are.
 
     `seasons` leads to the first month, `alone` holds forms of seasons that say "in" by themselves. `ago` are

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.memory.workspace.extra_paths import ExtraPath, resolved_extra_paths
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 
 
-@dataclass(frozen=True, kw_only=True)
-class AgentFolders:
+class AgentFolders(Record):
     """The places of one agent, absolute. The folder of `sessions_file` holds its transcripts.
 
     With a `database_url` its Markdown lies in that database; of the `workspace` only `hooks/` is read then.
