@@ -6,10 +6,9 @@ A name is relative to the workspace, with forward slashes; that of a note outsid
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nacre.memory.contracts.records import SkippedPath
 from nacre.records.record import Record
@@ -38,8 +37,7 @@ class NoteTooLarge(OSError):
         super().__init__(f"{size_bytes} bytes is too large for a memory file; {MAX_NOTE_BYTES} is the most")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class NoteMarks:
+class NoteMarks(NamedTuple):
     """What tells a note from the one that was read under its name, without reading it.
 
     `modified_ns` is when its text changed, which programs may set as they like; `changed_ns` when anything
@@ -55,16 +53,14 @@ class NoteMarks:
     inode: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class FoundNote:
+class FoundNote(NamedTuple):
     """A note that a listing found."""
 
     name: str
     marks: NoteMarks
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class NoteBytes:
+class NoteBytes(NamedTuple):
     """A whole note, and the marks of the very note that was read, taken before its first byte."""
 
     data: bytes

@@ -6,10 +6,9 @@ Line numbers are 1-based and inclusive everywhere. Paths are stored paths: relat
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from datetime import date
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from nacre.records.record import Record
 
@@ -36,8 +35,7 @@ class Chunk(Record):
     ordinal: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class ChunkPlace:
+class ChunkPlace(NamedTuple):
     """Where a chunk stands and how old it is: what days and decay need of chunks that are never shown.
 
     `changed_at_ns` is when its file was last changed, in nanoseconds since the epoch.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import date
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from nacre.memory.contracts.records import Chunk, ChunkPlace, FailedFile, Source, SourceCount, VectorEngine
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
@@ -24,7 +24,7 @@ Scores: TypeAlias = Mapping[int, float]
 """How well chunks fit, by chunk id, higher is better; a list's mapping runs from the best to the worst."""
 
 
-class FileState(Record):
+class FileState(NamedTuple):
     """A file as it was when last read. `read_at_ns` tells a racy modification time from a settled one."""
 
     source: Source

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nacre.memory.contracts.errors import ReadRefused
 from nacre.memory.contracts.notes import (
@@ -111,8 +111,7 @@ class NoteFiles:
         return await asyncio.to_thread(extra_paths_of, self._workspace.folder, self.extra_paths)
 
 
-@dataclass(frozen=True)
-class _Watches:
+class _Watches(NamedTuple):
     watches: tuple[NoteWatch, ...]
 
     @property

@@ -7,7 +7,7 @@ another takes its place and its score; nothing is taken away. What an older line
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from functools import cached_property
 from itertools import permutations
@@ -29,8 +29,7 @@ Told = tuple[Ranked, Sequence[Chunk]]
 _Pair = tuple["_Line", "_Line"]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Sought:
+class Sought(Record):
     """What a wording looks for: `finder` finds its terms, `denied` are those that it says not to be so.
 
     With `names_days` it asks for what was so on a day.
@@ -49,8 +48,7 @@ class Later(Record):
     mark: Superseded
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Line:
+class _Line(Record):
     """A line of a hit: where it stands (`at` counts from 0), which terms of the question it has."""
 
     chunk: Chunk

@@ -199,7 +199,7 @@ def _unread(asked: str, near: Sequence[str], embedder: EmbedderInUse | None) -> 
 
 def _with_names(found: Candidates, chunks: Mapping[int, Chunk], finder: Finder) -> Candidates:
     named = {
-        at: replace(found.evidence[at], terms=found.evidence[at].terms | finder.look(_names(chunk)).terms)
+        at: found.evidence[at]._replace(terms=found.evidence[at].terms | finder.look(_names(chunk)).terms)
         for at, chunk in chunks.items()
     }
     return replace(found, evidence={**found.evidence, **named})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from nacre.memory.contracts.embedder import WithFallback, in_use
@@ -219,7 +218,7 @@ def _stored_files(index: Snapshot, files: Sequence[tuple[Source, str]]) -> list[
     # They may be cut in the old way: the state says that each is to be read again as soon as it can be.
     return [
         IndexedFile(
-            state=replace(state, content_hash="", size=0, inode=0, read_at_ns=0),
+            state=state._replace(content_hash="", size=0, inode=0, read_at_ns=0),
             chunks=chunks,
             fields=[lexical_fields(chunk) for chunk in chunks],
         )

@@ -6,12 +6,11 @@ and accents; identifiers and quoted phrases as they stand. Pure, and quick enoug
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.forms.character_grams import seamed
@@ -37,8 +36,7 @@ _FOLDABLE = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class TextEvidence:
+class TextEvidence(NamedTuple):
     """The query's terms in one text, by their numbers: `terms` in all of it, `lines` for each line with any.
 
     Lines count from 0. `pairs` counts neighbouring terms of the query that stand side by side there, in their
@@ -132,7 +130,7 @@ class Finder:
 
 
 _NOTHING = TextEvidence(terms=frozenset(), lines={}, exact=False)
-_EXACT = replace(_NOTHING, exact=True)
+_EXACT = _NOTHING._replace(exact=True)
 
 
 class _Name(Record):

@@ -7,14 +7,13 @@ save their notes often send the whole file again. Pure; reads and writes nothing
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nacre.memory.contracts.workspace import Appended
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, is_retain
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """A paragraph, list item or fenced block; `path` has the headings above it, outermost first."""
 
     text: str

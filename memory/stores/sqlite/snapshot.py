@@ -35,6 +35,8 @@ SELECT chunks.id, source, path, ordinal, start_line, end_line, heading_path, day
 FROM chunks JOIN files ON files.id = chunks.file_id
 """
 STATE_COLUMNS = ("path", "content_hash", "size", "mtime_ns", "inode", "read_at_ns")
+"""Of a `FileState`, in its order."""
+
 _FILE_COLUMNS = f"SELECT {', '.join(STATE_COLUMNS)} FROM files"
 
 _AMONG_CHUNKS = "chunks.id IN (SELECT value FROM json_each(?))"
@@ -274,7 +276,7 @@ def _dimensions(connection: Connection) -> int | None:
 
 
 def _state_from_row(source: Source, row: Sequence[Any]) -> FileState:
-    return FileState(source=source, **dict(zip(STATE_COLUMNS, row, strict=True)))
+    return FileState(source, *row)
 
 
 def _chunk_from_row(row: tuple[int, Source, str, int, int, int, str, str | None, str, str]) -> Chunk:

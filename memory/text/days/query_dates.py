@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from datetime import date
 from functools import cache, cached_property, lru_cache
 from typing import TypeAlias
@@ -32,6 +31,7 @@ from nacre.memory.text.days.ranges import (
     single,
 )
 from nacre.memory.text.days.unspaced import named_day, named_period, unspaced_readers
+from nacre.records.record import Record
 
 _Read: TypeAlias = Callable[["re.Match[str]", date], "DayRange | None"]
 
@@ -43,8 +43,7 @@ def _unspaced() -> re.Pattern[str]:
     return re.compile(r"[\u0e00-\u0eff\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7ff\uf900-\ufaff]")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Reader:
+class _Reader(Record):
     """A pattern and what it means; it is tried only on texts with one of `words`, or with a digit.
 
     Compiling them all would cost each short-lived command more than it needs.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True, order=True)
-class DayRange:
+class DayRange(NamedTuple):
     """Days from `first` to `last`, both included."""
 
     first: date

@@ -12,8 +12,8 @@ import dataclasses
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nacre.memory.workspace.extra_paths import ExtraPath, resolved_extra_paths
 from nacre.records.record import Record
@@ -74,7 +74,7 @@ class _Disk:
         if path.name == ".." or is_link:
             real_path = Path(os.path.realpath(path))
             if real_path != path:  # as a link is that leads to itself
-                return dataclasses.replace(self.spot(real_path), path=path)
+                return self.spot(real_path)._replace(path=path)
         identity = None if facts is None else (facts.st_dev, facts.st_ino)
         own = frozenset() if identity is None else frozenset({identity})
         if not path.name:  # the root has no folder above it
@@ -90,8 +90,7 @@ class _Disk:
         return self._folders[key]
 
 
-@dataclass(frozen=True)
-class _Spot:
+class _Spot(NamedTuple):
     """A path as the system sees it: without links, and what tells it and the folders above it from others."""
 
     path: Path

@@ -71,7 +71,7 @@ class StoreContract:
         """A process that read a file first and writes last does not undo the newer content."""
         store = await open_store()
         late, early = indexed(chunk("late words"), digest="2"), indexed(chunk("early words"), digest="1")
-        await put(store, replace(late, state=replace(late.state, read_at_ns=50)))
+        await put(store, replace(late, state=late.state._replace(read_at_ns=50)))
         await put(store, early)
         await store.write(lambda index: index.touch_files([early.state]))
 
@@ -84,10 +84,10 @@ class StoreContract:
         store = await open_store()
         wrong, right = indexed(chunk("old words"), digest="1"), indexed(chunk("new words"), digest="2")
         year_ns = 365 * 86_400 * 1_000_000_000
-        await put(store, replace(wrong, state=replace(wrong.state, read_at_ns=year_ns)))
-        await store.write(lambda index: index.touch_files([replace(wrong.state, mtime_ns=7)]))
+        await put(store, replace(wrong, state=wrong.state._replace(read_at_ns=year_ns)))
+        await store.write(lambda index: index.touch_files([wrong.state._replace(mtime_ns=7)]))
         assert (await store.read(lambda index: index.file_states("memory")))["memory/a.md"].mtime_ns == 7
-        await put(store, replace(wrong, state=replace(wrong.state, read_at_ns=year_ns)))
+        await put(store, replace(wrong, state=wrong.state._replace(read_at_ns=year_ns)))
 
         await put(store, right)
 
