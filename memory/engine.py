@@ -19,7 +19,6 @@ from nacre.memory.contracts.embedder import fallback_of
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.contracts.store import Scope, Snapshot
 from nacre.memory.files.note_files import NoteFiles
-from nacre.memory.files.reading import read_excerpt
 from nacre.memory.search.question import EmbedderInUse, Question
 from nacre.memory.search.rerankers.reranking import Reranking, reranking_of
 from nacre.memory.search.searching import search
@@ -187,6 +186,8 @@ class MemoryEngine:
         Raises:
             ReadRefused: the path is not one of memory's.
         """
+        from nacre.memory.files.reading import read_excerpt
+
         return await read_excerpt(
             self._plan.corpus.notes, path, from_line=from_line, lines=lines, below=below
         )

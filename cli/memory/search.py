@@ -24,6 +24,7 @@ from nacre.cli.invocation import (
 from nacre.cli.memory.opening.engine import local_model, with_engine, with_remembered
 
 if TYPE_CHECKING:
+    from nacre.cli.memory.text import LinesOfHits
     from nacre.memory.contracts.records import SearchReport
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.settings.disk.agent_folders import AgentFolders
@@ -101,12 +102,15 @@ async def _told(
 ) -> int:
     from nacre.cli.memory.text import search_json, search_lines, search_problems
     from nacre.cli.screen.json_text import print_json
-    from nacre.memory.files.sources.of_hits import sources_of_hits
-    from nacre.memory.files.sources.sources import Sources
-    from nacre.runtime.settings.disk.open_workspace import open_workspace
 
-    kept = Sources(open_workspace(folders, state_dir))
-    sources = await sources_of_hits(engine, kept, report.hits)
+    sources: LinesOfHits = {}
+    if report.hits:
+        from nacre.memory.files.sources.of_hits import sources_of_hits
+        from nacre.memory.files.sources.sources import Sources
+        from nacre.runtime.settings.disk.open_workspace import open_workspace
+
+        kept = Sources(open_workspace(folders, state_dir))
+        sources = await sources_of_hits(engine, kept, report.hits)
     if as_json:
         return print_json(search_json(report, sources))
     voice.warn(*search_problems(report))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nacre.cli.screen.json_text import camel_json, moment
 from nacre.memory.contracts.records import (
@@ -18,14 +18,15 @@ from nacre.memory.contracts.records import (
     SearchReport,
     SyncReport,
 )
-from nacre.memory.files.sources.stored import source_json
-from nacre.memory.files.sources.telling import SourcedLines
 from nacre.runtime.commands.contract.wording import counted
+
+if TYPE_CHECKING:
+    from nacre.memory.files.sources.telling import SourcedLines
 
 _SHOWN_ISSUES = 20
 BUILT_IN: Mapping[str, str] = {"backend": "builtin"}
 
-LinesOfHits: TypeAlias = Mapping[str, Sequence[SourcedLines]]
+LinesOfHits: TypeAlias = "Mapping[str, Sequence[SourcedLines]]"
 """The sources of each hit's lines, by its citation."""
 
 
@@ -193,12 +194,13 @@ def _status_json(status: MemoryStatus) -> dict[str, Any]:
 
 def sourced_json(lines: SourcedLines) -> dict[str, Any]:
     """Lines with their source, for scripts."""
-    source = lines.source
+    from nacre.memory.files.sources.stored import source_json
+
     return {
         "startLine": lines.start_line,
         "endLine": lines.end_line,
-        **source_json(source),
-        "isOwnersWord": source.is_owners_word,
+        **source_json(lines.source),
+        "isOwnersWord": lines.source.is_owners_word,
     }
 
 

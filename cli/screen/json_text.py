@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
-
-_RAW_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def camel_json(value: object, *names: str) -> dict[str, Any]:
@@ -34,7 +33,7 @@ def json_text(value: Any) -> str:
 
 def escaped_controls(text: str) -> str:
     """JSON of the same values, with what could drive a terminal as escapes; line feeds and tabs stay."""
-    return _RAW_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _raw_controls().sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_json(value: Any) -> int:
@@ -61,3 +60,8 @@ def moment(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+@cache
+def _raw_controls() -> re.Pattern[str]:
+    return re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

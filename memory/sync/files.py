@@ -10,26 +10,29 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile
 from nacre.memory.contracts.store import FileState, Store, Writer
-from nacre.memory.files.file_reader import Cut, ReadBatch, cut_note, read_batch
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.sync.plan import batches, next_failure, plan_changes
 from nacre.memory.text.chunker import ChunkSizes
 from nacre.records.record import Record
+
+if TYPE_CHECKING:
+    from nacre.memory.files.file_reader import Cut, ReadBatch
 
 BATCH_BYTES = 4 << 20
 BATCH_FILES = 256
 
 
 class Corpus(Record):
-    """What is indexed, in chunks of which sizes, and how it is cut into them."""
+    """What is indexed, in chunks of which sizes, and how it is cut into them; `cut_note` cuts a note."""
 
     notes: NoteFiles
     sizes: ChunkSizes
-    cut: Cut = cut_note
+    cut: Cut | None = None
 
 
 @dataclasses.dataclass
@@ -70,7 +73,8 @@ async def sync_files(
     if changes.to_remove:
         await store.write(lambda index: index.remove_files("memory", changes.to_remove))
         outcome.removed_files = sum(path in stored for path in changes.to_remove)
-    await _Pass(store, corpus, outcome, now_seconds).run(changes.to_read, stored, failed, advance)
+    if changes.to_read:
+        await _Pass(store, corpus, outcome, now_seconds).run(changes.to_read, stored, failed, advance)
     return outcome
 
 
@@ -89,10 +93,13 @@ class _Pass:
         advance: Callable[[int, int], None],
     ) -> None:
         """Reads batch n + 1 while batch n is written."""
+        # mostly nothing has changed when somebody searches
+        from nacre.memory.files.file_reader import cut_note, read_batch
+
         done = 0
         writing: asyncio.Task[None] | None = None
-        notes, sizes, cut = self.corpus.notes, self.corpus.sizes, self.corpus.cut
-        read_at_ns = await notes.now_ns() if files else 0
+        notes, sizes, cut = self.corpus.notes, self.corpus.sizes, self.corpus.cut or cut_note
+        read_at_ns = await notes.now_ns()
         hashes = {path: state.content_hash for path, state in stored.items()}
         try:
             for batch in batches(files, max_bytes=BATCH_BYTES, max_files=BATCH_FILES):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 
 from nacre.memory.text.evidence import fold, stem
-from nacre.memory.text.forms.character_grams import RUN, seamed
+from nacre.memory.text.forms.character_grams import gram_run, seamed
 from nacre.memory.text.forms.words import claim_words, stop_words_for
 
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -129,7 +129,7 @@ def _in_reach(clause: str) -> Iterator[tuple[str, bool]]:
 
 def _cut(clause: str) -> Iterator[str]:
     for token in _TOKEN.findall(clause):
-        if not token.isascii() and RUN.match(token):
+        if not token.isascii() and gram_run().match(token):
             yield from (token[at : at + 2] for at in range(max(1, len(token) - 1)))
         else:
             yield token
@@ -154,7 +154,7 @@ def _values(bare: str) -> Iterator[tuple[Thing, frozenset[str]]]:
         clause = bare[start:end].lstrip(
             " ,;:.!?()\u2013\u2014\u2026\u3001\u3002\uff0c\uff1a\uff1b\uff01\uff1f"
         )
-        if RUN.match(clause):
+        if not clause.isascii() and gram_run().match(clause):
             if unspaced := _UNSPACED_IS.match(clause):
                 yield _thing(unspaced[1]), _value(unspaced[2])
         else:

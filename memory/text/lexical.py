@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
 from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.days.ranges import day_phrases
-from nacre.memory.text.forms.character_grams import RUN, index_grams, query_grams, seamed
+from nacre.memory.text.forms.character_grams import gram_run, index_grams, query_grams, seamed
 from nacre.memory.text.forms.emoji import emoji_in, emoji_words
 from nacre.memory.text.forms.endings import beginning, is_inflected
 from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
@@ -211,7 +211,7 @@ def _joined_neighbours(text: str, words: Collection[str]) -> Iterator[Atom]:
 
 def term_atom(term: str, *, inflected: bool) -> Atom:
     """What finds one of `MatchQuery.terms` in the index."""
-    if RUN.fullmatch(term):
+    if not term.isascii() and gram_run().fullmatch(term):
         return Atom(term, "parts")
     if emoji_in(term):
         return Atom(emoji_token(term), "parts")
@@ -234,7 +234,8 @@ def _plain_words(text: str) -> tuple[str, ...]:
 
 
 def _lower_words(text: str) -> list[str]:
-    found = [word.lower() for word in _WORD.findall(RUN.sub(" ", text))]
+    spaced = text if text.isascii() else gram_run().sub(" ", text)
+    found = [word.lower() for word in _WORD.findall(spaced)]
     found = [re.sub(r"['’]s$", "", word) for word in found]
     return [piece for word in found for piece in re.split(r"['’]", word) if piece]
 

@@ -20,7 +20,6 @@ from nacre.memory.contracts.workspace import PathOutsideRoot, ReadFailed
 from nacre.memory.workspace.files import note_bytes
 from nacre.memory.workspace.paths import contained_path
 from nacre.memory.workspace.walk import Walk
-from nacre.memory.workspace.watcher import FolderWatch, concerns_notes, watch_plan
 from nacre.records.record import Record
 
 
@@ -160,6 +159,8 @@ class ExtraNotes:
 
     def watch(self, changed: Callable[[], None]) -> NoteWatch:
         """As `Workspace.watch`, for all places."""
+        from nacre.memory.workspace.watcher import FolderWatch, concerns_notes, watch_plan
+
         folders = [place.folder for place in self._places]
         return FolderWatch(lambda: watch_plan(None, folders), concerns_notes, changed)
 

@@ -16,7 +16,6 @@ from typing import BinaryIO, cast
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, NoteBytes, NoteMarks, NoteTooLarge
 from nacre.memory.contracts.workspace import Appended, FileBusy, FileBytes, Fingerprint, FolderEntry
-from nacre.memory.text.repeats import addition
 from nacre.memory.workspace.paths import contained_path, open_regular, path_in_root
 
 LOCK_WAIT_SECONDS = 10.0
@@ -155,6 +154,8 @@ def append_locked(
         FileBusy: another process holds the file.
         OSError: the disk refused; the file is as it was.
     """
+    from nacre.memory.text.repeats import addition  # most commands only read
+
     with locked(path, lock_dir):
         path.parent.mkdir(parents=True, exist_ok=True)
         is_new = not path.exists()

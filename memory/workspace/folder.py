@@ -32,7 +32,6 @@ from nacre.memory.workspace.files import (
 from nacre.memory.workspace.git import begin_git
 from nacre.memory.workspace.paths import contained_path, kept_inside, path_in_root, refuse_kept
 from nacre.memory.workspace.walk import notes_in
-from nacre.memory.workspace.watcher import FolderWatch, concerns_workspace, watch_plan
 
 
 class FolderWorkspace:
@@ -121,6 +120,8 @@ class FolderWorkspace:
         return await asyncio.to_thread(stamped_now_ns, self._lock_dir)
 
     def watch(self, wanted: Sequence[WantedNotes], changed: Callable[[], None]) -> NoteWatch:
+        from nacre.memory.workspace.watcher import FolderWatch, concerns_workspace, watch_plan
+
         root = Path(os.path.realpath(self._root))
         places, top = [root / asked.name for asked in wanted], {asked.name for asked in wanted}
         return FolderWatch(

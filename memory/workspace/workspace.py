@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from datetime import date
-from importlib.resources import files
 from pathlib import PurePath
 
 from nacre.memory.contracts.workspace import FIRST_RUN_FILE, FileBytes, HistoryState, ReadFailed, Workspace
@@ -101,6 +100,8 @@ def template_text(name: str) -> str:
     Raises:
         TemplateMissing: there is no such file in the install.
     """
+    from importlib.resources import files  # with it comes a lot that searches have no use for
+
     resource = files("nacre.workspace_template") / name
     if not resource.is_file():
         raise TemplateMissing(

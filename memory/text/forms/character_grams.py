@@ -19,14 +19,17 @@ _RANGES = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff\u3005\u3007"
 )
-RUN = re.compile(f"[{_RANGES}]+")
-"""Characters of such scripts that stand together."""
-
 _KANA = re.compile("[\u3040-\u30ff]")
 _WORD_CHARS = 3
 
 
-@cache  # made when there is such a text: an English search would wait for it
+@cache  # made when there is such a text: an English search would wait for it, as for the next two
+def gram_run() -> re.Pattern[str]:
+    """Characters of such scripts that stand together; no ASCII is among them."""
+    return re.compile(f"[{_RANGES}]+")
+
+
+@cache
 def _seam() -> re.Pattern[str]:
     return re.compile(f"(?<=[{_RANGES}])(?=[^\\W{_RANGES}]|[#@$])|(?<=[^\\W{_RANGES}])(?=[{_RANGES}])")
 
@@ -38,21 +41,21 @@ def _chinese_word() -> re.Pattern[str]:
 
 def seamed(text: str) -> str:
     """The text with a blank wherever such a script touches another one: 用Python写 has three words."""
-    if text.isascii() or not RUN.search(text):
+    if text.isascii() or not gram_run().search(text):
         return text
     return _seam().sub(" ", text)
 
 
 def index_grams(text: str) -> Iterator[str]:
     """Every character and every pair of neighbours."""
-    for run in RUN.findall(text):
+    for run in gram_run().findall(text):
         yield from run
         yield from _pairs(run)
 
 
 def query_grams(text: str) -> list[str]:
     """The characters and pairs worth asking for; all pairs when nothing else is left."""
-    runs = RUN.findall(text)
+    runs = gram_run().findall(text)
     japanese = _KANA.search(text) is not None
     told: list[str] = []
     for run in runs:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nacre.memory.contracts.words import Atom, MatchQuery
-from nacre.memory.text.forms.character_grams import RUN
+from nacre.memory.text.forms.character_grams import gram_run
 from nacre.memory.text.forms.emoji import emoji_in, emoji_words
 from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
 from nacre.memory.text.forms.segments import segments
@@ -52,13 +52,17 @@ def with_unknown_words(query: MatchQuery, is_known: Callable[[Atom], bool]) -> M
 
 
 def _is_word(term: str) -> bool:
-    return len(term) >= _LEAST_LETTERS and term.isalnum() and not term.isdigit() and not RUN.search(term)
+    return len(term) >= _LEAST_LETTERS and term.isalnum() and not term.isdigit() and not _has_run(term)
 
 
 def _may_begin(term: str) -> bool:
     """Whether other words may begin with it: long ones, and shorter ones of languages that add to the end."""
     least = _LEAST_LETTERS if term.isascii() else _LEAST_OF_OTHERS
-    return len(term) >= least and term.isalpha() and not RUN.search(term)
+    return len(term) >= least and term.isalpha() and not _has_run(term)
+
+
+def _has_run(term: str) -> bool:
+    return not term.isascii() and gram_run().search(term) is not None
 
 
 def _other(term: str, stands: Callable[[str], bool]) -> tuple[str, ...]:

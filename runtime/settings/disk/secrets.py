@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from nacre.runtime.contracts.errors import ConfigError
-from nacre.sessions.contracts.errors import SessionError
 
 ENVIRONMENT_FILE = ".env"
 KEYRING_SERVICE = "nacre"
@@ -49,6 +48,7 @@ def keep_in_file(file: Path, name: str, secret: str) -> None:
     Raises:
         ConfigError: the name has a value there already, or the file cannot be read or written.
     """
+    from nacre.sessions.contracts.errors import SessionError
     from nacre.sessions.disk.durable import replace_file
     from nacre.sessions.disk.locks import locked
     from nacre.sessions.disk.reported import make_folder
@@ -122,6 +122,7 @@ def _keyring() -> Any:
 def _text(file: Path) -> str:
     if not file.exists():
         return ""
+    from nacre.sessions.contracts.errors import SessionError
     from nacre.sessions.disk.durable import read_plain
 
     try:
