@@ -10,7 +10,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nacre.memory.contracts.notes import FoundNote, NoteListing
 from nacre.memory.contracts.records import FailedFile
@@ -78,8 +78,7 @@ async def sync_files(
     return outcome
 
 
-@dataclasses.dataclass(frozen=True)
-class _Pass:
+class _Pass(NamedTuple):
     store: Store
     corpus: Corpus
     outcome: FileOutcome

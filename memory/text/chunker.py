@@ -8,7 +8,6 @@ to `overlap_tokens` of whole lines, except across a heading.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +29,6 @@ bytes than units."""
 MAX_CHUNK_BYTES = 8_000
 """No embedding provider takes less; a larger `chunking.tokens` is cut down to this."""
 
-_BREAKS = (re.compile(r"[.!?…][\"')\]]*\s|[。！？]"), re.compile(r"[;:,，、；：]\s?|\s"))
 _BLANKS = re.compile(r"\s*")
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 
@@ -140,7 +138,9 @@ def chunk_document(document: Document, sizes: ChunkSizes) -> list[Chunk]:
 
 def content_hash(text: str) -> str:
     """The SHA-256 of a text, in hex."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    from hashlib import sha256  # searches cut nothing
+
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _spans(lines: Sequence[str], plan: Outline, sizes: ChunkSizes) -> Iterator[tuple[int, int, str]]:
@@ -241,9 +241,14 @@ def _char_units(char: str) -> int:
     return len(char.encode("utf-8", "surrogatepass")) + bool(_dense().match(char))
 
 
+@cache
+def _breaks() -> tuple[re.Pattern[str], ...]:
+    return re.compile(r"[.!?…][\"')\]]*\s|[。！？]"), re.compile(r"[;:,，、；：]\s?|\s")
+
+
 def _best_break(text: str, start: int, longest: int) -> int:
     """Where a piece that begins at `start` ends: behind a sentence, else a word, in its later half."""
-    for pattern in _BREAKS:
+    for pattern in _breaks():
         cuts = [found.end() for found in pattern.finditer(text, start + (longest - start) // 2, longest)]
         if cuts:
             return cuts[-1]

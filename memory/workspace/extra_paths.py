@@ -8,7 +8,6 @@ circles too, and would read what they lead to.
 from __future__ import annotations
 
 import asyncio
-import glob
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +58,7 @@ def _resolved(workspace: Path, text: str) -> ExtraPath:
     path = Path(os.path.normpath(workspace / text))
     for count, part in enumerate(path.parts, start=1):
         # A folder may be called `[old] notes`: what exists under that very name is no pattern.
-        if glob.has_magic(part) and not os.path.lexists(Path(*path.parts[:count])):
+        if _has_magic(part) and not os.path.lexists(Path(*path.parts[:count])):
             return ExtraPath(folder=Path(*path.parts[: count - 1]), pattern=path.parts[count - 1 :])
     return ExtraPath(folder=path)
 
@@ -102,7 +101,7 @@ def extra_paths_of(folder: Path | None, extra_paths: Sequence[str]) -> ExtraPath
         elif (parts := posixpath.normpath(text).split("/"))[0] == "..":
             skipped.append(SkippedPath(path=text, reason="the workspace is no folder; write the whole path"))
         else:
-            count = next((at for at, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+            count = next((at for at, part in enumerate(parts) if _has_magic(part)), len(parts))
             name = "/".join(parts[:count]) or "."
             inside.append(_wanted(name, tuple(parts[count:])))
     return ExtraPaths(
@@ -193,3 +192,9 @@ class ExtraNotes:
 
 def _outer_name(path: str | Path, root: Path | None) -> str:
     return os.fspath(path if root is None else os.path.relpath(path, root)).replace(os.sep, "/")
+
+
+def _has_magic(part: str) -> bool:
+    from glob import has_magic
+
+    return has_magic(part)

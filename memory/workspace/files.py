@@ -7,7 +7,6 @@ is not understood here.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -213,7 +212,9 @@ def change_locked(path: Path, change: Callable[[bytes | None], bytes | None], lo
 
 def _replace(path: Path, data: bytes, mode: int | None) -> None:
     # One fixed name for each target: whatever stands there was left by a killed writer.
-    temporary = path.parent / f".{hashlib.sha256(path.name.encode()).hexdigest()[:16]}.tmp"
+    from hashlib import sha256
+
+    temporary = path.parent / f".{sha256(path.name.encode()).hexdigest()[:16]}.tmp"
     temporary.unlink(missing_ok=True)
     try:
         with _binary(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
@@ -231,10 +232,12 @@ def _replace(path: Path, data: bytes, mode: int | None) -> None:
 
 @contextmanager
 def locked(path: Path, lock_dir: Path) -> Iterator[None]:
+    from hashlib import sha256
+
     from filelock import FileLock, Timeout
 
     lock_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    name = hashlib.sha256(str(path).encode()).hexdigest()[:24]
+    name = sha256(str(path).encode()).hexdigest()[:24]
     lock = FileLock(lock_dir / f"{name}.file", timeout=LOCK_WAIT_SECONDS)
     try:
         lock.acquire()

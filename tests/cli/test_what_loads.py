@@ -42,6 +42,7 @@ AGENT = {
 }
 ENGINE = {"apsw", "filelock", "nacre.memory.engine"}
 CHANGES = {
+    "glob",
     "importlib.resources",
     "nacre.memory.files.file_reader",
     "nacre.memory.text.repeats",
@@ -49,8 +50,10 @@ CHANGES = {
     "nacre.memory.workspace.workspace",
     "nacre.sessions",
     "tempfile",
+    "tzlocal",
 }
-"""What reads, writes and follows notes: a search has no use for it when none of them changed."""
+"""What reads, writes and follows notes, and finds the name of a time zone: a search has no use for it when no
+note changed."""
 
 TOLD = """
 import sys

@@ -124,7 +124,7 @@ async def _remembered(
 ) -> int:
     from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
     from nacre.memory.engine import MemoryEngine
-    from nacre.runtime.contracts.clock import owner_clock
+    from nacre.runtime.contracts.clock import brief_clock
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
     embedder = None
@@ -139,7 +139,7 @@ async def _remembered(
             settings=place.settings,
             embedder=embedder,
             owns_embedder=True,
-            now=owner_clock(place.time_zone),
+            now=brief_clock(place.time_zone),
         )
     except BaseException:
         if embedder is not None:

@@ -15,11 +15,12 @@ _MOST_CHARS = 34
 """The longest account number that there is (ISO 13616)."""
 _MOST_CODE_DIGITS = 3
 
-_GROUPED = re.compile(r"(?<![\w.,])\+?\(?\d+(?:(?:\) ?|[ -]?\(|[ \-\u2010-\u2013./])\d+)*(?:-?[Xx]\b)?(?!\w)")
+# The longest are compiled with the first text that has such a number.
+_GROUPED = r"(?<![\w.,])\+?\(?\d+(?:(?:\) ?|[ -]?\(|[ \-\u2010-\u2013./])\d+)*(?:-?[Xx]\b)?(?!\w)"
 _ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d\b")
 _ACCOUNT = re.compile(r"\b[A-Za-z]{2}\d{2}(?: ?[A-Za-z0-9]{4}){2,7}(?: ?[A-Za-z0-9]{1,3})?\b")
 _ACCOUNT_DIGITS = 10
-_AMOUNT = re.compile(
+_AMOUNT = (
     r"(?<![\d.,'’])[1-9]\d{0,2}(?:(?:([.,'’ ])\d{3}(?:\1\d{3})*)|(?:,\d{2})+,\d{3})"
     r"(?:[.,]\d{1,2})?(?![\d'’]|[.,]\d)"
 )
@@ -56,14 +57,14 @@ def apart(name: str) -> str:
 
 
 def _in_line(text: str) -> Iterator[tuple[str, str]]:
-    for found in _AMOUNT.finditer(text):
+    for found in re.finditer(_AMOUNT, text):
         yield found[0], _SIGNS.sub("", _CENTS.sub("", found[0]))
     accounts = [found[0] for found in _ACCOUNT.finditer(text) if _digits(found[0]) >= _ACCOUNT_DIGITS]
     for account in accounts:
         text = text.replace(account, "")
         if " " in account:
             yield account, _SIGNS.sub("", account).lower()
-    for found in _GROUPED.finditer(text.replace(_TRUNK_ZERO, "")):
+    for found in re.finditer(_GROUPED, text.replace(_TRUNK_ZERO, "")):
         grouped = found[0]
         joined = _SIGNS.sub("", grouped).lower()
         if not LEAST_DIGITS <= len(joined) <= _MOST_CHARS or _ISO_DAY.match(grouped):
