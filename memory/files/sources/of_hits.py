@@ -20,27 +20,33 @@ class Notes(Protocol):
         """Lines of a note."""
 
 
-async def sources_of_lines(
-    notes: Notes, sources: Sources, path: str, start_line: int, end_line: int
-) -> tuple[SourcedLines, ...]:
-    """The sources of lines of a note, those without one left out; none of a note that cannot be read."""
-    try:
-        excerpt = await notes.read(path, from_line=start_line, lines=end_line - start_line + 1)
-    except MemoryIndexError:
-        return ()
-    found = await sources.of_lines(path, excerpt.text.split("\n"))
-    return passages(found, start_line=start_line)
-
-
 async def sources_of_hits(
     notes: Notes, sources: Sources, hits: Sequence[SearchHit], *, listeners: Audience = PRIVATE
 ) -> Mapping[str, tuple[SourcedLines, ...]]:
-    """The sources of hits by their citations, as far as `listeners` may hear of them."""
+    """The sources of hits by their citations, as far as `listeners` may hear of them.
+
+    Lines without one are left out, and hits without any, and what cannot be read now.
+    """
     of_notes = [hit for hit in hits if hit.source == "memory"]
-    found = await asyncio.gather(
-        *(sources_of_lines(notes, sources, hit.path, hit.start_line, hit.end_line) for hit in of_notes)
-    )
+    if not of_notes or not await sources.knows_any():
+        return {}
+    lines = await asyncio.gather(*(_lines(notes, hit) for hit in of_notes))
+    found = await sources.of_notes([(hit.path, of_hit) for hit, of_hit in zip(of_notes, lines, strict=True)])
     return {
-        hit.citation: tuple(each for each in lines if may_hear(listeners, each.source.audience))
-        for hit, lines in zip(of_notes, found, strict=True)
+        hit.citation: told
+        for hit, of_hit in zip(of_notes, found, strict=True)
+        if (told := _heard(passages(of_hit, start_line=hit.start_line), listeners))
     }
+
+
+async def _lines(notes: Notes, hit: SearchHit) -> Sequence[str]:
+    count = hit.end_line - hit.start_line + 1
+    try:
+        excerpt = await notes.read(hit.path, from_line=hit.start_line, lines=count)
+    except MemoryIndexError:
+        return ()
+    return excerpt.text.split("\n")
+
+
+def _heard(passages: Sequence[SourcedLines], listeners: Audience) -> tuple[SourcedLines, ...]:
+    return tuple(each for each in passages if may_hear(listeners, each.source.audience))

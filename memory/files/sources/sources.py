@@ -70,8 +70,20 @@ class Sources:
 
         A line that was moved here has the source that it had; of several, one that is not the owner's word.
         """
+        return (await self.of_notes([(path, lines)]))[0]
+
+    async def of_notes(
+        self, notes: Sequence[tuple[str, Sequence[str]]]
+    ) -> tuple[tuple[Source | None, ...], ...]:
+        """As `of_lines`, of several notes, each with its path."""
         known = await self._read()
-        return tuple(_source_of(known, path, line_key(line)) for line in lines)
+        return tuple(
+            tuple(_source_of(known, path, line_key(line)) for line in lines) for path, lines in notes
+        )
+
+    async def knows_any(self) -> bool:
+        """Whether anything is known: in a workspace of hand-written notes nothing is."""
+        return any(await self._read())
 
     async def others_keys(self, keys: Sequence[str]) -> bool:
         """Whether a line with one of these keys is known as not the owner's word."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, strategies as st
+from wcwidth import wcswidth, wcwidth
 
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line, plain
 
@@ -57,3 +58,15 @@ def test_a_cut_shows() -> None:
     """What was cut ends in an ellipsis; what fits stays as it is."""
     assert cut_to_cells("船の名前", 6) == "船の…"
     assert cut_to_cells("boat", 4) == "boat"
+
+
+@given(st.text(st.characters(max_codepoint=0x2060, categories=["L", "N", "P", "S", "Zs", "Cf"])))
+def test_the_short_way_to_a_width_ends_at_the_same_number(text: str) -> None:
+    """Texts of Latin letters and their punctuation are not looked up, and are as wide as if they were."""
+    assert cell_width(text) == max(wcswidth(text), 0)
+
+
+def test_each_latin_letter_takes_a_column() -> None:
+    """One by one, with the signs beside them."""
+    signs = [*range(0x20, 0x7F), *range(0xA0, 0x300), *range(0x2010, 0x2028), *range(0x2030, 0x205F)]
+    assert [hex(sign) for sign in signs if wcwidth(chr(sign)) != cell_width(chr(sign))] == []
