@@ -47,11 +47,13 @@ def day_option(flag: str, text: str) -> Callable[[Callable[..., Any]], Callable[
 
 
 def _checked_day(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
     from nacre.memory.contracts.errors import DayUnknown
     from nacre.memory.text.days.day_limits import checked_day
 
     try:
-        return checked_day(value) if value is not None else None
+        return checked_day(value)
     except DayUnknown as error:
         raise click.BadParameter(str(error)) from None
 

@@ -67,6 +67,8 @@ def search(context: click.Context, query: str, **options: Any) -> int:
     voice = Voice(environment=environment)
 
     async def again(engine: MemoryEngine, *, as_json: bool, **asked: Any) -> int:
+        if ahead is not None:
+            _load_what_tells()  # there is time while the question's process works
         report = await engine.search(query, **asked)
         return await _told(voice, engine, report, place.folders, place.state_dir, as_json=as_json)
 
@@ -89,6 +91,12 @@ async def _by_settings(
     code = await _told(invocation, engine, report, config.folders, config.state_dir, as_json=as_json)
     remember_search(config, search_settings(config), began_ns=began_ns)
     return code
+
+
+def _load_what_tells() -> None:
+    import nacre.cli.memory.text
+    import nacre.memory.files.reading
+    import nacre.memory.files.sources.of_hits  # noqa: F401
 
 
 async def _told(
