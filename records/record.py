@@ -8,7 +8,25 @@ methods of records are ordinary ones which all records share, so that a class co
 from __future__ import annotations
 
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
-from typing import Any, ClassVar, NoReturn, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
+
+if TYPE_CHECKING:
+    from inspect import Signature
+
+
+class _Signature:
+    """What `inspect.signature` and editors show of a record; made for who asks."""
+
+    def __get__(self, record: object, kind: type[Record]) -> Signature:
+        from inspect import Parameter, Signature
+
+        return Signature(
+            [
+                Parameter(each.name, Parameter.KEYWORD_ONLY, default=_default(each), annotation=each.type)
+                for each in kind.__dataclass_fields__.values()
+                if each.name in kind._names
+            ]
+        )
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -25,6 +43,7 @@ class Record:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     _names: ClassVar[frozenset[str]]
     _defaults: ClassVar[dict[str, Any]]
+    __signature__ = _Signature()
 
     def __init_subclass__(cls) -> None:
         dataclass(init=False, repr=False, eq=False)(cls)
@@ -69,3 +88,11 @@ class Record:
 
     def _compared(self) -> tuple[object, ...]:
         return tuple([self.__dict__[each.name] for each in fields(self) if each.compare])
+
+
+def _default(of: Field[Any]) -> object:
+    from inspect import Parameter
+
+    if of.default_factory is not MISSING:
+        return ...
+    return Parameter.empty if of.default is MISSING else of.default

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 from dataclasses import field, replace
 from typing import ClassVar
@@ -106,3 +107,12 @@ def test_what_is_secret_is_not_shown() -> None:
     shown = repr(Place(path="a.md", key="hush"))
 
     assert shown == "Place(path='a.md', line=1, tags=[], asked=0)"
+
+
+def test_it_says_what_it_takes() -> None:
+    """For `help` and for editors: names, types and defaults; `...` where a value is made."""
+    shown = (
+        "(*, path: 'str', line: 'int' = 1, tags: 'list[str]' = Ellipsis, key: 'str' = '', asked: 'int' = 0)"
+    )
+
+    assert str(inspect.signature(Place)) == shown
