@@ -7,12 +7,12 @@ may ask at a time, so that nobody can flood the owner or guess.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from nacre.bridges.access.rules import Role
 from nacre.bridges.ledger.contracts.ledger import LedgerTables
 from nacre.bridges.ledger.contracts.records import StoredPerson, Who
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.inbound import Inbound
 
@@ -22,8 +22,7 @@ MOST_ASKING = 3
 """So many people of one account may ask at a time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Person:
+class Person(Record):
     """Somebody on a channel: one who asks, with a `code`, or one who was let in, with a `role`."""
 
     channel: str

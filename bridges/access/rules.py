@@ -7,9 +7,9 @@ Whatever is not `direct` counts as a group.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Inbound
 from nacre.runtime.settings.sections.channels import AccountRules, channel_settings
 from nacre.runtime.settings.settings import Settings
@@ -19,8 +19,7 @@ Role: TypeAlias = Literal["", "guest", "owner"]
 ANYBODY = "*"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Record):
     """What becomes of a message: it is answered, its sender may ask to be let in, or nothing happens."""
 
     outcome: Literal["answer", "pair", "ignore"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from nacre.bridges.channels.registry import channel_named
 from nacre.bridges.contracts.bridge import Bridge
 from nacre.bridges.contracts.channel import AccountHome, AccountSettings, Channel, secrets_of
 from nacre.bridges.contracts.errors import ChannelUnusable
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.settings.sections.channels import AccountRules, ChannelSettings, laid_over
 from nacre.runtime.settings.sections.section import unread_keys
@@ -24,8 +24,7 @@ _ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """It names a folder."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Account:
+class Account(Record):
     """One account that the settings name. Two are equal when nothing about their bridge differs."""
 
     channel: Channel[Any]
@@ -66,8 +65,7 @@ class Account:
         return bridge
 
 
-@dataclass(frozen=True, kw_only=True)
-class Configured:
+class Configured(Record):
     """What the settings name: accounts, and sentences about what cannot be used and what nobody reads."""
 
     accounts: tuple[Account, ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from nacre.bridges.connections.door import BridgeDoor
@@ -13,14 +12,14 @@ from nacre.bridges.contracts.bridge import Bridge, Place
 from nacre.bridges.delivery.outgoing import MaySend, Outgoing
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.ledger.contracts.ledger import Ledger
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Inbound
 
 AccountId: TypeAlias = tuple[str, str]
 """Channel and account."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Connection:
+class Connection(Record):
     """One bridge, what keeps it up, and the way out of it."""
 
     bridge: Bridge

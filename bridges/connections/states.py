@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from nacre.bridges.connections.supervisor import BridgeState, BridgeStatus
 from nacre.bridges.ledger.contracts.ledger import LedgerTables
 from nacre.bridges.ledger.contracts.records import StoredStatus
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptStatus:
+class KeptStatus(Record):
     """How a bridge was when that last changed, and when it is started again if it waits for that."""
 
     status: BridgeStatus

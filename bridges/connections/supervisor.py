@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from nacre.bridges.contracts.bridge import Bridge, Door
+from nacre.records.record import Record
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +21,7 @@ STOP_SECONDS = 10.0
 BridgeState: TypeAlias = Literal["stopped", "connecting", "connected", "waiting"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BridgeStatus:
+class BridgeStatus(Record):
     """How a bridge is. `problem` says why it is not connected, or was not before; `restarts` are counted.
 
     While it is `waiting`, it is started again `wait_seconds` after it failed.

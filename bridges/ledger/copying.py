@@ -5,13 +5,11 @@ What two programs wrote on their own is not mixed: a target is replaced only whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nacre.bridges.ledger.contracts.contents import Contents, MovableLedger
+from nacre.records.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class CopiedLedger:
+class CopiedLedger(Record):
     """What both have after a copy, and sentences about what was not copied."""
 
     source: Contents

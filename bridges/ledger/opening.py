@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from nacre.bridges.contracts.errors import LedgerUnusable
@@ -22,6 +22,7 @@ from nacre.bridges.ledger.sqlite import ledger as sqlite
 from nacre.bridges.ledger.sqlite.moving import MovableFile
 from nacre.bridges.ledger.sqlite.tables import open_tables as open_sqlite_tables
 from nacre.postgres.shared import shared_database
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.settings.config import Config
@@ -31,8 +32,7 @@ LEDGER_FILE = Path("bridges") / "ledger.sqlite"
 """Where a state folder has it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LedgerPlace:
+class LedgerPlace(Record):
     """Where a ledger lies: in a file of the state folder, or with an agent in a database."""
 
     state_dir: Path

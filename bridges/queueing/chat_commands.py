@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.bridges.queueing.session_queue import QueueRules
+from nacre.records.record import Record
 from nacre.runtime.settings.sections.channels import QUEUE_MODES, DropPolicy, QueueSettings, queue_mode
 
 CHOICES = ("queue", "send", "activation")
@@ -25,8 +26,7 @@ class ChoiceUnreadable(ValueError):
     """What stands behind a command cannot be read; the text says how it is written."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueueNow:
+class QueueNow(Record):
     """What holds for a session's queue."""
 
     rules: QueueRules

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.bridges.delivery.throttle import Sleep
 from nacre.bridges.ledger.contracts.records import Received
 from nacre.bridges.queueing.waiting import COLLECTING, next_batch
+from nacre.records.record import Record
 from nacre.runtime.settings.sections.channels import QueueMode
 
 log = logging.getLogger(__name__)
@@ -20,8 +21,7 @@ Answer = Callable[[tuple[Received, ...]], Awaitable[None]]
 """Answers a batch; raises when it is to stay in the ledger for the next start."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class QueueRules:
+class QueueRules(Record):
     """What holds for a session's queue now."""
 
     mode: QueueMode

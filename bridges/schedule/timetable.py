@@ -6,7 +6,6 @@ can look at it and change it beside the program.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from nacre.bridges.contracts.errors import BridgeError
@@ -14,6 +13,7 @@ from nacre.bridges.ledger.contracts.ledger import LedgerTables
 from nacre.bridges.ledger.contracts.records import Beaten, JobChanged, JobMoved, StoredJob
 from nacre.bridges.ledger.contracts.stored_inbound import asker_to_json, inbound_from_json
 from nacre.bridges.schedule.when import When
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms, stored_moment
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.contracts.inbound import Inbound
@@ -27,8 +27,7 @@ class TooManyJobs(BridgeError):
     """An agent has as many jobs as it may have."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(Record):
     """What `asker`, a message without words, asked to be done: there, by their rights, by this agent.
 
     `rule` is a cron expression, empty for once. Without `due` it does not come any more, and `problem` says

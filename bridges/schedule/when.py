@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from nacre.bridges.schedule.cron import CronUnreadable, next_run
+from nacre.records.record import Record
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"(?:in\s+)?((?:\d+\s*[mhdw]\s*)+)", re.IGNORECASE)
@@ -18,8 +18,7 @@ class WhenUnreadable(ValueError):
     """When a job is due cannot be read, or is past; the text says how it is written."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class When:
+class When(Record):
     """The next time that a job is due, and the cron expression of the times behind it; empty is once."""
 
     due: datetime

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json, inbound_to_json
@@ -15,6 +15,7 @@ from nacre.bridges.workers import statements
 from nacre.bridges.workers.questions import asked_by, question_of
 from nacre.postgres.database import Database
 from nacre.postgres.jobs import JobQueue
+from nacre.records.record import Record
 from nacre.runtime.contracts.events import ApprovalAsked
 from nacre.runtime.contracts.inbound import Inbound
 
@@ -25,8 +26,7 @@ KEPT_SECONDS = 86_400.0
 """For so long an outcome is there for a program that hands its message in again."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TakenTurn:
+class TakenTurn(Record):
     """A turn that a worker has, and the number by which the database knows it from others that had it.
 
     `tries` counts the workers that took it, this one included, and were not heard of again. `words` is the
@@ -49,8 +49,7 @@ class Outcome(NamedTuple):
     heard: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenTurns:
+class OpenTurns(Record):
     """How many turns of an agent wait or run, and which leases on its sessions there are.
 
     `waiting_seconds` is for how long the oldest of those that wait has, and `oldest_seconds` when the oldest

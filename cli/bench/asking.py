@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, time as time_of_day
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from nacre.cli.bench.scoring import Answer, Found, Place, Question, answered
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.index_settings import StoreSettings
 from nacre.memory.contracts.settings import index_path
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin
@@ -39,8 +40,7 @@ Make = Callable[[Config, Clock, Embedder | None], MemoryPlugin]
 """Makes an engine that nobody has started, for the settings of its folder, with the agent's embedder."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Notes:
+class Notes(Record):
     """What all engines are given: the bytes of each note, by its name in the workspace.
 
     With a `problem` the workspace could not be looked into.
@@ -51,8 +51,7 @@ class Notes:
     problem: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Told:
+class Told(Record):
     """What came of one engine; with a `problem` there are no answers."""
 
     engine: str

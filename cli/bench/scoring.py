@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
+
+from nacre.records.record import Record
 
 CLIP_CHARS = 2400
 _COMPARED_CHARS = 80
 _LEAST_CHARS = 8
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Record):
     """Lines of a note, from 1 and inclusive."""
 
     path: str
@@ -26,8 +26,7 @@ class Place:
     end_line: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Question:
+class Question(Record):
     """What is asked, and where the answer stands, if there is one. `day` is taken for today."""
 
     text: str
@@ -36,16 +35,14 @@ class Question:
     day: date | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Found:
+class Found(Record):
     """One thing that an engine gave, the best first: a place, or words alone."""
 
     text: str
     place: Place | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Record):
     """What came of one question: the rank of each of its answers, 0 for one that was not found."""
 
     question: Question

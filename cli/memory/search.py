@@ -96,7 +96,7 @@ async def _by_settings(
 def _load_what_tells() -> None:
     import nacre.cli.memory.text
     import nacre.memory.files.reading
-    import nacre.memory.files.sources.of_hits  # noqa: F401
+    import nacre.memory.files.sources.of_hits  # noqa: F401 - loaded ahead
 
 
 async def _told(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from nacre.memory.files.sources.secrets import without_secrets
 from nacre.memory.files.sources.source import PRIVATE, Source, may_hear
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.files.sources.telling import passages, told, told_audience
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.contracts.policy import readers_of
@@ -37,8 +37,7 @@ _PLACE = re.compile(r"(?P<path>.+?)(?:#L|:)(?P<first>\d+)(?:-L?(?P<last>\d+))?")
 _WORD = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said:
+class Said(Record):
     """A message that a line was made of."""
 
     entry_id: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nacre.cli.screen.json_text import camel_json
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,7 @@ _SHOWN = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Overview:
+class Overview(Record):
     """What is told of an agent before its channels.
 
     `model` is empty where the offline responder answers; `problem` is why a model or its window cannot be

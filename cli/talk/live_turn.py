@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from nacre.cli.screen.screen import Screen
 from nacre.cli.talk.approval_question import ApprovalQuestion
 from nacre.cli.talk.display.calls import Calls
 from nacre.cli.talk.display.turn_view import TurnView
 from nacre.cli.talk.keyboard.prompt import Prompt
+from nacre.records.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.events import ReplyReady, Silence, TextStreamed
 from nacre.runtime.contracts.inbound import Inbound
@@ -21,8 +21,7 @@ _PAUSE_FOR_A_PAINTING = 3
 """How many times as long as a drawing took nothing is drawn: a long block leaves time for the rest."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ran:
+class Ran(Record):
     """A turn that ended: what of it can be opened, and its cost in US dollars as far as that is known."""
 
     calls: Calls

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nacre.cli.screen.screen import Screen
 from nacre.cli.talk.display.event_lines import event_line
+from nacre.records.record import Record
 from nacre.runtime.contracts.events import Event, ReplyReady, Silence, TurnFailed
 from nacre.runtime.contracts.inbound import Inbound
 
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from nacre.runtime.agent.agent import Agent
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Outcome(Record):
     """How a turn ended, and what happened on the way."""
 
     ending: ReplyReady | Silence | TurnFailed

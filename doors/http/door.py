@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from starlette.requests import Request
 from starlette.routing import BaseRoute
 
 from nacre.doors.http.tokens import Token
+from nacre.records.record import Record
 
 _NOTHING_TO_CLOSE: Sequence[Callable[[], Awaitable[None]]] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Door:
+class Door(Record):
     """Routes under `path`, which begins with a slash.
 
     `wants_token` refuses whoever shows no token of the tokens file as a bearer; a door without it looks

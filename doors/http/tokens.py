@@ -10,11 +10,12 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.disk.durable import read_plain, replace_file
 from nacre.sessions.disk.json_text import indented_json, json_value
@@ -31,8 +32,7 @@ class TokensUnusable(Exception):
     """The file of tokens cannot be read or written, or what was asked of it cannot be done."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Token:
+class Token(Record):
     """Which agent a token opens, and whether its holder is the owner. `created_at` is ISO 8601."""
 
     name: str

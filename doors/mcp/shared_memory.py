@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from nacre.doors.mcp.append_tool import append_tool
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.files.note_files import NoteFiles
 from nacre.memory.files.sources.sources import Sources
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.recall.memory_tools import memory_tools
 from nacre.runtime.recall.open_memory import note_files, open_memory, unindexed_notes
@@ -23,8 +23,7 @@ CALL_SECONDS = 60.0
 SWITCHED_OFF = "Memory search is switched off (memorySearch.enabled)."
 
 
-@dataclass(frozen=True, kw_only=True)
-class SharedMemory:
+class SharedMemory(Record):
     """What other programs get: `tools` to call, `notes` to read. `problem` says why nothing is searched."""
 
     tools: Toolbox

@@ -7,9 +7,9 @@ which front ends fold away: in `tool_calls` it would be a request to the client.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import (
     AgentError,
     ContextOverflow,
@@ -47,8 +47,7 @@ _STATUS: tuple[tuple[type[AgentError], int, str], ...] = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Completion:
+class Completion(Record):
     """One chat completion as it is told: its id, when it began in seconds since 1970, and its model."""
 
     id: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from starlette.requests import Request
@@ -22,6 +22,7 @@ from nacre.doors.openai.history import (
     worded,
 )
 from nacre.doors.openai.wire import BadRequest, Said
+from nacre.records.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.errors import PrivacyError
@@ -35,8 +36,7 @@ PLAIN = "plain"
 """Behind an agent's id: its model without its memory and transcript, for titles and tags of front ends."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(Record):
     """An agent, and whether its model alone is meant."""
 
     agent: Agent
@@ -44,8 +44,7 @@ class Asked:
     model_id: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conversation:
+class Conversation(Record):
     """What a client sent: its rules, all that was said, and the name of the session, empty for none.
 
     `is_raw_key` says that the name is a session's key. `kept_turns` is set where the client names a place and
@@ -59,8 +58,7 @@ class Conversation:
     kept_turns: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Begun:
+class Begun(Record):
     """A turn that can be run: its message, and how many turns the session has before it."""
 
     inbound: Inbound

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nacre.doors.openai.wire import Said
 from nacre.prompts import quoted, render
+from nacre.records.record import Record
 
 SESSION_HEADER = "x-nacre-session"
 OPEN_WEBUI_HEADER = "x-openwebui-chat-id"
@@ -22,8 +22,7 @@ NO_NAMES = ("", "new", "null", "undefined")
 CHANNEL = "openai"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(Record):
     """What to do before the last message is said: keep so many things that were said, and tell `untold`."""
 
     kept: int

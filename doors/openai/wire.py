@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Attachment
 
 NOT_FETCHED = "it is only named by an address, and nothing is fetched for a client"
@@ -82,8 +82,7 @@ class EmbeddingsRequest(_Lenient):
     dimensions: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said:
+class Said(Record):
     """One thing that was said in a client's history: by `user` or `assistant`, with its files."""
 
     role: str

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from nacre.memory.contracts.embedder import EmbeddingFailed
+from nacre.records.record import Record
 
 
 class JobsUnavailable(EmbeddingFailed):
@@ -21,8 +21,7 @@ class ResultsGone(EmbeddingFailed):
     """A job has no results that could still be fetched: its texts are to be asked for again."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobRules:
+class JobRules(Record):
     """How jobs are used: whether a pass waits for them, how many at a time, how often and how long."""
 
     wait: bool = True
@@ -31,8 +30,7 @@ class JobRules:
     timeout_seconds: float = 3_600.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobState:
+class JobState(Record):
     """Where a job is. `failed` has a sentence in `problem`; one that `ended` may still lack some results."""
 
     phase: Literal["running", "ended", "failed"]
@@ -81,8 +79,7 @@ class EmbeddingJobs(Protocol):
         """Asks the provider to stop; never fails."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptJob:
+class KeptJob(Record):
     """A job whose vectors are not stored yet: its name, the embedder it belongs to, its texts' hashes."""
 
     name: str

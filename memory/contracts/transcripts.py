@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Protocol
 
+from nacre.records.record import Record
 
-@dataclass(frozen=True, kw_only=True)
-class TranscriptInfo:
+
+class TranscriptInfo(Record):
     """One transcript: its file name, how large it is, and whether its session is over."""
 
     name: str
@@ -19,8 +19,7 @@ class TranscriptInfo:
     ended: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranscriptText:
+class TranscriptText(Record):
     """What was said, one message to a line (`User: …`, `Assistant: …`).
 
     `line_numbers` are the lines of the file (from 1), `days` the days, of each line here.

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.workspace import RACY_NS, Fingerprint, Workspace
 from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, OLDER_NAMES, ContextFile, context_file
+from nacre.records.record import Record
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Known:
+class _Known(Record):
     """A file as it was put into the context. `name` is the one under which it was there."""
 
     file: ContextFile
@@ -33,8 +32,7 @@ class _Known:
         return self.fingerprint.changed_ns < self.looked_at_ns - RACY_NS
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Shown:
+class _Shown(Record):
     """What was given for names, their fingerprints, and whether these will go on to mean the same."""
 
     seen: Mapping[str, Fingerprint | None]

@@ -6,8 +6,7 @@ waits any more, what was approved is run here, and a turn follows in which the m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nacre.records.record import Record
 from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.contract.command import Command
@@ -28,8 +27,7 @@ BUSY_SECONDS = 1.0
 """How long to wait for another process, whose turn goes on with the call, or else the next turn does."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApprovalDoor:
+class ApprovalDoor(Record):
     """The calls of one agent that wait for its owner."""
 
     parts: AgentParts

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
+from nacre.records.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.agent.opening.assembly import assemble
 from nacre.runtime.agent.opening.given import Given
@@ -40,8 +40,7 @@ class AgentKeywords(TypedDict, total=False):
     hooks: HookTable | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Opening:
+class _Opening(Record):
     """What `Runtime.open` was given, for each agent that it opens."""
 
     environment: Mapping[str, str]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
+from nacre.records.record import Record
 from nacre.runtime.agent.opening.parts import AgentParts
 from nacre.runtime.agent.opening.sub_agents import is_sub_agent_key
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
@@ -32,8 +32,7 @@ T = TypeVar("T")
 Say = Callable[[str, str, tuple[Attachment, ...], UsageLimits | None], Awaitable[Reply | None]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionInfo:
+class SessionInfo(Record):
     """A session in a list. `chat_kind` and `channel` say where its messages come from, `name` what people
     call that chat; they are empty where nobody said so."""
 

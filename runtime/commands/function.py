@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias, cast, get_args
 
+from nacre.records.record import Record
 from nacre.runtime.commands.contract.command import Command, CommandRun, CommandUser, Outcome, said
 from nacre.runtime.commands.conversation.session import Session
 from nacre.runtime.commands.held_door import HeldDoor
@@ -21,8 +22,7 @@ from nacre.sessions.contracts.errors import SessionError
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandContext:
+class CommandContext(Record):
     """One call of a command.
 
     `text` is what stands behind the name, and `attachments` what came with it. `session` is that of the chat,
@@ -48,8 +48,7 @@ CommandReply: TypeAlias = str | None
 AuthorFunction: TypeAlias = Callable[[CommandContext], Awaitable[CommandReply] | CommandReply]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FunctionCommand:
+class FunctionCommand(Record):
     """A function as a chat command, made by `command`; calling it calls the function."""
 
     function: AuthorFunction

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from nacre.records.record import Record
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.help import HELP, UNKNOWN, elsewhere, nearest_word
 from nacre.runtime.commands.session.chats import ACTIVATION, QUEUE, SEND
@@ -44,8 +45,7 @@ _SURE_LIKENESS = 0.8
 """Before more text, a word that is less alike is not taken for a slip: it may be the words' own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Called:
+class Called(Record):
     """A command that a message calls, and the text behind its name."""
 
     command: Command

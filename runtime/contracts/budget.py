@@ -12,9 +12,10 @@ reserve of 20,000 would make a 16,000-token window compact on every turn.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 
 FALLBACK_WINDOW_TOKENS = 200_000
@@ -31,8 +32,7 @@ WINDOW_SOURCES: Mapping[WindowSource, str] = {
 Action: TypeAlias = Literal["nothing", "flush", "compact", "flush_then_compact"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision:
+class Decision(Record):
     """What to do before the next model call, and why: `reason` holds the numbers, for the log."""
 
     action: Action
@@ -47,8 +47,7 @@ class Decision:
         return self.action in ("compact", "flush_then_compact")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextBudget:
+class ContextBudget(Record):
     """The window and its lines, all in tokens.
 
     `reserve_tokens` is the effective reserve: room for the answer and for a summary.

@@ -7,9 +7,10 @@ A turn yields any number of the kinds before `ReplyReady` and ends with exactly 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.runtime.contracts.inbound import Reply
 from nacre.sessions.contracts.freshness import ResetCause
@@ -19,15 +20,13 @@ CompactionReason: TypeAlias = Literal["threshold", "overflow", "manual"]
 FlushStatus: TypeAlias = Literal["written", "proposed", "nothing", "fallback", "failed"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextStreamed:
+class TextStreamed(Record):
     """The next characters of the answer; a silent reply never appears here, not even in part."""
 
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolStarted:
+class ToolStarted(Record):
     """A tool call begins."""
 
     call_id: str
@@ -35,8 +34,7 @@ class ToolStarted:
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolProgressed:
+class ToolProgressed(Record):
     """A tool that is running tells, in one line, how far it is."""
 
     call_id: str
@@ -44,8 +42,7 @@ class ToolProgressed:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolEnded:
+class ToolEnded(Record):
     """A tool call ended; `summary` is one short line for a person, `result` the whole text for the model."""
 
     call_id: str
@@ -55,15 +52,13 @@ class ToolEnded:
     result: str = field(default="", repr=False, compare=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MessageJoined:
+class MessageJoined(Record):
     """A message that was said meanwhile stands in the turn now; see `Agent.join`."""
 
     inbound_id: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApprovalAsked:
+class ApprovalAsked(Record):
     """A tool call waits for the owner, and the turn with it for a while; see `Agent.approvals`.
 
     `arguments` are what the call runs with if it is approved. `why` is a sentence for the owner.
@@ -76,8 +71,7 @@ class ApprovalAsked:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class FlushEnded:
+class FlushEnded(Record):
     """The silent turn before a compaction is over.
 
     `written`: the model appended notes to `path`. `proposed`: they wait for the owner, see `memory.writes`.
@@ -93,8 +87,7 @@ class FlushEnded:
     notes: str = field(default="", repr=False, compare=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompactionEnded:
+class CompactionEnded(Record):
     """Old history was replaced, in the model's view, by a summary; or it was not, and why.
 
     `tokens_after` is an estimate. `transcript` names the file in which every word still stands.
@@ -110,8 +103,7 @@ class CompactionEnded:
     has_failed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionReset:
+class SessionReset(Record):
     """The session was over by itself before this message, which is the first of a fresh one.
 
     `previous_session_id` is the one that is over: its transcript stays, and it can be gone back to.
@@ -122,8 +114,7 @@ class SessionReset:
     previous_session_id: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelSlow:
+class ModelSlow(Record):
     """A model that is being asked has sent nothing for `silent_seconds`; the wait goes on.
 
     `has_begun` tells a model whose answer has begun, and that may be thinking, from one that has not sent a
@@ -136,8 +127,7 @@ class ModelSlow:
     next_model_name: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelRetried:
+class ModelRetried(Record):
     """A model call failed in a way that passes; it is asked again after `delay_seconds`."""
 
     attempt: int
@@ -145,15 +135,13 @@ class ModelRetried:
     problem: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerDiscarded:
+class AnswerDiscarded(Record):
     """The text streamed since the last tool call is void: the answer broke off and comes anew, whole."""
 
     problem: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class FallbackAnswered:
+class FallbackAnswered(Record):
     """Another model than the first answered; `problem` says what is the matter with the first."""
 
     model_name: str
@@ -161,22 +149,19 @@ class FallbackAnswered:
     problem: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Warned:
+class Warned(Record):
     """Something the owner should know that did not stop the turn, as one sentence."""
 
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplyReady:
+class ReplyReady(Record):
     """The turn's answer, whole, with what the turn cost in `reply.usage`."""
 
     reply: Reply
 
 
-@dataclass(frozen=True, kw_only=True)
-class Silence:
+class Silence(Record):
     """The turn ended and nothing is to be delivered. `usage` is as in `Reply`.
 
     `session_id` is empty where no session was opened: a heartbeat whose list asks for nothing.
@@ -187,8 +172,7 @@ class Silence:
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class TurnFailed:
+class TurnFailed(Record):
     """The turn could not be answered; everything said so far is on disk."""
 
     error: AgentError

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 from urllib.parse import quote
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.usage import Usage
 
 ChatKind: TypeAlias = Literal["direct", "group", "channel"]
@@ -13,8 +14,7 @@ Trigger: TypeAlias = Literal["", "heartbeat", "schedule"]
 CHAT_KINDS: tuple[ChatKind, ...] = ("direct", "group", "channel")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attachment:
+class Attachment(Record):
     """A file that came with a message: its name, MIME type and bytes.
 
     `problem` says why the bytes are not here, where a bridge could not or would not fetch them.
@@ -26,8 +26,7 @@ class Attachment:
     problem: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inbound:
+class Inbound(Record):
     """One message from a chat.
 
     `chat_kind` has no default: a bridge must say whether this is a private chat. Any value other
@@ -76,8 +75,7 @@ class Inbound:
         return "/".join(quote(part, safe="", errors="replace") for part in parts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reply:
+class Reply(Record):
     """What goes back to the chat; silence is no `Reply` at all.
 
     `is_command` marks the answer to a chat command such as `/status`, which no model wrote. `usage` sums the

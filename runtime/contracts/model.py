@@ -21,16 +21,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.messages import AssistantMessage, Message
 
 Purpose: TypeAlias = Literal["turn", "flush", "compaction", "slug", "page", "tidy", "background"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolSpec:
+class ToolSpec(Record):
     """A tool as the model sees it; `parameters` is a JSON schema of type object."""
 
     name: str
@@ -38,8 +37,7 @@ class ToolSpec:
     parameters: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SystemPrompt:
+class SystemPrompt(Record):
     """The system prompt, in parts so that a provider's prompt cache holds.
 
     `stable` and `changing` stand in front of the conversation. They stay byte for byte the same in a session
@@ -61,8 +59,7 @@ class SystemPrompt:
         return "\n\n".join(part for part in (self.stable, self.changing, self.tail) if part)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelRequest:
+class ModelRequest(Record):
     """One model call.
 
     `purpose` says why it is made: a turn of the conversation, a silent flush, a summary for a
@@ -78,15 +75,13 @@ class ModelRequest:
     purpose: Purpose = "turn"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextDelta:
+class TextDelta(Record):
     """The next few characters of the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelAlive:
+class ModelAlive(Record):
     """Something came of the model that is no text: its answer began, it thinks, or it is still there."""
 
 
@@ -127,8 +122,7 @@ def takes_images(model: ChatModel) -> bool:
     return not (isinstance(model, KnownSight) and model.takes_images is False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AnswerRestarted:
+class AnswerRestarted(Record):
     """The text of this answer so far is void: the model failed, and the answer comes anew."""
 
     problem: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
 from nacre.memory.contracts.notes import CHATS_FOLDER
+from nacre.records.record import Record
 
 Audience: TypeAlias = Literal["private", "direct", "group"]
 """`private` is the owner alone, `direct` a chat with somebody else, `group` every other chat."""
@@ -34,8 +34,7 @@ _PRIVATE_FILES_WITHOUT_NOTES = (*_GROUP_FILES, "USER.md")
 _PRIVATE_FILES = (*_PRIVATE_FILES_WITHOUT_NOTES, "MEMORY.md")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChatPolicy:
+class ChatPolicy(Record):
     """What one chat may see and change.
 
     `chat_kind` is the inbound message's word; `session_key_is_private` says that the session's key

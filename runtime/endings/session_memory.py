@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 
 from nacre.memory.contracts.workspace import PathOutsideRoot, Workspace
@@ -20,6 +19,7 @@ from nacre.memory.files.sources.proposed import WaitsForReview
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import workspace_gone
 from nacre.prompts import render
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.policy import ChatPolicy
@@ -77,8 +77,7 @@ async def _written(workspace: Workspace, path: str, data: bytes) -> bool:
     return True
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionMemory:
+class SessionMemory(Record):
     """A handler for `session_end`. `messages` is how many of them a note keeps.
 
     `model` names the conversation, for `slug_seconds` at most; `on_notes` gets the path of the note.

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from nacre.memory.files.sources.secrets import without_secrets
 from nacre.prompts import quoted
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import stored_moment
 from nacre.runtime.contracts.commands import was_command
 from nacre.runtime.contracts.silence import is_silent, without_token
@@ -36,8 +36,7 @@ _NOTE_HEAD = re.compile(
 _SPEAKER = re.compile(r">\s*(?:User|Assistant): ")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quote:
+class Quote(Record):
     """One thing that was said: by whom, what, and when."""
 
     speaker: str

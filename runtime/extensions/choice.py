@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nacre.records.record import Record
 from nacre.runtime.extensions.manifest import ExtensionKind
 from nacre.runtime.settings.sections.plugins import MEMORY_CORE, NO_MEMORY, PluginsSettings
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(Record):
     """Whether an extension is on, and what in the settings says so."""
 
     is_on: bool

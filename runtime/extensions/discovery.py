@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
+from nacre.records.record import Record
 from nacre.runtime.extensions.manifest import MANIFEST_FILE, Manifest, ManifestInvalid, parse_manifest
 
 GROUP = "nacre.extensions"
 """The group of entry points: `name = "package:object"` under `[project.entry-points."nacre.extensions"]`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Installed:
+class Installed(Record):
     """One extension. `problem` is a sentence when it cannot be used, and then there may be no manifest."""
 
     id: str

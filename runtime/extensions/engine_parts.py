@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from nacre.records.record import Record
 from nacre.runtime.commands.contract.command import Command
 from nacre.runtime.commands.function import FunctionCommand
 from nacre.runtime.commands.registry import Commands
@@ -11,8 +12,7 @@ from nacre.runtime.hooks.hooks import Hooks, HookTable, register_all
 from nacre.runtime.recall.memory_plugin import EngineCommand, MemoryPlugin
 
 
-@dataclass(frozen=True, kw_only=True)
-class EngineParts:
+class EngineParts(Record):
     """An engine's handlers by name, and the agent's commands with the engine's among them."""
 
     hooks: HookTable = field(default_factory=lambda: HookTable())

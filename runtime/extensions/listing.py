@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.extensions.choice import chosen, named, not_installed
 from nacre.runtime.extensions.discovery import Installed, installed_extensions
 from nacre.runtime.extensions.loading import problem_of
@@ -13,8 +13,7 @@ from nacre.runtime.settings.sections.plugins import MEMORY_CORE, PluginsSettings
 ExtensionState: TypeAlias = Literal["on", "off", "broken"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
+class Listed(Record):
     """One line of the list. `reason` is what in the settings says so, or what is broken."""
 
     id: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.runtime.commands.registry import Commands
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.extensions.choice import chosen, named, not_installed
@@ -23,8 +23,7 @@ class ExtensionBroken(Exception):
     """An extension cannot be loaded; the text is a sentence about it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loaded:
+class Loaded(Record):
     """The hosts of the loaded extensions, in the order of their ids, and sentences for the owner.
 
     `commands` are those that were there, with theirs behind.

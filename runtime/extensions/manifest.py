@@ -15,8 +15,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
+
+from nacre.records.record import Record
 
 MANIFEST_FILE = "nacre.extension.json"
 
@@ -32,8 +34,7 @@ class ManifestInvalid(Exception):
     """A manifest cannot be used; the text is a sentence."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(Record):
     """What an extension says of itself; `settings_schema` is a JSON schema."""
 
     id: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.events import CompactionEnded, CompactionReason, FlushEnded
 from nacre.runtime.contracts.inbound import Inbound, Reply
@@ -41,8 +41,7 @@ class Ask:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeforeTurn:
+class BeforeTurn(Record):
     """A turn begins: the person's words are on disk, and a model is about to be asked. `before_turn`.
 
     `model_name` is that of the model that the owner chose.
@@ -53,8 +52,7 @@ class BeforeTurn:
     model_name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class AfterTurn:
+class AfterTurn(Record):
     """A turn is over. `after_turn`.
 
     `reply` is `None` for silence and for a turn that failed; then `error` says how. `usage` sums the turn's
@@ -69,8 +67,7 @@ class AfterTurn:
     usage: Usage | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeforeModel:
+class BeforeModel(Record):
     """A model is about to be asked; `request.purpose` says what for. `before_model`.
 
     A handler may return a text: it is quoted to the model, with the handler's name as its source, in the part
@@ -83,8 +80,7 @@ class BeforeModel:
     request: ModelRequest
 
 
-@dataclass(frozen=True, kw_only=True)
-class AfterModel:
+class AfterModel(Record):
     """A model gave its whole `answer`, or failed with `error`. `after_model`.
 
     `answer.provider` and `answer.model` name who answered, which may be a fallback.
@@ -98,8 +94,7 @@ class AfterModel:
     error: ModelError | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeforeTool:
+class BeforeTool(Record):
     """A tool call is about to run; its arguments fit the tool. `before_tool`.
 
     A handler may return `Deny` or `Ask`. One that raises, takes too long or answers anything else denies.
@@ -112,8 +107,7 @@ class BeforeTool:
     arguments: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class AfterTool:
+class AfterTool(Record):
     """A tool call is over, whether it ran or was refused; `text` is its result, whole. `after_tool`."""
 
     type: ClassVar[str] = "after_tool"
@@ -125,16 +119,14 @@ class AfterTool:
     is_error: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeforeFlush:
+class BeforeFlush(Record):
     """The silent turn that writes notes begins. `before_flush`."""
 
     type: ClassVar[str] = "before_flush"
     chat: ToolChat
 
 
-@dataclass(frozen=True, kw_only=True)
-class AfterFlush:
+class AfterFlush(Record):
     """The silent turn that writes notes is over. `after_flush`."""
 
     type: ClassVar[str] = "after_flush"
@@ -142,8 +134,7 @@ class AfterFlush:
     ended: FlushEnded
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeforeCompaction:
+class BeforeCompaction(Record):
     """History is about to be replaced, in the model's view, by a summary. `before_compaction`.
 
     `tokens` is how full the window is; notes are flushed behind this, where that is due.
@@ -155,8 +146,7 @@ class BeforeCompaction:
     tokens: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class AfterCompaction:
+class AfterCompaction(Record):
     """History was replaced by a `summary`, or was not; `ended.problem` says why. `after_compaction`."""
 
     type: ClassVar[str] = "after_compaction"
@@ -165,8 +155,7 @@ class AfterCompaction:
     summary: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionEnded:
+class SessionEnded(Record):
     """A session has ended; the action is the reason. `session_end`, `session_end:daily` and so on.
 
     `transcript` says where what was said lies, a file unless sessions are kept otherwise; it stays there.
@@ -189,8 +178,7 @@ class SessionEnded:
         return self.reason
 
 
-@dataclass(frozen=True, kw_only=True)
-class MessageArrived:
+class MessageArrived(Record):
     """A message arrived, be it words or a command, and nothing of it is written down yet. `inbound`.
 
     A handler may return the text to take in its place, or `Deny`.
@@ -201,8 +189,7 @@ class MessageArrived:
     inbound: Inbound
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReplyLeaves:
+class ReplyLeaves(Record):
     """A reply is about to be delivered; the transcript holds the model's own words already. `outbound`.
 
     A handler may return the text to deliver in its place, or `Deny`: then nothing is delivered.

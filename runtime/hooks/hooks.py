@@ -12,10 +12,10 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
+from nacre.records.record import Record
 from nacre.runtime.hooks import events as told
 from nacre.runtime.hooks.events import Ask, Deny
 from nacre.runtime.tools.own_thread import on_its_own_thread
@@ -81,8 +81,7 @@ class AnyEvent(Protocol):
         """The name, such as `session_end`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Record):
     """What one handler returned. `problem` is a sentence when it failed, and then `value` is `None`."""
 
     handler: str

@@ -12,11 +12,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.sessions.disk.durable import read_plain, replace_file, set_aside
 from nacre.sessions.disk.locks import locked
 from nacre.sessions.disk.reported import make_folder
@@ -33,8 +33,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-@dataclass(frozen=True, kw_only=True)
-class HookFile:
+class HookFile(Record):
     """A file of the folder: `name` without `.py`, and its bytes.
 
     With a `problem` it has none, and never runs.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.events import FlushStatus
 from nacre.runtime.lanes.index_line import IndexLine
 from nacre.sessions.contracts.messages import (
@@ -24,8 +24,7 @@ FLUSH_ENTRY = "nacre.flush"
 FLUSH_MESSAGE_ENTRY = "nacre.flush_message"
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnfinishedFlush:
+class UnfinishedFlush(Record):
     """The messages of a flush turn that has no record; `later_entry_ids` are what was said behind it."""
 
     messages: tuple[Message, ...]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import PrivacyError
 from nacre.runtime.contracts.inbound import CHAT_KINDS, Inbound
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess, notes_folder_of
@@ -21,8 +20,7 @@ from nacre.sessions.contracts.keys import (
 from nacre.sessions.index.changes import Origin
 
 
-@dataclass(frozen=True, kw_only=True)
-class Route:
+class Route(Record):
     """A session's key, the policy that holds in it, and where its message came from.
 
     `ids_fold_case` is the message's: whether its channel takes `Anna` and `anna` for one id.

@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import AllModelsFailed, ContextOverflow, ModelError
@@ -37,8 +38,7 @@ RETRIES_BEFORE_FALLBACK = 1
 """A hiccup is waited for; whatever lasts longer is left to the next model."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(Record):
     """A model that may be asked, and the window that it has."""
 
     model: ChatModel

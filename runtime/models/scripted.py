@@ -16,10 +16,10 @@ import itertools
 import pickle
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ModelError, ModelUnavailable
 from nacre.runtime.contracts.model import ModelRequest, Purpose, TextDelta
 from nacre.sessions.contracts.messages import AssistantMessage, StopReason, Text, ToolCall, Usage
@@ -31,8 +31,7 @@ class ScriptViolation(AssertionError):
     """A scripted model was asked for what its script does not say, or not for all that it says."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptedStep:
+class ScriptedStep(Record):
     """One scripted answer; `says`, `calls` and `fails` build it.
 
     `purpose` refuses requests of another purpose. `check` gets the request before anything is

@@ -21,12 +21,13 @@ runtime holds one and calls it through `MemorySlot` alone, which keeps these pro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from nacre.memory.contracts.embedder import Embedder
 from nacre.memory.contracts.settings import at_home
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import HookTable
 from nacre.runtime.tools.function import FunctionTool, ToolChat
@@ -57,8 +58,7 @@ class EngineCommand(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryHome:
+class MemoryHome(Record):
     """Whose memory an engine is, and where. `now` gives aware datetimes in the owner's zone.
 
     `settings` is `plugins.entries.<engine_id>.config`, which fits the manifest's schema when an extension

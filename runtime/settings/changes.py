@@ -5,11 +5,11 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
+from nacre.records.record import Record
 from nacre.runtime.settings.sections.section import written_name
 from nacre.runtime.settings.settings import Settings
 
@@ -48,8 +48,7 @@ _OF_OTHERS: tuple[Path, ...] = (("agents", "entries"), *_OF_SERVE)
 """What an agent does not tell of: other agents, and what is not taken over by it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changes:
+class Changes(Record):
     """`settings` are those that count from the next turn on. The keys are dotted, as in the file."""
 
     settings: Settings

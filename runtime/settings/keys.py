@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.sections.section import SettingsSection, key_names, nearest_key, written_name
 
@@ -28,8 +28,7 @@ _PASSWORD = re.compile(r"(?<=://)([^:/@\s]*):[^@\s]+@")
 """A password in an address, as in that of a database."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Field:
+class Field(Record):
     """What is known of a key. `section` has it; `info` is `None` for what an owner names, as in a table."""
 
     section: type[BaseModel]

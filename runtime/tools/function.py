@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, get_arg
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, create_model
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.own_thread import on_its_own_thread
 from nacre.runtime.tools.session_sources import SessionSources
@@ -39,8 +40,7 @@ def audience(policy: ChatPolicy) -> ToolChats:
     return "direct" if policy.chat_kind == "direct" else "group"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolChat:
+class ToolChat(Record):
     """The chat that a tool is offered in. `workspace` is the folder with the notes.
 
     `origin` is where its latest message came from, `None` where that is not known. `sources` say where
@@ -56,8 +56,7 @@ class ToolChat:
     sources: SessionSources | None = field(default=None, repr=False, compare=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolContext:
+class ToolContext(Record):
     """One call of a tool: in which chat, and a way to tell how far it is.
 
     A coroutine is cancelled when the turn stops or the call takes too long. A plain function runs on a thread

@@ -12,8 +12,9 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.ids import NewId
 from nacre.sessions.contracts.errors import SessionError
@@ -44,8 +45,7 @@ _IMPORTANT_TAIL = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResultLimits:
+class ResultLimits(Record):
     """Most of one result, and of all results of one step: the answers to the calls of one message.
 
     `page_chars` is what `read` shows at once, so little that a page is not cut again.

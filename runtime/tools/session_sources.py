@@ -14,6 +14,7 @@ from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SourceOf, Sources
 from nacre.memory.files.sources.stored import line_key
 from nacre.memory.files.sources.telling import NOT_THE_OWNERS
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.sessions.contracts.messages import ToolResultMessage, UserMessage, message_text
@@ -105,8 +106,7 @@ class Voices:
         self.note_keys.update(key for line in _shown_lines(text) if (key := line_key(line)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionSources:
+class SessionSources(Record):
     """What gives the lines of one session their sources, and notes them in `sources`.
 
     `voices` are up to date when they are given, `chat` is the session's chat in words.

@@ -7,12 +7,13 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.model import ToolSpec
 from nacre.sessions.contracts.messages import Image, Text, ToolCall, ToolResultMessage
 
@@ -32,8 +33,7 @@ class ToolArguments(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolOutput:
+class ToolOutput(Record):
     """A tool's answer: `text` for the model, `summary` one short line for a person watching.
 
     `images` are shown behind the text to a model that takes them; else the text says that they are not.
@@ -44,8 +44,7 @@ class ToolOutput:
     images: tuple[Image, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallScope:
+class CallScope(Record):
     """One call while it runs. `cancelled` is set when nobody waits for its result any more.
 
     `progress` takes one short line for a person who watches; both may be used from any thread. `is_approved`:
@@ -58,8 +57,7 @@ class CallScope:
     is_approved: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tool:
+class Tool(Record):
     """A tool in one chat: its name, what the model reads about it, its arguments, and the work.
 
     `run` gets a validated instance of `arguments` and raises `ToolFailed` with a sentence when it
@@ -80,8 +78,7 @@ class Tool:
         return ToolSpec(name=self.name, description=self.description, parameters=_schema(self.arguments))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolOutcome:
+class ToolOutcome(Record):
     """One finished call: the message for the transcript and the line for a person."""
 
     message: ToolResultMessage

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from nacre.memory.workspace.workspace import workspace_gone
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.events import Emit, Warned
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, takes_images
@@ -38,8 +38,7 @@ from nacre.sessions.contracts.messages import Image
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Made:
+class _Made(Record):
     """What a system prompt would be made of now, in a cycle between two compactions."""
 
     cycle: int

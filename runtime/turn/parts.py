@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from nacre.memory.contracts.workspace import Workspace
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
 from nacre.runtime.contracts.ids import NewId
@@ -33,8 +33,7 @@ from nacre.sessions.contracts.usage import Usage
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TurnParts:
+class TurnParts(Record):
     """What every turn of an agent shares. Built once, by the composition root.
 
     `models` are asked in their order; a chat for which another model was chosen has its own chain.

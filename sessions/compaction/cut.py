@@ -7,8 +7,9 @@ or kept; recalled notes are neither, since they are in files already.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from nacre.records.record import Record
 from nacre.sessions.compaction.facts import SummaryFacts, facts_of, without_facts
 from nacre.sessions.contracts.messages import (
     AssistantMessage,
@@ -26,8 +27,7 @@ from nacre.sessions.view.transcript import entry_item, last_compaction, last_com
 from nacre.sessions.view.transcript_view import build_transcript
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompactionPlan:
+class CompactionPlan(Record):
     """A compaction that is possible.
 
     `to_summarise` goes into the history's summary, together with `previous_summary`. When the cut
@@ -48,15 +48,13 @@ class CompactionPlan:
         return {"readFiles": list(self.facts.read_files), "modifiedFiles": list(self.facts.modified_files)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class NothingToCompact:
+class NothingToCompact(Record):
     """No compaction is possible; `reason` is a sentence."""
 
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Unit:
+class _Unit(Record):
     """A message of the window that may be compacted; `place` is its entry's index on the branch."""
 
     place: int

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.sessions.compaction.identifiers import identifiers
 from nacre.sessions.contracts.messages import AssistantMessage, Message, ToolResultMessage, message_text
 from nacre.sessions.contracts.serialise import call_text
@@ -38,8 +38,7 @@ _RENEWED = re.compile(
 _LISTED_IDENTIFIERS = re.compile(rf"{re.escape(IDENTIFIERS_HEADING)}\n((?:- [^\n]*(?:\n|\Z))*)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SummaryFacts:
+class SummaryFacts(Record):
     """What is known of a summarised part without asking a model; each list in order of appearance."""
 
     open_asks: tuple[str, ...] = ()

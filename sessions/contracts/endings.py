@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
+
+from nacre.records.record import Record
 
 EndReason: TypeAlias = Literal["new", "reset", "daily", "idle"]
 """`new` and `reset` are the owner's commands, `daily` and `idle` the settings."""
@@ -11,8 +12,7 @@ EndReason: TypeAlias = Literal["new", "reset", "daily", "idle"]
 END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EndedSession:
+class EndedSession(Record):
     """A session that is over.
 
     `transcript` is the name under which its store keeps what was said, `channel` where the message came

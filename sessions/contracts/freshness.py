@@ -8,9 +8,10 @@ wrote beside it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Literal, TypeAlias
+
+from nacre.records.record import Record
 
 ResetMode: TypeAlias = Literal["daily", "idle", "none"]
 ResetCause: TypeAlias = Literal["daily", "idle"]
@@ -25,8 +26,7 @@ PAUSE_MINUTES = 30
 _PROGRAMS = ("cron", "hook", "subagent")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResetRule:
+class ResetRule(Record):
     """What the owner said about resets in one place; `None` is not said there."""
 
     mode: ResetMode | None = None
@@ -34,16 +34,14 @@ class ResetRule:
     idle_minutes: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResetPolicy:
+class ResetPolicy(Record):
     """What holds for one session: whichever comes first. `None` is never."""
 
     at_hour: int | None
     idle_minutes: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class NextReset:
+class NextReset(Record):
     """When a session will be over if nobody says anything until then, and by which rule."""
 
     at: datetime

@@ -12,9 +12,10 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionKeyInvalid
 
 KeyKind: TypeAlias = Literal[
@@ -40,8 +41,7 @@ _THREAD_WORDS = ("thread", "topic")
 _RESERVED = {*_DIRECT_WORDS, *_GROUP_WORDS, *_THREAD_WORDS, *SYNTHETIC_KINDS, "main", "agent"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionRoute:
+class SessionRoute(Record):
     """What decides a session key: where a message came from, and the owner's settings.
 
     `identity_links` maps one person's canonical name to their ids as `channel:id`. A bare id counts

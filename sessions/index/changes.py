@@ -9,9 +9,10 @@ counts, the model a fallback chose, other programs' caches.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.usage import Usage
 from nacre.sessions.index.record import SessionRecord
 
@@ -22,8 +23,7 @@ themselves to which key they belong."""
 _PROVIDER, _MODEL, _SOURCE = "providerOverride", "modelOverride", "modelOverrideSource"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Origin:
+class Origin(Record):
     """One message's place; empty texts are unknown. `chat_name` is what people call the chat."""
 
     chat_kind: str

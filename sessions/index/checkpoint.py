@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from nacre.records.record import Record
 from nacre.sessions.disk.durable import Sync, keep_as, replace_file, sync_folder, unfinished_file
 from nacre.sessions.disk.reported import reported
 from nacre.sessions.index.image import Fingerprint, Image
 from nacre.sessions.index.patches import header_line
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexPaths:
+class IndexPaths(Record):
     """The files of an index, all in one folder."""
 
     base: Path

@@ -18,9 +18,9 @@ nothing to mend.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.sessions.disk.lines import to_line
 from nacre.sessions.index.record import MIRRORED
 
@@ -30,8 +30,7 @@ _SESSION = "sessionId"
 _NOTHING = object()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Patch:
+class Patch(Record):
     """What one edit changes in one key's line; `odd` is what stood there when it was no object."""
 
     key: str

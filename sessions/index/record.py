@@ -6,8 +6,10 @@ Keys that are unknown here, or whose values cannot be read, are kept as they are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
+
+from nacre.records.record import Record
 
 _OTHERS_OF_CHAT = frozenset(
     {
@@ -36,8 +38,7 @@ def _stored(name: str, kind: type, *, of_chat: bool = False, mirrored: bool = Fa
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionRecord:
+class SessionRecord(Record):
     """What the index knows of a session; `None` is unknown. Times are milliseconds since the epoch.
 
     `total_tokens` is how full the window was after the last call; it counts only while

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.contracts.keys import RECOVERED
 from nacre.sessions.disk.durable import open_plain, read_plain
@@ -23,8 +23,7 @@ from nacre.sessions.index.record import SessionRecord, record_from_json, record_
 HEAD_BYTES = 65_536
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScannedSession:
+class ScannedSession(Record):
     """A session as its transcript tells it; `key` is `recovered:<id>` when the transcript has none."""
 
     key: str

@@ -8,10 +8,10 @@ without them would be taken for one that lost its index.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionCorrupt
 from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import SessionStore
@@ -41,8 +41,7 @@ def refuse_another(name: str, there: bytes, data: bytes) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionSum:
+class SessionSum(Record):
     """What a store has of what is copied: how many of each, and one checksum over all of it."""
 
     transcripts: int
@@ -53,8 +52,7 @@ class SessionSum:
     checksum: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Copied:
+class Copied(Record):
     """What of both stores is there after a copy, and sentences about what was not copied."""
 
     source: SessionSum

@@ -6,11 +6,11 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionCorrupt, SessionNotFound
 from nacre.sessions.disk.durable import read_plain, replace_file
 from nacre.sessions.disk.endings import EndingFolder
@@ -36,8 +36,7 @@ from nacre.sessions.upkeep.upkeep import delete_session, keep_up
 _TAIL_BYTES = 65_536
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionPlaces:
+class SessionPlaces(Record):
     """Where the files lie: the index with the transcripts beside it, and the folders of endings and locks.
 
     `cwd` goes into the headers of new transcripts.

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from nacre.records.record import Record
 from nacre.sessions.disk.durable import read_plain, replace_file
 from nacre.sessions.stores.store import SessionStore
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rewrite:
+class Rewrite(Record):
     """What becomes of a line of a transcript, without its line feed, and of a result that is kept whole.
 
     A line keeps its length in bytes, so that whatever points into a transcript still points there.

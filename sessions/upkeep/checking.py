@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionError
 from nacre.sessions.disk.durable import reading
 from nacre.sessions.disk.kernel_lock import try_lock
@@ -19,8 +19,7 @@ from nacre.sessions.entries.entries import FORMAT_VERSION, header_from_json
 _UNFINISHED = re.compile(r"\.(?P<process>\d+)-\d+\.tmp$")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranscriptProblem:
+class TranscriptProblem(Record):
     """What is wrong with one transcript.
 
     `unreadable_lines` are numbers from 1; a last line without an end is torn, and not among them. `problem`

@@ -10,9 +10,9 @@ The limits are OpenClaw's (`session.maintenance`): 30 days, 500 lines, a high-wa
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.keys import SYNTHETIC_KINDS, key_kind
 from nacre.sessions.index.record import SessionRecord
 
@@ -29,8 +29,7 @@ FileKind: TypeAlias = Literal["archive", "synthetic", "ended", "kept"]
 of conversations. `kept`: everything else, which is never removed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MaintenanceLimits:
+class MaintenanceLimits(Record):
     """What the owner allows; `None` is no limit. `high_water_bytes` is where removing stops."""
 
     prune_after_ms: int | None
@@ -40,8 +39,7 @@ class MaintenanceLimits:
     high_water_bytes: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredFile:
+class StoredFile(Record):
     """A file of the folder of sessions."""
 
     name: str
@@ -50,8 +48,7 @@ class StoredFile:
     modified_ms: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpkeepReport:
+class UpkeepReport(Record):
     """What was done, or would be: keys pruned, files moved aside and removed, by name."""
 
     pruned_keys: tuple[str, ...] = ()

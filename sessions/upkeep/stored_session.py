@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.errors import SessionKeyInvalid, SessionNotFound
 from nacre.sessions.contracts.keys import canonical_key, key_agent
 from nacre.sessions.index.record import SessionRecord
@@ -14,8 +14,7 @@ LEAST_ID_CHARS = 4
 _SHOWN_MATCHES = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredSession:
+class StoredSession(Record):
     """A session that a store keeps.
 
     `is_current`: its key names it now, and `record` is its line in the index; else `record` is what its
@@ -42,8 +41,7 @@ class StoredSession:
         return self.record.last_interaction_at_ms or self.record.updated_at_ms
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranscriptFacts:
+class TranscriptFacts(Record):
     """A transcript in a store: its name, how long it is as JSON lines, and when it last grew."""
 
     name: str

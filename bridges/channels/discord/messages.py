@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nacre.bridges.channels.discord.snowflakes import is_snowflake
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import ChatKind, Inbound
 
 CHANNEL = "discord"
@@ -31,8 +31,7 @@ class RemoteFile(NamedTuple):
     size_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chat:
+class Chat(Record):
     """A channel of Discord's: the chat that it is, or the chat and the thread in it."""
 
     chat_id: str
@@ -41,16 +40,14 @@ class Chat:
     name: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Me:
+class Me(Record):
     """The bot: its id, and the roles that are its alone, which people mention as if they were it."""
 
     id: str
     roles: Collection[str] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heard:
+class Heard(Record):
     """A message, without its files yet."""
 
     inbound: Inbound

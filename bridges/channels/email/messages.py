@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from email.utils import getaddresses
 
 from imap_tools import MailMessage
 
 from nacre.bridges.channels.email.words import html_text, unquoted
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Attachment, Inbound
 
 CHANNEL = "email"
@@ -30,8 +30,7 @@ _PROGRAMS = ("mailer-daemon", "postmaster", "noreply", "no-reply", "donotreply",
 _MOST_HEADER_CHARS = 20_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Me:
+class Me(Record):
     """The assistant: its address and the account in the settings, and who vouches for senders."""
 
     address: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from ircstates import Server
 from irctokens import Line
@@ -17,7 +16,6 @@ _FORMATS = re.compile("\x03(?:\\d{1,2}(?:,\\d{1,2})?)?|\x04[0-9A-Fa-f]{0,6}|[\x0
 _CONTROLS = re.compile("[\0\r]")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Heard(Spoken):
     """A message, and the nick of who said it."""
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+
+from nacre.records.record import Record
 
 FILE = "login.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Login:
+class Login(Record):
     """A device of an account and the token that it has."""
 
     user_id: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nacre.bridges.channels.matrix.rooms import RoomView
 from nacre.bridges.channels.text.mentions import addressed
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Inbound
 
 CHANNEL = "matrix"
@@ -23,8 +23,7 @@ _QUOTED = re.compile(r"(?:> .*\n|>\n)+\n?")
 """What older programs put in front of an answer: the words that it answers."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Me:
+class Me(Record):
     """The assistant: its id, the name that people see, and the account in the settings."""
 
     user_id: str
@@ -32,8 +31,7 @@ class Me:
     account: str = "default"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RemoteFile:
+class RemoteFile(Record):
     """A file on the server; `size_bytes` is 0 where nobody says. `problem`: why it cannot be fetched."""
 
     mxc: str
@@ -43,8 +41,7 @@ class RemoteFile:
     problem: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heard:
+class Heard(Record):
     """A message, without its files yet."""
 
     inbound: Inbound

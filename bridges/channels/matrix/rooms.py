@@ -8,10 +8,11 @@ group. nio's own `is_group` says something else: that a room has no name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nio import MatrixRoom
+
+from nacre.records.record import Record
 
 Json = Mapping[str, Any]
 _CLOSED = ("invite", "knock", "private")
@@ -19,8 +20,7 @@ FIRST_LOOK_BACK_MS = 10 * 60 * 1_000
 """How far back rooms are read at the very first start."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoomView:
+class RoomView(Record):
     """A room. `private_with` is the other person in it, empty in a group."""
 
     room_id: str

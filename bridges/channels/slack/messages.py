@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nacre.bridges.channels.slack.formatting import plain
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Inbound
 
 CHANNEL = "slack"
@@ -32,8 +32,7 @@ class RemoteFile(NamedTuple):
     size_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heard:
+class Heard(Record):
     """A message, without its files yet."""
 
     inbound: Inbound

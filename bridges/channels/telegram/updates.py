@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from telegram import Message, MessageEntity, Update, User
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import ChatKind, Inbound
 
 CHANNEL = "telegram"
@@ -28,8 +28,7 @@ class RemoteFile(NamedTuple):
     size_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heard:
+class Heard(Record):
     """A message, without its files yet."""
 
     inbound: Inbound

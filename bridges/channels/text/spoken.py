@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Inbound
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spoken:
+class Spoken(Record):
     """A message: where, by whom as the server vouches for them, and what."""
 
     kind: Literal["direct", "group"]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import ssl
-from dataclasses import dataclass
 
 from nacre.bridges.contracts.errors import CannotConnect
+from nacre.records.record import Record
 
 CONNECT_SECONDS = 30.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Address:
+class Address(Record):
     """Where a server is. `ca_file` names the authority of its certificate, empty for those of the system.
 
     `setting` is where all this stands in the settings, for sentences: `channels.irc`.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from slixmpp import Message
 
 from nacre.bridges.channels.text.mentions import addressed
 from nacre.bridges.channels.text.spoken import Spoken
+from nacre.records.record import Record
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _SID, _MUC_USER = "{urn:xmpp:sid:0}", "{http://jabber.org/protocol/muc#user}"
@@ -18,8 +19,7 @@ _CORRECTION = "{urn:xmpp:message-correct:0}replace"
 _WRAPPED = ("{urn:xmpp:mam:2}result", "{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Me:
+class Me(Record):
     """The assistant: its bare address, its name in rooms, and the rooms that it is in.
 
     `people` are the addresses of a room's people by their names there, where the room shows them.
@@ -31,7 +31,6 @@ class Me:
     people: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Heard(Spoken):
     """A message. `archive` holds it, empty for the account's own, under `archive_id`."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from typing import Any, Protocol, TypeAlias
+
+from nacre.records.record import Record
 
 Row: TypeAlias = tuple[Any, ...]
 
@@ -30,8 +32,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 """What is moved, by table. How the bridges are is not: whoever serves next finds that out anew."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contents:
+class Contents(Record):
     """The rows of a ledger by table, in the order of `COLUMNS`. `copied` is the checksum of what was brought
     in last, from another member; empty where nothing ever was."""
 

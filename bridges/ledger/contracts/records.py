@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
 from nacre.bridges.contracts.bridge import Part, Place
 from nacre.bridges.contracts.errors import BridgeError
 from nacre.bridges.ledger.contracts.stored_inbound import inbound_from_json
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Inbound
 
 MOST_KEPT_IDS = 1_000
@@ -25,8 +26,7 @@ class JobChanged(BridgeError):
     """A job was removed or changed while it was looked at; it is looked at again."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobMoved:
+class JobMoved(Record):
     """That a job due at `before_ms` is due at `due_ms` next; it is gone without that and without a `problem`.
 
     Times are epoch milliseconds. Writing it raises `JobChanged` where the job is not due at `before_ms`.
@@ -38,8 +38,7 @@ class JobMoved:
     problem: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Beaten:
+class Beaten(Record):
     """That an agent had a heartbeat at `at_ms`, in epoch milliseconds."""
 
     agent_id: str
@@ -50,8 +49,7 @@ Along: TypeAlias = JobMoved | Beaten
 """What is written in the transaction of a message, and takes the message back when it cannot be."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Received:
+class Received(Record):
     """A message that waits or is being answered by the agent `agent_id`.
 
     `turn` is the number of the first one of its batch. `was_begun`: it was handed to the agent before, in
@@ -76,8 +74,7 @@ class Received:
         return replace(self, inbound=replace(self.inbound, message_id=f"#{self.number}"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutboundPart:
+class OutboundPart(Record):
     """A part that is to be sent. `sent_id` is set where it is shown already, and is to be changed.
 
     `was_draft`: what may be shown of it reads differently. `asker` is whom it answers, a message without

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from nacre.cli.invocation import Invocation, begin, day_option, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.contracts.workspace import Workspace
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _ANSWERS = {"y": "all", "o": "one by one", "e": "edit", "n": "nothing"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _Asked(Record):
     after: str | None
     before: str | None
     dry_run: bool

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nacre.cli.memory.care.meter import level
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from nacre.memory.files.tidy.edits import Edit, Place, Tidied
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 _MOST_LISTED = 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shown:
+class Shown(Record):
     """A proposal, and what rules found in the notes. `most_chars` is the limit of the curated note."""
 
     change: Tidied

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nacre.cli.screen.json_text import moment
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import owner_clock
 from nacre.runtime.recall.open_memory import unindexed_notes
 from nacre.runtime.settings.config import Config
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from nacre.runtime.recall.qmd.qmd_memory import QmdParts
 
 
-@dataclass(frozen=True, kw_only=True)
-class QmdStatus:
+class QmdStatus(Record):
     """What is noted of qmd; nothing is started to learn it."""
 
     home: QmdHome

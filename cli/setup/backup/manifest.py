@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
+
+from nacre.records.record import Record
 
 MANIFEST = "manifest.json"
 FORMAT = "nacre-backup"
@@ -29,8 +30,7 @@ class ArchiveUnusable(Exception):
     """An archive that is damaged, cut off, encrypted for others, or no backup; the sentence says which."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(Record):
     """One thing in an archive, under its path there. `sha256` is empty for folders and links."""
 
     path: str
@@ -41,8 +41,7 @@ class Entry:
     link: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Record):
     """What lay outside of the state folder: whose it is, what, where it was, and its path in the archive."""
 
     agent_id: str
@@ -51,8 +50,7 @@ class Place:
     path: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(Record):
     """All of it. `left_out` are sentences."""
 
     made_at: str

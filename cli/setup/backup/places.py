@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.cli.setup.backup.manifest import OUTSIDE, STATE, Place
+from nacre.records.record import Record
 from nacre.runtime.settings.config import Config
 
 WORK_FOLDER = ".backup"
@@ -21,8 +21,7 @@ _FIRST = frozenset({"_versions"})
 copied before what is named."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Root:
+class Root(Record):
     """A folder or a file to copy, and its path in the archive."""
 
     source: Path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 
 from nacre.cli.invocation import begin, environment_of, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.records.record import Record
 from nacre.runtime.settings.config import load_config, settings_file
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ def command(context: click.Context) -> None:
     """
 
 
-@dataclass(frozen=True, kw_only=True)
-class _File:
+class _File(Record):
     """The settings file, whether or not it can be used."""
 
     environment: Mapping[str, str]

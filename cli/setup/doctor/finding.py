@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from nacre.records.record import Record
 
 State: TypeAlias = Literal["well", "note", "problem", "fixed"]
 Repair: TypeAlias = Callable[[], Awaitable[str]]
@@ -13,8 +14,7 @@ Repair: TypeAlias = Callable[[], Awaitable[str]]
 _MARKS: dict[State, str] = {"well": "✓", "note": "·", "problem": "✗", "fixed": "✓"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(Record):
     """One thing that was looked at. `advice` says what to do; only what is safe has a `repair`."""
 
     area: str

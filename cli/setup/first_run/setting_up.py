@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nacre.cli.setup.first_run import questions
 from nacre.cli.setup.first_run.keeping import keep_key, keep_name, keep_settings, knows_no_name
+from nacre.records.record import Record
 from nacre.runtime.agent.first_model.choices import found_choices
 from nacre.runtime.agent.first_model.trial import Trial, tried
 from nacre.runtime.contracts.clock import owner_zone
@@ -23,8 +24,7 @@ MOST_TRIALS = 3
 """Without questions, no more of the models that were found are tried, each from another place."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
+class Chosen(Record):
     """The model of a first run, empty to stay offline, with what came of trying it."""
 
     model_name: str = ""

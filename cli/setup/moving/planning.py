@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -12,6 +11,7 @@ from nacre.cli.setup.moving.sources.contents import Kept, Note, Origin
 from nacre.cli.setup.moving.sources.written import HEAD_LINES, Line
 from nacre.memory.files.sources.secrets import without_new_secrets
 from nacre.memory.files.sources.sources import SecretsMode
+from nacre.records.record import Record
 
 Outcome: TypeAlias = Literal["imported", "here", "skipped"]
 
@@ -20,8 +20,7 @@ _INSTRUCTIONS = ("AGENTS.md",)
 """Files that speak of the other program's tools; they never take the place of Nacre's own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoteStep:
+class NoteStep(Record):
     """`append` adds what is new at the end of the note; otherwise it is written whole, to `path`."""
 
     outcome: Outcome
@@ -30,8 +29,7 @@ class NoteStep:
     reason: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionStep:
+class SessionStep(Record):
     """`data` is the whole transcript. The messages of the source: how many are new, are here, stay out."""
 
     outcome: Outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nacre.cli.setup.moving.ledger import FILE_NAME, ImportLedger
@@ -34,6 +34,7 @@ from nacre.cli.setup.moving.writing import KeyPlace, Target
 from nacre.memory.contracts.workspace import PathOutsideRoot
 from nacre.memory.files.sources.sourced_workspace import SecretRefused
 from nacre.memory.workspace.workspace import TEMPLATES, template_text
+from nacre.records.record import Record
 from nacre.runtime.settings.config import SETTINGS_FILE
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.disk.secrets import from_keyring, with_environment_file
@@ -49,8 +50,7 @@ MOST_NOTES_AT_ONCE = 50
 _STRANGE_PATH = "its path cannot be one of the workspace"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Wanted(Record):
     """What is to be imported, and how."""
 
     origin: Origin

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nacre.cli.setup.moving.planning import Outcome
 from nacre.cli.setup.moving.sources.contents import Setting, Variable
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.settings.disk.json5_edits import with_value
 from nacre.runtime.settings.keys import at, field_of, hidden
@@ -17,8 +18,7 @@ from nacre.runtime.settings.settings import Settings
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SettingStep:
+class SettingStep(Record):
     """What becomes of a setting or a key. `secret` goes where keys are kept, under `variable`."""
 
     outcome: Outcome

@@ -11,6 +11,7 @@ from typing import Any
 from nacre.cli.screen.plain import cut_to_cells, one_line, plain
 from nacre.cli.screen.screen import Tone
 from nacre.cli.talk.display.event_lines import Line
+from nacre.records.record import Record
 from nacre.runtime.commands.contract.wording import counted, short_count
 from nacre.runtime.contracts.events import Event, FlushEnded, ToolEnded, ToolStarted
 
@@ -21,8 +22,7 @@ _QUICK_SECONDS = 0.05
 _DIFF_TONES: Mapping[str, Tone] = {"+": "added", "-": "removed"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Opened:
+class Opened(Record):
     """What a line hides: its title and its whole text."""
 
     title: str

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from nacre.memory.contracts.notes import MAX_NOTE_BYTES, FoundNote
 from nacre.memory.contracts.records import SearchReport
 from nacre.memory.engine import MemoryEngine
 from nacre.memory.files.note_files import NoteFiles
+from nacre.records.record import Record
 from nacre.runtime.agent.agent import Agent
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.ids import random_id
@@ -36,8 +36,7 @@ class NoteChanged(Exception):
         self.now, self.stamp = now, stamp
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenNote:
+class OpenNote(Record):
     """A note's text, and the stamp that a change of it must show; none is made where it is not UTF-8."""
 
     name: str
@@ -46,8 +45,7 @@ class OpenNote:
     is_text: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundSession:
+class FoundSession(Record):
     """A session with the words in it that were looked for."""
 
     session: StoredSession

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from nacre.memory.contracts.workspace import FileBusy
@@ -14,6 +13,7 @@ from nacre.memory.workspace.history.committing import commit_changes, known_sour
 from nacre.memory.workspace.history.repository import Repository
 from nacre.memory.workspace.history.telling import Commit, CommitUnknown, commits, named, shown
 from nacre.memory.workspace.history.undone import UndoConflict, undo
+from nacre.records.record import Record
 from nacre.runtime.settings.config import Config
 from nacre.runtime.settings.disk.open_workspace import open_workspace
 
@@ -25,8 +25,7 @@ class HistoryUnusable(Exception):
     """There is no history, or git refused; a sentence."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoteCommit:
+class NoteCommit(Record):
     """A commit with its diff. `is_undone`: a later one took it back."""
 
     commit: Commit

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from nacre.records.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiffLine:
+class DiffLine(Record):
     """One line; `kind` is `file`, `place`, `added`, `gone` or `same`."""
 
     kind: str

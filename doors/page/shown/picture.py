@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.runtime.agent.insight.timeline import Point, Timeline
 
 WIDTH, HEIGHT = 720, 260
@@ -20,8 +20,7 @@ PARTS = (
 """The parts of a bar from below, with what they are called."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Block:
+class Block(Record):
     """One part of a bar, in the picture's units."""
 
     part: str
@@ -31,16 +30,14 @@ class Block:
     height: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bar:
+class Bar(Record):
     """One answer, or the fullest of several; `told` says it in words."""
 
     told: str
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Level:
+class Level(Record):
     """A line across the picture at `y`."""
 
     name: str
@@ -48,8 +45,7 @@ class Level:
     label: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class PictureMark:
+class PictureMark(Record):
     """A flush or a compaction at `x`."""
 
     kind: str
@@ -57,8 +53,7 @@ class PictureMark:
     told: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextPicture:
+class ContextPicture(Record):
     """A drawing of a timeline. `cost_line` are the points of a polyline of the money spent until then."""
 
     bars: tuple[Bar, ...]

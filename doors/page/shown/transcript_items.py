@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Literal, TypeAlias
 
 from nacre.doors.page.shown.live_turn import MOST_RESULT_CHARS, ToolLine, json_of
+from nacre.records.record import Record
 from nacre.runtime.commands.conversation.branch_points import moment_of
 from nacre.runtime.contracts.silence import without_token
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
@@ -29,8 +29,7 @@ _FLUSHES = {
 ItemKind: TypeAlias = Literal["person", "assistant", "tool", "flush", "compaction", "note"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranscriptItem:
+class TranscriptItem(Record):
     """One thing in a transcript. `text` is Markdown where it was said, and plain words in a mark."""
 
     entry_id: str

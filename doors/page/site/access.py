@@ -6,11 +6,12 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
+
+from nacre.records.record import Record
 
 COOKIE = "nacre_page"
 MOST_LOGINS = 100
@@ -47,8 +48,7 @@ HolderOf = Callable[[str], Holder | None]
 """Whom a token belongs to; `None` for one that is unknown, or not valid any more."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Login:
+class Login(Record):
     """A browser that showed a token. `form_key` is in each form of its pages."""
 
     token: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -19,6 +18,7 @@ from nacre.doors.page.site.access import HEADERS, Login, Logins, Refused, check_
 from nacre.doors.page.site.rendering import Pages
 from nacre.memory.contracts.errors import MemoryIndexError, ReadRefused
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import AgentError
 from nacre.sessions.contracts.errors import SessionError
 
@@ -35,8 +35,7 @@ TOLD = (
 HomeOf = Callable[[str], Awaitable[PageHome]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Site:
+class Site(Record):
     """What all views share. `home_of` opens the agent of an id, or gives it again."""
 
     logins: Logins
@@ -45,8 +44,7 @@ class Site:
     home_of: HomeOf
 
 
-@dataclass(frozen=True, kw_only=True)
-class Visit:
+class Visit(Record):
     """One request of the owner. `form` is empty unless something is to be changed."""
 
     site: Site

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.files.bank import opinions, taken
 from nacre.memory.files.bank.opinions import Opinion
@@ -28,6 +27,7 @@ from nacre.memory.files.bank.pages import (
 )
 from nacre.memory.files.bank.retain import Kind, Retained, Unparsed, retained
 from nacre.memory.text.markdown_blocks import ITEM
+from nacre.records.record import Record
 
 _PAGES: Mapping[Kind, str] = {"W": WORLD, "B": EXPERIENCE}
 _SECTIONS: Mapping[Kind, str] = {
@@ -38,8 +38,7 @@ _SECTIONS: Mapping[Kind, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Record):
     """A page as it is, `None` where there is none yet, and as it would be."""
 
     path: str
@@ -60,8 +59,7 @@ class Change:
         return "".join(ended)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proposal:
+class Proposal(Record):
     """What would be written: `changes` that people read, and `bank/.taken` behind them."""
 
     changes: tuple[Change, ...]

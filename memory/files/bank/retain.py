@@ -14,12 +14,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
 from typing import Literal, TypeAlias, cast
 
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM, is_retain
+from nacre.records.record import Record
 
 Kind: TypeAlias = Literal["W", "B", "O", "S"]
 
@@ -36,8 +36,7 @@ _MOST_NAME_CHARS = 60
 _NO_LINE = "it does not begin like `W @Name:`, `B …:`, `O(c=0.9) …:`, `S …:`"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Retained:
+class Retained(Record):
     """One item that is to be kept, from `line` to `last_line`, which count from 1 and are inclusive.
 
     `confidence` is an opinion's, 0 to 1.
@@ -68,8 +67,7 @@ class Retained:
         return hashlib.sha256("\0".join(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unparsed:
+class Unparsed(Record):
     """A line under `## Retain` that says nothing which could be kept, and why."""
 
     path: str

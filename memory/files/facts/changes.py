@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import accumulate
 
@@ -15,6 +15,7 @@ from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.files.facts.lines import FactLine, Tail, history_line, known_line, same_key
 from nacre.memory.files.facts.page import Page, PlacedNote
 from nacre.memory.files.facts.records import NUMBERS, Fact, JsonValue, Note
+from nacre.records.record import Record
 
 BY_HAND = "by hand"
 """The source of what somebody wrote into the page."""
@@ -23,8 +24,7 @@ NOTES_SINCE_SECONDS = 1_704_067_200
 """2024-01-01: notes are numbered by the seconds since then, which are enough for 34 years."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
+class Known(Record):
     """What a page says at one moment: facts as they are known, all that was ever known in the order of time,
     notes, and sentences about lines that say nothing."""
 

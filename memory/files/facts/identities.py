@@ -6,10 +6,11 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.contracts.notes import WantedNotes
+from nacre.records.record import Record
 
 OWNERS_PAGE = "memory/facts.md"
 """The owner's own page is one of the notes that every search of the owner's looks into."""
@@ -26,16 +27,14 @@ _LIKE_A_DIGEST = re.compile(r"-[0-9a-f]{16}$")
 _NO_NAME = re.compile(r"[^a-z0-9_-]+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sharing:
+class Sharing(Record):
     """What one identity may do with others: `reads` and `writes` name them. Who writes may also read."""
 
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Identities:
+class Identities(Record):
     """Who the owner is, and the rules by which identities share. Nothing is shared unless one says so."""
 
     owner: str = "owner"

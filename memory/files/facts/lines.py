@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import NoReturn
 
 from nacre.memory.contracts.errors import FactRefused
 from nacre.memory.files.facts.records import JsonValue
+from nacre.records.record import Record
 
 MAX_KEY_CHARS = 200
 MAX_VALUE_CHARS = 8_000
@@ -31,8 +31,7 @@ _TAIL = re.compile(
 _MARK = re.compile(r"\s+\^[0-9a-z]{6}$")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tail:
+class Tail(Record):
     """When, and as far as who says; `is_day` tells that a day stands there, and no time of it."""
 
     at: datetime
@@ -40,8 +39,7 @@ class Tail:
     is_day: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class FactLine:
+class FactLine(Record):
     """What a line says of a key. Without a `tail` somebody wrote it by hand."""
 
     key: str

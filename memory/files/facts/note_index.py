@@ -7,12 +7,13 @@ import hashlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from nacre.memory.contracts.errors import MemoryIndexError
 from nacre.memory.contracts.records import SearchReport, SyncReport
 from nacre.memory.text.days.day_limits import Day
+from nacre.records.record import Record
 
 _MORE_HITS = 4
 """Hits beyond those wanted, because notes may have been deleted since they were indexed."""
@@ -48,8 +49,7 @@ class NoteIndex(Protocol):
         """Lets go of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotesFound:
+class NotesFound(Record):
     """How well notes fit, 0 to 1, by page and number; `degraded` as in a `SearchReport`, or why none was
     searched."""
 

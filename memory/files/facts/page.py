@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from nacre.memory.files.facts.lines import FactLine, Tail, fact_line, note_tail, without_tail
 from nacre.memory.files.facts.records import note_number, note_word
+from nacre.records.record import Record
 
 SectionName: TypeAlias = Literal["Facts", "History", "Notes"]
 SECTIONS: tuple[SectionName, ...] = ("Facts", "History", "Notes")
@@ -39,16 +39,14 @@ _ID = re.compile(r"(?:^|\s+)\^([0-9a-z]{6})$")
 _INDENT = "  "
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placed:
+class Placed(Record):
     """A fact and the line that it stands on, from 0."""
 
     at_line: int
     fact: FactLine
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlacedNote:
+class PlacedNote(Record):
     """A note on the lines from `start` to before `end`. `number` is `None` without an id."""
 
     start: int
@@ -58,8 +56,7 @@ class PlacedNote:
     tail: Tail | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unread:
+class Unread(Record):
     """A line among facts or in the history that says no fact."""
 
     at_line: int

@@ -5,16 +5,16 @@ The names `identity_facts` and `memory_chunks`, and the keys in JSON, are those 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
+
+from nacre.records.record import Record
 
 JsonValue: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
 """What JSON can say."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fact:
+class Fact(Record):
     """That `key` has `value` since `at`, an aware time, as far as `source` says; or that it was forgotten.
 
     A forgotten one has the value `None` and is never among what is known.
@@ -28,8 +28,7 @@ class Fact:
     is_forgotten: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Note:
+class Note(Record):
     """A text that was noted of an identity. `number` is its own in the page, and grows with time."""
 
     identity: str
@@ -44,16 +43,14 @@ class Note:
         return f"{self.identity}/{note_word(self.number)}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryChunk:
+class MemoryChunk(Record):
     """A recalled note, with how well it fits the question, 0 to 1."""
 
     note: Note
     score: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recalled:
+class Recalled(Record):
     """What is known of an identity, and the notes that fit a question, of one moment for each identity.
 
     `problems` are sentences about lines of the pages that could not be read; `degraded` says why the notes

@@ -6,8 +6,9 @@ The format and its limits are those of the open Agent Skills specification (agen
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from nacre.records.record import Record
 
 SKILL_FILE = "SKILL.md"
 MOST_NAME_CHARS = 64
@@ -23,8 +24,7 @@ class SkillBroken(Exception):
     """A file that is no skill; the text is a sentence about it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Skill:
+class Skill(Record):
     """One skill: its name, when to use it, and the path of its file in the workspace."""
 
     name: str

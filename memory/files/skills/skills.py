@@ -4,18 +4,17 @@ what is wrong with those that cannot be used."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.workspace import FileBytes, Fingerprint, PathOutsideRoot, ReadFailed, Workspace
 from nacre.memory.files.skills.skill import MOST_HEAD_BYTES, SKILL_FILE, Skill, SkillBroken, parsed_skill
+from nacre.records.record import Record
 
 SKILLS_FOLDER = "skills"
 MOST_SKILLS = 200
 """More folders are not looked at."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundSkills:
+class FoundSkills(Record):
     """The skills in the order of their names, and a sentence for each that cannot be used."""
 
     skills: tuple[Skill, ...] = ()

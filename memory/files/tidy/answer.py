@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nacre.memory.files.sources.stored import line_key
@@ -18,6 +17,7 @@ from nacre.memory.text.claims import is_not
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.markdown_blocks import FENCE, HEADING, ITEM
+from nacre.records.record import Record
 
 MOST_LINE_CHARS = 600
 MOST_REASON_CHARS = 200
@@ -34,8 +34,7 @@ class AnswerBroken(Exception):
     """A model's answer is not used. A sentence that says why, for it and for the owner."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Given:
+class Given(Record):
     """What the model was given: the curated note, and the lines that it may name, of it and of logs.
 
     `most_chars` is how long the note may become, unless it is longer already.

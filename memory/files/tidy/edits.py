@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from nacre.memory.text.markdown_blocks import ITEM, outline
+from nacre.records.record import Record
 
 EditKind: TypeAlias = Literal["fold", "superseded", "duplicate"]
 """Lines of logs come in, also in the place of others; lines go that a newer one supersedes; repeats go."""
@@ -56,8 +57,7 @@ class Edit:
         return f"{'folded in from' if self.kind == 'fold' else 'superseded by'} {names}{why}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tidied:
+class Tidied(Record):
     """A note as it is, `None` where there is none, what it would be, and why. `done` are the edits in it."""
 
     path: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 
 from nacre.memory.contracts.notes import is_markdown
@@ -15,6 +14,7 @@ from nacre.memory.files.tidy.edits import Place
 from nacre.memory.files.tidy.rules import places
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.workspace.workspace import MEMORY_FOLDER, OLDER_NAMES
+from nacre.records.record import Record
 
 CURATED = "MEMORY.md"
 
@@ -23,8 +23,7 @@ class TidyFailed(Exception):
     """The notes cannot be tidied; nothing was changed. A sentence."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Notes:
+class Notes(Record):
     """What there is: `path` is the curated note, `texts` has it, if there is one, and the logs, oldest first.
 
     `places` are the lines that may be named to a model and that rules look at: the owner's word, and no

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -19,10 +18,10 @@ from nacre.memory.workspace.documents.steps import travels
 from nacre.memory.workspace.documents.tree import seen_below
 from nacre.memory.workspace.files import change_locked
 from nacre.memory.workspace.paths import contained_path, kept_inside, refuse_kept
+from nacre.records.record import Record
 
 
-@dataclass(frozen=True, kw_only=True)
-class WorkspaceSum:
+class WorkspaceSum(Record):
     """What a workspace has: how many files, how long together, and one checksum over names and bytes."""
 
     files: int
@@ -30,8 +29,7 @@ class WorkspaceSum:
     checksum: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class CopiedWorkspace:
+class CopiedWorkspace(Record):
     """Both after a copy, and sentences about what was not copied."""
 
     source: WorkspaceSum

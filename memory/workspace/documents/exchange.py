@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nacre.memory.workspace.documents.merging import merged
 from nacre.memory.workspace.documents.rows import Document, DocumentRows, Moment, WrittenSince
 from nacre.memory.workspace.documents.steps import Step, Text, pulled, pushed, travels
 from nacre.memory.workspace.documents.tree import FolderTree, Seen
+from nacre.records.record import Record
 
 
 class PushRefused(Exception):
     """Nothing was pushed: files have conflicts, or were changed in the workspace as well."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exchanged:
+class Exchanged(Record):
     """What was done, by the names of files, sorted.
 
     `conflicts` have marks now, or the workspace's text beside them. `kept` were removed in the workspace and
@@ -118,8 +118,7 @@ def _pull_one(name: str, base: Text, there: Text, here: Text, tree: FolderTree, 
         tree.note_met(name, there)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
+class _Plan(Record):
     """What a push is to do, and which files only have to be noted as the same."""
 
     here: Mapping[str, bytes]

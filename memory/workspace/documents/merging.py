@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nacre.memory.workspace.documents.steps import HERE_MARK, THERE_MARK, Text, only_appended
+from nacre.records.record import Record
 
 MERGE_SECONDS = 60.0
 _NO_TEXT = 128
@@ -18,8 +18,7 @@ class MergeFailed(Exception):
     """git is not there, or failed."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Merged:
+class Merged(Record):
     """One text of two. Where `is_conflict`, both stand in it between marks; without a text git took none."""
 
     text: bytes | None

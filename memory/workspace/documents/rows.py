@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nacre.memory.contracts.workspace import FileBusy
 from nacre.memory.workspace.documents import statements
 from nacre.postgres.errors import DatabaseError, StatementRefused
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from nacre.postgres.database import Database
@@ -36,8 +36,7 @@ class WrittenSince(Exception):
     """Somebody else wrote a file after it was read. Nothing was written."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Record):
     """A file, or a folder that was made. `revision` is the number of the write that made it so."""
 
     name: str
@@ -52,16 +51,14 @@ class Row:
         return self.changed_us * 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Document:
+class Document(Record):
     """A whole file, and the number of the write that made it so."""
 
     body: bytes
     revision: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class NameRange:
+class NameRange(Record):
     """Names that are not before `low` and are before `high`, by their bytes."""
 
     low: str

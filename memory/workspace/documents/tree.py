@@ -9,13 +9,13 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.memory.contracts.workspace import FileBusy, PathOutsideRoot
 from nacre.memory.workspace.documents.steps import KEPT_FOLDER, THEIRS, Text, has_marks, travels
 from nacre.memory.workspace.files import change_locked, file_bytes
 from nacre.memory.workspace.paths import contained_path
+from nacre.records.record import Record
 
 MOST_BYTES = 1 << 30
 """As much as one field of a database holds."""
@@ -25,8 +25,7 @@ class FolderUnusable(Exception):
     """The folder is another workspace's, or what is kept in it cannot be read."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
+class Seen(Record):
     """Files by name, and what was passed over, each with the reason."""
 
     files: dict[str, bytes]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.runtime.agent.first_model.key_places import key_variables
 from nacre.runtime.models.completions.addresses import is_loopback
 from nacre.runtime.models.openai_compatible.listing import served_models
@@ -40,8 +40,7 @@ LOOK_SECONDS = 2.0
 _EMBEDS = re.compile(r"embed|minilm|\bbge\b|\be5\b|rerank|whisper", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(Record):
     """A model that could be asked; `place` says where it, or its key, was found."""
 
     model_name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.models.completions.errors import key_variable
 from nacre.runtime.models.openai_compatible.providers import PROVIDERS
 
@@ -15,8 +16,7 @@ KeyPlace: TypeAlias = Literal["environment", "file", "keyring"]
 _MORE_VARIABLES: Mapping[str, tuple[str, ...]] = {"gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY")}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Key:
+class Key(Record):
     """A key: the variable it is known by, what it is, and where it is to be kept."""
 
     variable: str

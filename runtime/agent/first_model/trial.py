@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nacre.prompts import render
+from nacre.records.record import Record
 from nacre.runtime.agent.first_model.key_places import Key
 from nacre.runtime.agent.opening.open_models import connected_model
 from nacre.runtime.contracts.clock import epoch_ms, owner_zone, system_clock
@@ -23,8 +24,7 @@ MAX_OUTPUT_TOKENS = 1024
 """Enough for a model that thinks before it says a word."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
+class Trial(Record):
     """What came of it: `problem` is a sentence, empty when the model answered."""
 
     model_name: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from nacre.memory.workspace.context_files import ContextFiles
 from nacre.memory.workspace.workspace import ContextFile
+from nacre.records.record import Record
 from nacre.runtime.agent.opening.open_models import connected_model, model_budget
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock, epoch_ms
@@ -31,8 +31,7 @@ _PROBE_SECONDS = 2.0
 _ANSWER_TOKENS = 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelFacts:
+class ModelFacts(Record):
     """The model of an agent.
 
     `name` is empty when the offline responder answers. `address` is that of an OpenAI-compatible server,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
 from nacre.runtime.models.tokenizer import estimate_tokens
@@ -17,8 +18,7 @@ from nacre.sessions.view.tokens import estimate_message_tokens
 MarkKind: TypeAlias = Literal["flush", "compaction"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartTokens:
+class PartTokens(Record):
     """Of what a context was made. What stands in the transcript is estimated; `fixed` is the rest of what the
     provider counted: tools, instructions and files of the workspace."""
 
@@ -28,8 +28,7 @@ class PartTokens:
     tool_results: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Point:
+class Point(Record):
     """An answer: how many tokens its request and itself took, as the provider counted them, and of what.
 
     `cost_usd` is `None` where no price is known.
@@ -42,8 +41,7 @@ class Point:
     parts: PartTokens = field(default_factory=lambda: PartTokens())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mark:
+class Mark(Record):
     """A flush or a compaction, behind the point of this index; -1 is before the first."""
 
     kind: MarkKind
@@ -52,8 +50,7 @@ class Mark:
     timestamp: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timeline:
+class Timeline(Record):
     """The context of one session over its answers, the marks among them, and the present model's lines."""
 
     points: tuple[Point, ...]

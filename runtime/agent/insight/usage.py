@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import cache, reduce
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, stored_moment
 from nacre.runtime.contracts.ids import random_id
 from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
@@ -26,8 +27,7 @@ _PURPOSES: Mapping[str, str] = {"turn": "reply", "slug": "name", "page": "backgr
 """What people call a purpose; the others are called as they are."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
+class Call(Record):
     """One call of a model. `session_key` is empty where no transcript has it, `model` is `provider/model`.
 
     Without `has_price` nobody knows what it cost, and its `usage` says nothing of money.
@@ -41,8 +41,7 @@ class Call:
     has_price: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class UsageRow:
+class UsageRow(Record):
     """Calls that have a day, a model, a purpose or a session in common; of some the price is not known."""
 
     name: str

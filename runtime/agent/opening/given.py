@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from nacre.memory.files.facts.fact_memory import FactMemory
+from nacre.records.record import Record
 from nacre.runtime.agent.opening.given_tools import BUILT_IN_TOOLS
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.contract.command import Command
@@ -23,8 +24,7 @@ from nacre.runtime.turn.loop.sub_agent import AuthorTool
 from nacre.runtime.turn.prompt_parts.prompt_part import PromptPart
 
 
-@dataclass(frozen=True, kw_only=True)
-class Given:
+class Given(Record):
     """What a bot author hands in besides the settings; without a model or a memory engine these decide."""
 
     model: ChatModel | None = None

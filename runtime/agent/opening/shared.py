@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from nacre.memory.contracts.embedder import Embedder
+from nacre.records.record import Record
 from nacre.runtime.agent.opening.open_models import connected_model, model_key
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.ids import NewId
@@ -60,8 +60,7 @@ class Shared:
             await held.close()
 
 
-@dataclass(frozen=True, kw_only=True)
-class World:
+class World(Record):
     """What the parts are made with; whoever opens something puts its closing on `closing`."""
 
     now: Clock

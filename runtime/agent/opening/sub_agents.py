@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from nacre.records.record import Record
 from nacre.runtime.agent.opening.running import Running
 from nacre.runtime.agent.opening.shared import World
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
@@ -47,8 +48,7 @@ def is_sub_agent_key(key: str) -> bool:
     return key_kind(key) == "subagent"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Task:
+class _Task(Record):
     """What a sub-agent is to do, and for whom."""
 
     caller: CallingTurn

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.commands.conversation.chosen_models import ChosenModels
 from nacre.runtime.contracts.inbound import Attachment, Reply
 from nacre.runtime.contracts.policy import Audience, ChatPolicy
@@ -22,8 +22,7 @@ Outcome: TypeAlias = tuple[Turn, Reply | None]
 """The turn that a command ended in, which may be another session's, and its reply; `None` is silence."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandRun:
+class CommandRun(Record):
     """One call: the text behind the command's name, what came with it, and the turn that it stands in.
 
     The turn's session is open and its lane held. `offered` are the commands that may be used here.
@@ -44,8 +43,7 @@ class CommandRun:
 CommandFunction: TypeAlias = Callable[[CommandRun], Awaitable[Outcome]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(Record):
     """A chat command.
 
     `name` and `aliases` stand without the slash, in lower case. `arguments` is how what follows is written,

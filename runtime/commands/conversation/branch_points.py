@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.messages import AssistantMessage, Message, UserMessage, message_text
 from nacre.sessions.disk.lines import timestamp_ms
 from nacre.sessions.entries.entries import Entry
@@ -18,8 +18,7 @@ _NAME = re.compile(r"(?=.*[^\W\d_])[\w.-]{1,40}")
 """A name is one word with a letter in it, so that it cannot be taken for a number."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionTurn:
+class SessionTurn(Record):
     """Something that a person said, and a place to go back to: the moment before it was said.
 
     `before_id` is the entry in front of it, `None` when it was the first. `leaves` counts what people
@@ -32,8 +31,7 @@ class SessionTurn:
     leaves: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionLabel:
+class SessionLabel(Record):
     """A name that was given to a place. `place` is the entry's id, `at` when that entry was written."""
 
     name: str
@@ -41,8 +39,7 @@ class SessionLabel:
     at: datetime
 
 
-@dataclass(frozen=True, kw_only=True)
-class Leaving:
+class Leaving(Record):
     """What going from one branch to another leaves out, and how much that was said is left and regained."""
 
     messages: tuple[Message, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.prompts import render
+from nacre.records.record import Record
 from nacre.runtime.commands.conversation.branch_points import (
     Leaving,
     SessionTurn,
@@ -33,8 +34,7 @@ from nacre.sessions.index.record import SessionRecord
 from nacre.sessions.stores.store import Transcript
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rewound:
+class Rewound(Record):
     """A session that went back.
 
     `left` and `regained` count what was said and is out of view now, or in view again. `last_said` are the
@@ -50,8 +50,7 @@ class Rewound:
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Forked:
+class Forked(Record):
     """A copy of a session, and the key that names it."""
 
     key: str

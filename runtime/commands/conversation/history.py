@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.commands.conversation.branch_points import is_spoken, moment_of
 from nacre.runtime.contracts.silence import without_token
 from nacre.runtime.lanes.flush_records import FLUSH_MESSAGE_ENTRY
@@ -18,8 +18,7 @@ from nacre.sessions.entries.tree import EntryTree
 Speaker: TypeAlias = Literal["person", "assistant"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionMessage:
+class SessionMessage(Record):
     """Something that was said. `place` is its entry's id, to go back to."""
 
     place: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from nacre.records.record import Record
 
 DEFAULT = "default"
 MIN_PART_CHARS = 6
 """A shorter piece of a model's name could be any word."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnownModels:
+class KnownModels(Record):
     """What can be named: models, other names for them, and providers whose models may all be named."""
 
     names: Sequence[str]
@@ -19,8 +19,7 @@ class KnownModels:
     providers: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedModel:
+class NamedModel(Record):
     """A model's name, empty for the settings' own model, and the words behind it.
 
     `is_sure` is false for a `provider/model` of a provider that is not in the settings: it may be a word

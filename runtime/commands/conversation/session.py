@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
+from nacre.records.record import Record
 from nacre.runtime.commands.conversation.branch_points import (
     SessionLabel,
     SessionTurn,
@@ -32,8 +32,7 @@ from nacre.sessions.contracts.usage import Usage
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class EarlierSession:
+class EarlierSession(Record):
     """A session that a key named before. `last_said` are the last words that were said in it."""
 
     session_id: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.endings.lifecycle import Lifecycle, last_said_at, started_at
 from nacre.runtime.lanes.flush_records import FLUSH_ENTRY
@@ -15,16 +15,14 @@ from nacre.sessions.contracts.messages import AssistantMessage
 from nacre.sessions.contracts.usage import Usage
 
 
-@dataclass(frozen=True, kw_only=True)
-class LastFlush:
+class LastFlush(Record):
     """The latest attempt to save notes, and what came of it, such as `written` or `failed`."""
 
     at: datetime
     status: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionStatus:
+class SessionStatus(Record):
     """Where a session stands.
 
     `model_name` is the model that was chosen, `answering_model_name` the one that is asked next, which is

@@ -10,9 +10,9 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec
 from nacre.runtime.lanes.open_session import OpenSession
@@ -28,8 +28,7 @@ from nacre.sessions.entries.entries import Compaction, CustomMessage, Entry
 from nacre.sessions.view.tokens import estimate_message_tokens
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextPart:
+class ContextPart(Record):
     """One part of a request. `tokens` are an estimate, `text` is what the model reads.
 
     `is_cached`: the provider read all of it from its cache at the last reply, as far as its count tells.
@@ -41,8 +40,7 @@ class ContextPart:
     is_cached: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextView:
+class ContextView(Record):
     """A request, in the order in which providers cache it: tools, system prompt, history.
 
     `last_usage` is that of the last reply, `None` where no provider reported one.

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.contracts.embedder import Embedder, EmbeddingFailed, TextRefused
+from nacre.records.record import Record
 from nacre.runtime.contracts.ids import NewId
 from nacre.runtime.extensions.lancedb.columns import asked_words
 from nacre.runtime.extensions.lancedb.mixing import POOL, Candidate, cosine_of, mixed
@@ -34,16 +34,14 @@ _ID_BEGINNING = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]{7,35}")
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stored:
+class Stored(Record):
     """What became of a text: `memory` is the new row, or with `is_new` false the one that says the same."""
 
     memory: Memory
     is_new: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Forgotten:
+class Forgotten(Record):
     """What became of a request to forget: the row that is gone, or those that may be meant."""
 
     gone: Memory | None = None

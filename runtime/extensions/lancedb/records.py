@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.function import ToolChat
 
@@ -24,8 +24,7 @@ PRIVATE = "private"
 DEFAULT_IMPORTANCE = 0.7
 
 
-@dataclass(frozen=True, kw_only=True)
-class Origin:
+class Origin(Record):
     """Where a memory came from. `entry_id` is the entry of the transcript that says it, or begins to."""
 
     session_key: str
@@ -41,8 +40,7 @@ class Origin:
         return self.said_by in ("others", "tool")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Memory:
+class Memory(Record):
     """One row. `importance` is 0…1, `created_at_ms` milliseconds since the epoch, `id` a UUID."""
 
     id: str
@@ -54,8 +52,7 @@ class Memory:
     origin: Origin
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recalled:
+class Recalled(Record):
     """A memory that was found, and how well it fits, 0…1."""
 
     memory: Memory
@@ -79,8 +76,7 @@ class FoundNear(NamedTuple):
     words: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scope:
+class Scope(Record):
     """Which rows of a table are meant: those of one agent, and of one audience unless that is `None`."""
 
     agent_id: str

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from nacre.records.record import Record
 
 ENGINE_ID = "memory-lancedb"
 USUAL_PROVIDER = "openai"
 """Who is asked when `embedding` has a key or a model and names no provider (seed 003)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LanceSettings:
+class LanceSettings(Record):
     """What the owner can set.
 
     `embedding` are keys of `memorySearch` that hold here in place of those of the agent; without any, the

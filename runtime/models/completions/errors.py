@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import (
     BadModelReply,
     ContextOverflow,
@@ -91,8 +91,7 @@ class ProviderAnswered(Exception):
         self.headers = headers
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallFacts:
+class CallFacts(Record):
     """What a sentence about a failed call needs: the model, where it was asked, and what must not be told.
 
     `key_is_configured` says that the key came from the settings and not from the environment, `key_place`

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.messages import ToolCall
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Record):
     """Either text, or calls whose results the next step reads; a call gets its id when it is streamed."""
 
     text: str = ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nacre.memory.contracts.words import MatchQuery
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.forms.words import stop_words_for
 from nacre.memory.text.lexical import match_query
+from nacre.records.record import Record
 from nacre.runtime.models.offline.phrases import DECIDING, PHRASES, occurs
 from nacre.runtime.models.offline.sentences import ONE_WRITING, folded, own_words, plain, sentences
 
@@ -36,8 +37,7 @@ _TO_KEEP = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Intent:
+class Intent(Record):
     """What one message wants: to store `to_keep`, to look up `question`, or a kind of `small_talk`.
 
     What is asked to be kept and is empty was said before ("remember that").

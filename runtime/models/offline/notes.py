@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.runtime.models.offline.answers import is_quoting, leaves_open
 from nacre.runtime.models.offline.intent import (
     SENTENCE_CHARS,
@@ -31,8 +31,7 @@ ANSWERED = "answered"
 """The kind of a question that needs no note; asked before in the same words, it is no less answered."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Item:
+class Item(Record):
     """A line to keep; `order` is its place in the conversation, from 0, and negative for what was before."""
 
     text: str

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from functools import cache, cached_property
 from typing import Literal, TypeAlias
 
 from nacre.memory.text.evidence import fold
 from nacre.prompts import render
+from nacre.records.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.contracts.silence import SILENT_TOKEN
 from nacre.runtime.models.offline.intent import is_question
@@ -39,8 +39,7 @@ _LABEL = re.compile(r"^\[(User|Assistant(?: thinking| tool calls)?|Tool result)\
 _SPEAKERS: Mapping[str, Speaker] = {"User": "user", "Assistant": "assistant", "Assistant tool calls": "calls"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said:
+class Said(Record):
     """One contribution to a conversation; `text` still holds quotes and code, `sentences` do not."""
 
     speaker: Speaker
@@ -72,8 +71,7 @@ class Said:
         return sentences(own_words(self.text))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finished:
+class Finished(Record):
     """A call with its result's text; `failed` when the tool could not do it."""
 
     call: ToolCall
@@ -81,8 +79,7 @@ class Finished:
     failed: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reading:
+class Reading(Record):
     """A request: the last message of a person, what was said until then, and the calls made since."""
 
     ask: str = ""

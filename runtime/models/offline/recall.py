@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.snippet import GAP
+from nacre.records.record import Record
 from nacre.runtime.models.offline.intent import finder_for, has_question_mark, without_request
 from nacre.runtime.models.offline.notes import Known
 from nacre.runtime.models.offline.reading import Said
@@ -34,8 +34,7 @@ _SOURCE = re.compile(r"\n\s*Source: \S[^\n]*\s*$")
 _RESULT_START = re.compile(r'\{\s*"path"')
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hit:
+class Hit(Record):
     """A place that the search gave; `first` and `last` are 0 where they are not known."""
 
     path: str
@@ -44,8 +43,7 @@ class Hit:
     last: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Passage:
+class Passage(Record):
     """A quotable line: where it stands, as `path#L3` or `path#L3-L7`, and how many wanted words it has.
 
     One that `asks` has them as a question, and answers nothing.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, zip_longest
 
 from nacre.memory.text.evidence import fold
 from nacre.memory.text.forms.words import stop_words_for
+from nacre.records.record import Record
 from nacre.runtime.contracts.model import ModelRequest
 from nacre.runtime.models.offline.answers import is_quoting
 from nacre.runtime.models.offline.intent import finder_for, read_intent
@@ -22,8 +22,7 @@ from nacre.sessions.contracts.messages import message_text
 SUMMARY_TOKENS = 1_500  # whatever more a request allows: summaries of summaries must not grow
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
+class Section(Record):
     """A heading of a `level`; `under` is one above it without own lines, `{}` in `marker` a line's number."""
 
     title: str

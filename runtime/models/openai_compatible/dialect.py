@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.runtime.models.completions.messages import takes_cache_marks
 from nacre.runtime.models.completions.role_order import Family, provider_family
 from nacre.runtime.models.openai_compatible.providers import Endpoint
@@ -17,8 +17,7 @@ from nacre.runtime.models.openai_compatible.providers import Endpoint
 _COUNTS_THINKING = re.compile(r"o\d|gpt-(?:[5-9]|\d\d)(?!-chat)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dialect:
+class Dialect(Record):
     """`options` are further fields of each request; the others are those of `Provider` and what they say."""
 
     model: str

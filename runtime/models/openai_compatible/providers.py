@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from nacre.records.record import Record
 from nacre.runtime.models.completions.errors import key_variable
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provider:
+class Provider(Record):
     """One provider. `base_url` is its own address; blank where the settings must name one.
 
     `base_url_variables` and `key_variables` are looked up in the environment, in their order. Servers on
@@ -154,8 +153,7 @@ _OTHER_PROTOCOLS = frozenset(
 _GPT = re.compile(r"gpt-(?P<major>\d+)(?:\.(?P<minor>\d+))?")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Endpoint:
+class Endpoint(Record):
     """Where one model is asked, and how. `model` is its name there."""
 
     provider: Provider

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.usage import Usage, usage_from_json
 
 VERSION = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spent:
+class Spent(Record):
     """One call: when its answer ended, in milliseconds since the epoch, who asked whom and what for.
 
     `model` is `provider/model`. `purpose` is a `Purpose` of a model request, or `embedding`.

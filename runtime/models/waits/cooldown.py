@@ -7,9 +7,9 @@ an account without credit. A day without a failure, or an answer, makes it all f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import FailureReason
 
 FORGOTTEN_AFTER_SECONDS = 24 * 60 * 60
@@ -21,8 +21,7 @@ _STORED_NAMES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cooldown:
+class Cooldown(Record):
     """What is known of failures in a row: their number, the last one's reason and moment, and the end."""
 
     failures: int

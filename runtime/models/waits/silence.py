@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ModelTimedOut
 from nacre.runtime.contracts.model import ModelAlive, StreamItem, TextDelta
 from nacre.sessions.contracts.messages import AssistantMessage
 
 
-@dataclass(frozen=True, kw_only=True)
-class Patience:
+class Patience(Record):
     """How long a model may send nothing.
 
     After `slow_seconds` it is told, in each silence once. A model that was asked `first_byte_seconds` ago and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from nacre.memory.files.facts.lines import said_in
 from nacre.memory.files.sources.source import PRIVATE, Source
 from nacre.memory.files.sources.sourced_workspace import SourcedWorkspace
 from nacre.memory.files.sources.sources import SecretsMode, SourceOf, Sources
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.hooks.hooks import Handler
 from nacre.runtime.recall.facts.fact_tools import FactTools
@@ -37,8 +38,7 @@ BY_OWNER = Source(written_by="hand", audience=PRIVATE, said_by=("owner",))
 """Of what the owner sets in a terminal."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FactParts:
+class FactParts(Record):
     """What joins an agent where `memory.facts.enabled` is set."""
 
     tools: tuple[FunctionTool[..., Any], ...] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from nacre.memory.files.sources.stored import line_key
 from nacre.memory.files.tidy.answer import AnswerBroken, Given, edits_in
@@ -13,6 +12,7 @@ from nacre.memory.files.tidy.edits import Edit, Place, tidied
 from nacre.memory.files.tidy.reading import Notes, TidyFailed
 from nacre.memory.text.chunker import day_in_path
 from nacre.prompts import quoted, render
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.errors import ModelError
 from nacre.runtime.contracts.model import ChatModel, ModelRequest, SystemPrompt
@@ -32,8 +32,7 @@ ANSWER_SECONDS = 180.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TidyLimits:
+class TidyLimits(Record):
     """`window_tokens` is that of the model, `most_chars` the limit of the curated note."""
 
     window_tokens: int
@@ -46,8 +45,7 @@ class TidyLimits:
         return min(ANSWER_TOKENS, self.window_tokens // 6)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TidyAnswer:
+class TidyAnswer(Record):
     """What the model proposes. `not_read_until` is the day of the newest log line that there was no room for,
     as an ISO day; `""` if all were read."""
 

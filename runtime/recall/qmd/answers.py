@@ -6,9 +6,9 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from nacre.records.record import Record
 from nacre.runtime.recall.qmd.program import QmdFailed, Said
 
 _NOTHING = re.compile(
@@ -36,8 +36,7 @@ _PIECES = 200
 _SHOWN_CHARS = 200
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Record):
     """Where qmd found something: lines from 1, both included; `score` 0…1."""
 
     collection: str

@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from nacre.memory.contracts.notes import CHATS_FOLDER, is_markdown
 from nacre.memory.contracts.settings import at_home
+from nacre.records.record import Record
 from nacre.runtime.settings.sections.memory import QmdPath
 
 Kind = Literal["notes", "chats", "extra", "sessions"]
@@ -23,8 +23,7 @@ PREFIX = "qmd/"
 """Begins the path of what lies outside of the workspace: `qmd/<collection>/<path>`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Collection:
+class Collection(Record):
     """A folder that qmd indexes. `below` is where it lies in the workspace: `""` for the workspace itself,
     `None` outside of it."""
 

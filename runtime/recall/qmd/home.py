@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nacre.records.record import Record
+
 _STATE_FILE = "nacre.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class QmdState:
+class QmdState(Record):
     """What is noted between two runs: collections as they were made (path and pattern by name), times in
     seconds since the epoch, and why the built-in engine answers; empty when qmd does."""
 

@@ -12,10 +12,10 @@ import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.memory.contracts.errors import MemoryIndexError
+from nacre.records.record import Record
 
 MOST_CHARS = 200_000
 """More than this of either stream ends the program: no answer of qmd is as long."""
@@ -41,8 +41,7 @@ class QmdSlow(QmdFailed):
     """It took too long, and was ended."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said:
+class Said(Record):
     """What a run of the program wrote, and its exit code; a negative one is the signal that ended it."""
 
     code: int

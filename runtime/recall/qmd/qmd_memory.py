@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.memory.contracts.settings import at_home
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_core import MemoryCore
 from nacre.runtime.recall.memory_plugin import MemoryHome, MemoryPlugin, MemoryTool
@@ -111,8 +111,7 @@ class QmdMemory(MemoryPlugin):
         return notes
 
 
-@dataclass(frozen=True, kw_only=True)
-class QmdParts:
+class QmdParts(Record):
     """qmd for one agent: where it is kept, what follows the files, what is asked."""
 
     home: QmdHome

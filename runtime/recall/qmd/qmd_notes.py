@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -15,6 +15,7 @@ from nacre.memory.contracts.notes import NoteBytes
 from nacre.memory.contracts.records import Excerpt, Fallback, SearchMode, SearchReport, Source
 from nacre.memory.files.reading import content_lines, excerpt_of
 from nacre.memory.text.days.day_limits import Day, day_limits
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.recall.memory_tools import Notes
 from nacre.runtime.recall.qmd.answers import Place
@@ -224,8 +225,7 @@ class QmdNotes:
         await asyncio.to_thread(self._home.note, replace(state, problem=problem))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChatNotes:
+class ChatNotes(Record):
     """The notes in one chat: asked where the scope allows it, shown where the chat's policy does."""
 
     notes: QmdNotes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from itertools import zip_longest
 from pathlib import Path
@@ -19,6 +19,7 @@ from nacre.memory.contracts.workspace import ReadFailed
 from nacre.memory.files.reading import content_lines
 from nacre.memory.text.chunker import day_in_path
 from nacre.memory.workspace.folder import FolderWorkspace
+from nacre.records.record import Record
 from nacre.runtime.recall.qmd.answers import Place, misses_collection, places, refuses_option
 from nacre.runtime.recall.qmd.collections import Collection
 from nacre.runtime.recall.qmd.program import Program, Said, as_argument
@@ -30,8 +31,7 @@ QUERY = "query"
 """The command that every build of qmd has."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Wanted(Record):
     """What a search is limited to. `below` is a folder of the workspace, empty for everything."""
 
     most: int

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
+
+from nacre.records.record import Record
 
 FILE_NAMES = ("agent/auth-profiles.json", "auth-profiles.json")
 """Below an agent's folder: where OpenClaw writes it, and where a copy by hand is likely to lie."""
@@ -23,8 +25,7 @@ _OTHER_NAMES = {"google": "gemini"}
 _MOST_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuthProfile:
+class AuthProfile(Record):
     """One key. `expires_ms` is milliseconds since the epoch, 0 is never; `place` says where it stands."""
 
     provider: str
@@ -34,8 +35,7 @@ class AuthProfile:
     place: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuthProfiles:
+class AuthProfiles(Record):
     """The keys of one agent, in the order in which they count; `problems` says why there are none."""
 
     profiles: tuple[AuthProfile, ...] = ()

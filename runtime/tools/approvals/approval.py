@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, get_args
+
+from nacre.records.record import Record
 
 ApprovalState: TypeAlias = Literal["asked", "approved", "denied", "running", "done"]
 STATES: tuple[ApprovalState, ...] = get_args(ApprovalState)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Approval:
+class Approval(Record):
     """One call that waits for the owner, or was answered; times are milliseconds since the epoch.
 
     `message_id` is the transcript's entry with the call. `arguments` are what is shown, and what runs. `why`

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
+from nacre.records.record import Record
 from nacre.runtime.tools.approvals.approval import Approval
 
 
-@dataclass(frozen=True, kw_only=True)
-class CopiedApprovals:
+class CopiedApprovals(Record):
     """How many approvals a source has, and how many of them its target has behind a copy, just so."""
 
     source: int

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from nacre.records.record import Record
 
 VERSION = 1
 MOST_TOOLS = 200
@@ -17,8 +18,7 @@ MOST_TOOLS = 200
 MOST_DESCRIPTION_CHARS = 2_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListedTool:
+class ListedTool(Record):
     """One tool: the server's name for it, what a model reads, the JSON schema of its arguments."""
 
     name: str
@@ -27,8 +27,7 @@ class ListedTool:
     is_read_only: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolList:
+class ToolList(Record):
     """The tools of a server, as it gave them at `at_ms`."""
 
     at_ms: int

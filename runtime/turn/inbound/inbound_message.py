@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.inbound import Attachment
 from nacre.runtime.turn.inbound.image_size import image_size
 from nacre.sessions.contracts.messages import AssistantMessage, Image, Text, UserMessage, message_text
@@ -24,8 +24,7 @@ MAX_FILE_CHARS = 50_000
 """So much of one file is read."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileText:
+class FileText(Record):
     """What was read of a file: its text, or why there is none. `is_cut`: there is more than this.
 
     `is_transcript` says that a model wrote down what is said in it.
@@ -37,8 +36,7 @@ class FileText:
     is_transcript: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heard:
+class Heard(Record):
     """What a transcript says of a message that stands in it.
 
     `answer` is the one that it got, `None` while there is none; `said` are the texts on the way there.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pydantic import Field
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.model import ChatModel
 from nacre.runtime.tools.function import FunctionTool, ToolChats, ToolContext, tool
 from nacre.runtime.tools.toolbox import CallScope, ToolArguments
@@ -28,8 +28,7 @@ class TaskArguments(ToolArguments):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubAgent:
+class SubAgent(Record):
     """A tool that works on a task in a turn of its own, made by `sub_agent`."""
 
     name: str

@@ -16,19 +16,19 @@ text the lines `[first, behind the last, new lines]` that were replaced, of a to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import SequenceMatcher
 from typing import Any, TypeAlias
 
 from nacre.prompts import quoted, render
+from nacre.records.record import Record
 
 VERSION = 1
 Edit: TypeAlias = tuple[int, int, tuple[str, ...]]
 """Lines of a text that are replaced: the first, the one behind the last, and what stands there now."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
+class Known(Record):
     """What a model knows from in front of its conversation.
 
     `tools` are descriptions by name, `files` and `logs` texts by path, `now` says day, chat and model.
@@ -40,8 +40,7 @@ class Known:
     now: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrozenPrompt:
+class FrozenPrompt(Record):
     """What a system prompt is made of; `frame` is the digest of its frame."""
 
     frame: str
@@ -60,8 +59,7 @@ class FrozenPrompt:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changes:
+class Changes(Record):
     """What changed of a `Known`: the text of the message that says so, and the details that it carries."""
 
     text: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, get_args, overload
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.policy import ChatPolicy
 from nacre.runtime.tools.function import ToolChat, ToolChats, audience
 
@@ -14,8 +14,7 @@ PromptText: TypeAlias = "str | Awaitable[str | None] | None"
 PromptFunction: TypeAlias = Callable[[ToolChat], PromptText]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PromptPart:
+class PromptPart(Record):
     """A section of the system prompt, made by `prompt_part`. `chats` are those whose model reads it."""
 
     function: PromptFunction

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from nacre.memory.contracts.workspace import FolderEntry, PathOutsideRoot, Works
 from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.workspace import MIN_USEFUL_CHARS, daily_log_path, read_context_file
 from nacre.prompts import quoted, render
+from nacre.records.record import Record
 from nacre.runtime.settings.sections.agents import StartupContextSettings
 from nacre.runtime.turn.prompt_parts.marked_lines import marked
 from nacre.sessions.contracts.messages import AssistantMessage
@@ -46,8 +46,7 @@ def recall_is_due(branch: Sequence[Entry]) -> bool:
     return True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reminder:
+class Reminder(Record):
     """A log or a note that may be read. `modified_ns` is 0 for a log, which comes before its day's notes."""
 
     path: str

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nacre.memory.files.skills.skill import Skill
 from nacre.prompts import render
+from nacre.records.record import Record
 
 SECTION = "Skills"
 """The section's name; it stands behind the files of the workspace, so that a change is told as theirs are."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SkillList:
+class SkillList(Record):
     """The section's text, empty where there is no skill, and sentences for the owner."""
 
     text: str = ""

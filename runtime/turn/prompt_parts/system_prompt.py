@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from functools import cached_property
 from typing import TypeAlias
@@ -21,6 +21,7 @@ from nacre.memory.files.sources.sources import Sources
 from nacre.memory.workspace.context_files import ContextFiles
 from nacre.memory.workspace.workspace import ContextFile, daily_log_path
 from nacre.prompts import render
+from nacre.records.record import Record
 from nacre.runtime.contracts.clock import Clock, epoch_ms
 from nacre.runtime.contracts.model import SystemPrompt, ToolSpec, overhead_tokens
 from nacre.runtime.contracts.policy import ChatPolicy, WorkspaceAccess
@@ -53,8 +54,7 @@ _ACCESS: dict[WorkspaceAccess, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class StablePart:
+class StablePart(Record):
     """What the stable part of a system prompt is made of, and a sentence for each file that was cut.
 
     `frame` is all of it but `tools`, descriptions by name, and `files`, the texts of those that are shown.
@@ -77,8 +77,7 @@ class StablePart:
         return f"{head}\n\n{render('system/context_files', files=shown)}" if shown else head
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Made:
+class _Made(Record):
     files: tuple[ContextFile, ...]
     texts: Mapping[str, str]
     tools: tuple[ToolSpec, ...]

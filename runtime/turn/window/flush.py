@@ -11,10 +11,10 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nacre.prompts import render
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ContextOverflow, ModelError
 from nacre.runtime.contracts.events import FlushEnded, FlushStatus
 from nacre.runtime.contracts.model import Ask, ModelRequest, SystemPrompt
@@ -88,8 +88,7 @@ class FlushConversation:
         return self.session.now_ms()
 
 
-@dataclass(frozen=True, kw_only=True)
-class FlushLimits:
+class FlushLimits(Record):
     """`fitting_tokens` bounds the messages that the model gets, `None` gives it all; the newest are kept."""
 
     max_output_tokens: int

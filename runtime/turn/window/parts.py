@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from nacre.memory.contracts.workspace import Workspace
 from nacre.memory.files.review.queue import ReviewQueue
 from nacre.memory.files.sources.sources import Sources
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.clock import Clock
 from nacre.runtime.contracts.events import Emit
@@ -20,8 +20,7 @@ from nacre.runtime.models.failover import ModelChain
 from nacre.runtime.settings.sections.agents import CompactionSettings, ContextPruningSettings
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowParts:
+class WindowParts(Record):
     """What every window of an agent shares. Built once, by the composition root.
 
     `summary_model` and `flush_model` are models of their own for these calls; `None` leaves them to the
@@ -58,8 +57,7 @@ class RequestFrame(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowTurn:
+class WindowTurn(Record):
     """One session in one turn, as its window sees it.
 
     `budget` is that of the model that is asked next of `models`; `frame` is what every request carries

@@ -8,8 +8,8 @@ asked, so that no message can make a session unusable.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.tools.results import CHARS_PER_TOKEN, left_out_note
 from nacre.runtime.turn.window.pruning.plan import message_chars
@@ -28,8 +28,7 @@ LEAST_ROOM_SHARE = 8
 """A window whose prompt leaves next to nothing still gives an eighth to the conversation."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Room:
+class Room(Record):
     """`message_tokens` is the most of one message, `kept_tokens` of all that a compaction must keep."""
 
     message_tokens: int

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from nacre.cli.invocation import Invocation, begin, json_option, shared_options
 from nacre.cli.screen.json_text import print_json
+from nacre.records.record import Record
 
 if TYPE_CHECKING:
     from nacre.cli.memory.care.forgetting.wanted import Cut, Wanted
@@ -25,8 +26,7 @@ LANCEDB = "memory-lancedb"
 _PLACE = re.compile(r"(?P<path>[^#]+?\.md)(?:#L(?P<first>\d+)(?:-L?(?P<last>\d+))?)?", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
+class _Plan(Record):
     """What would go."""
 
     wanted: Wanted
@@ -79,8 +79,7 @@ def forget(
     return 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _Asked(Record):
     what: str
     transcripts: bool
     history: bool

@@ -10,7 +10,8 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from nacre.records.record import Record
 
 FORGOTTEN = "[forgotten]"
 """What stands in a transcript where something was said that is forgotten."""
@@ -20,8 +21,7 @@ _LEAST_WORDS = 3
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Wanted(Record):
     """What is to go: lines with all these `words`, or lines that say one of these `texts`."""
 
     words: frozenset[str] = frozenset()
@@ -60,8 +60,7 @@ def said_in(lines: Iterable[str]) -> Wanted:
     return Wanted(texts=tuple(dict.fromkeys(filter(None, (" ".join(_words(line)) for line in lines)))))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cut:
+class Cut(Record):
     """A note as it is, and without some of its lines."""
 
     path: str

@@ -8,10 +8,11 @@ stands in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, TypeAlias
 
+from nacre.records.record import Record
 from nacre.sessions.entries.entries import KnownBody
 
 Kind: TypeAlias = Literal["files", "notes", "sessions", "messages", "attachments", "settings"]
@@ -22,8 +23,7 @@ Origin: TypeAlias = Literal["openclaw", "hermes", "chatgpt", "claude"]
 ORIGINS: tuple[Origin, ...] = ("openclaw", "hermes", "chatgpt", "claude")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Skipped:
+class Skipped(Record):
     """What is not carried, and why: a clause without a full stop. `name` says where it stands.
 
     Of the kind `files` it says that a file holds nothing else that counts.
@@ -36,8 +36,7 @@ class Skipped:
     count: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Said:
+class Said(Record):
     """One entry of a conversation under the source's own ids; `at_ms` is milliseconds since the epoch.
 
     `message` is the message of the source that it comes from. A parent that was skipped is followed to its
@@ -51,8 +50,7 @@ class Said:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conversation:
+class Conversation(Record):
     """A conversation that a transcript is to be made of.
 
     `id` is the source's and makes the session's: the same one twice is one session. `leaf_id` ends the branch
@@ -77,8 +75,7 @@ class Conversation:
     cwd: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kept:
+class Kept(Record):
     """A conversation that is a transcript of pi's format already.
 
     `name` is what its file is called, `data` are its whole lines, `raw_record` its line in `sessions.json`
@@ -95,8 +92,7 @@ class Kept:
     raw_record: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Note:
+class Note(Record):
     """A text, or another file, for the workspace. `path` is relative to it.
 
     `is_owners` where the owner or their assistant wrote it, and nobody else.
@@ -108,8 +104,7 @@ class Note:
     is_owners: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
+class Setting(Record):
     """A value under a key that Nacre may have as well."""
 
     key: tuple[str, ...]
@@ -117,8 +112,7 @@ class Setting:
     file: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variable:
+class Variable(Record):
     """A key of a provider, as an environment file has it."""
 
     name: str

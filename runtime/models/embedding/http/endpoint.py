@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from nacre.memory.contracts.index_settings import RemoteSettings
 from nacre.memory.contracts.settings import MemorySearchSettings
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import ConfigError
 from nacre.runtime.models.completions.addresses import without_credentials
 from nacre.runtime.settings.sections.models import ProviderSettings
@@ -16,8 +17,7 @@ from nacre.runtime.settings.sections.models import ProviderSettings
 _SECRET_HEADER = ("authorization", "cookie", "key", "token", "secret", "password", "credential")
 
 
-@dataclass(frozen=True, kw_only=True)
-class EmbeddingEndpoint:
+class EmbeddingEndpoint(Record):
     """Where a model is asked and how.
 
     `key_variables` are looked at when there is no `api_key`; `needs_key` is false for servers that answer

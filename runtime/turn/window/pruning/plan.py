@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.settings.sections.agents import ContextPruningSettings
 from nacre.sessions.contracts.messages import (
@@ -35,8 +35,7 @@ LEAST_SAVING_RATIO = 0.05
 """A prompt that the provider remembers is only changed for at least this share of the window."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pruning:
+class Pruning(Record):
     """All results that are to be shown otherwise from now on, and why: `reason` is for the record."""
 
     projections: Mapping[str, Projection]
@@ -45,15 +44,13 @@ class Pruning:
     numbers: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class NothingToPrune:
+class NothingToPrune(Record):
     """Why nothing is done, with the numbers that led to it."""
 
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class PruningFacts:
+class PruningFacts(Record):
     """`items` is the transcript, not pruned; `recorded` what of it is shown otherwise already.
 
     `tokens` is how full the window is now. `idle_seconds` is how long ago the model was last asked,

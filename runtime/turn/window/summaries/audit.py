@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.messages import StopReason
 
 HEADINGS = (
@@ -27,8 +27,7 @@ _WRITINGS = {"CJK": "HAN", "HIRAGANA": "HAN", "KATAKANA": "HAN"}
 """Japanese mixes them, and so each counts for the other."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Defect:
+class Defect(Record):
     """What is wrong with a summary. One that is not `fatal` is better than no summary at all."""
 
     problem: str

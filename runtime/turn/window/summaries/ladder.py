@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.runtime.contracts.budget import ContextBudget
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelError
 from nacre.runtime.contracts.events import Emit
@@ -29,8 +29,7 @@ from nacre.sessions.compaction.cut import CompactionPlan
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SummaryModel:
+class SummaryModel(Record):
     """One rung of the ladder: a model, how to ask it, and how much it may be given and write at once."""
 
     name: str
@@ -38,8 +37,7 @@ class SummaryModel:
     limits: SummaryLimits
 
 
-@dataclass(frozen=True, kw_only=True)
-class Summary:
+class Summary(Record):
     """A summary that may be stored. `problem` says which models could not give one, if any was asked."""
 
     text: str

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from nacre.records.record import Record
 from nacre.sessions.contracts.messages import Message, paired_results
 from nacre.sessions.contracts.serialise import serialise_for_summary
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
+class Piece(Record):
     """Serialised messages that are read together, and their tokens."""
 
     text: str

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from nacre.prompts import render
+from nacre.records.record import Record
 from nacre.runtime.contracts.errors import BadModelReply, ContextOverflow, ModelUnavailable
 from nacre.runtime.contracts.model import Ask, ModelRequest, SystemPrompt
 from nacre.runtime.contracts.silence import without_token
@@ -33,8 +33,7 @@ class SummaryTimedOut(ModelUnavailable):
     """A model did not finish the summary of one part within `compaction.timeoutSeconds`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SummaryLimits:
+class SummaryLimits(Record):
     """`part_tokens` bounds one request's conversation, `summary_tokens` and `timeout_seconds` one answer."""
 
     part_tokens: int
@@ -42,8 +41,7 @@ class SummaryLimits:
     timeout_seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartialSummaries:
+class PartialSummaries(Record):
     """Summaries of the beginning of a history: `known` ones by digest, and where to `remember` new ones."""
 
     known: Mapping[str, str]
