@@ -56,7 +56,14 @@ nacre.main({arguments!r}, standalone_mode=False)
 def _loaded(home: Path, run: str) -> set[str]:
     """The modules among those that are looked at which a program has imported when it is done."""
     watched = (
-        ALWAYS_TOO_MUCH | SCREENS | MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | {"asyncio", "pydantic"}
+        ALWAYS_TOO_MUCH
+        | SCREENS
+        | MODEL
+        | VALIDATORS
+        | SESSIONS
+        | AGENT
+        | ENGINE
+        | {"asyncio", "pydantic", "wcwidth"}
     )
     program = TOLD.format(run=run, watched=watched)
     ran = subprocess.run(
@@ -93,7 +100,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["memory", "--help"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | {"asyncio", "pydantic"}),
         (["memory", "search", "mast"], MODEL | VALIDATORS | SESSIONS | AGENT | {"pydantic"}),
         (["memory", "get", "memory/2026-01-20.md"], MODEL | VALIDATORS | SESSIONS | AGENT),
-        (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT),
+        (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT | {"wcwidth"}),
         (["init"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE),
         (["send", "-m", "What about the mast?"], set()),
     ],

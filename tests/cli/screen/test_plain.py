@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, strategies as st
+from wcwidth import wcwidth
 
 from nacre.cli.screen.plain import cell_width, cut_to_cells, one_line, plain
 
@@ -45,6 +46,12 @@ def test_one_line_joins_white_space() -> None:
 def test_wide_characters_take_two_columns(text: str, cells: int) -> None:
     """Columns are counted, not characters."""
     assert cell_width(text) == cells
+
+
+def test_what_needs_no_table_of_widths_has_the_width_of_the_table() -> None:
+    """Latin letters and signs are counted without the library that knows all widths, and take as much."""
+    characters = [chr(code) for code in range(0x20, 0x3000) if wcwidth(chr(code)) >= 0]
+    assert [cell_width(each) for each in characters] == [wcwidth(each) for each in characters]
 
 
 @given(st.text(), st.integers(min_value=0, max_value=30))
