@@ -72,6 +72,7 @@ def _loaded(home: Path, run: str) -> set[str]:
     watched = (ALWAYS_TOO_MUCH | SCREENS | MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | CHANGES) | {
         "asyncio",
         "pydantic",
+        "wcwidth",
     }
     program = TOLD.format(run=run, watched=watched)
     ran = subprocess.run(
@@ -110,7 +111,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["memory", "--help"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | {"asyncio", "pydantic"}),
         (["memory", "search", "mast"], MODEL | VALIDATORS | SESSIONS | AGENT | CHANGES | {"pydantic"}),
         (["memory", "get", "memory/2026-01-20.md"], MODEL | VALIDATORS | SESSIONS | AGENT),
-        (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT),
+        (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT | {"wcwidth"}),
         (["init"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE),
         (["send", "-m", "What about the mast?"], set()),
     ],
