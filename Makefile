@@ -84,7 +84,7 @@ fresh: $(VENV)/installed-dev ## install the wheel with pip, uv and pipx on each 
 	@PATH="$(CURDIR)/build/installers/bin:$$PATH" $(BIN)/python -m pytest -n0 -m fresh -rs --durations=0 tests/documents/test_fresh_install.py
 
 lowest: $(VENV)/installed-dev ## run the tests with the oldest libraries that pyproject.toml allows, in an environment of their own
-	@mkdir -p build && $(BIN)/python -m tests.house.lowest > build/lowest.txt
+	@mkdir -p build && $(BIN)/python .ci/lowest.py > build/lowest.txt
 	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
 	@build/lowest/bin/python -m pip --disable-pip-version-check install --no-compile --constraint build/lowest.txt --editable ".[dev]"
 	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider --ignore tests/house --ignore tests/documents \

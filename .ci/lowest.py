@@ -1,6 +1,6 @@
 """The lowest version of each library that `pyproject.toml` allows, as a constraints file for pip.
 
-    python -m tests.house.lowest > build/lowest.txt
+    python .ci/lowest.py > build/lowest.txt
 
 A program that embeds Nacre may have to live with an older library than the one that Nacre is tested with, so
 the tests also run with these (`make lowest`). The tools of the tests stay as in `constraints.txt`.
@@ -8,12 +8,14 @@ the tests also run with these (`make lowest`). The tools of the tests stay as in
 
 from __future__ import annotations
 
+import sys
 import tomllib
+from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.house.tree import ROOT
+ROOT = Path(__file__).parent.parent
 
 
 def lowest() -> list[str]:
@@ -32,4 +34,4 @@ def lowest() -> list[str]:
 
 
 if __name__ == "__main__":
-    print(*lowest(), sep="\n")
+    sys.stdout.write("\n".join(lowest()) + "\n")
