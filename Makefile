@@ -32,7 +32,7 @@ IN_MEMORY := $(shell [ "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $$
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help chat test slow extras channels doors page lancedb qmd postgres fresh check editor fix docs picture clean
+.PHONY: help chat test slow extras channels doors page lancedb qmd postgres fresh lowest check editor fix docs picture clean
 
 help: ## list the verbs
 	@echo "Nacre. The verbs are:"
@@ -82,6 +82,13 @@ postgres: $(VENV)/installed-dev ## add psycopg and a PostgreSQL server for tests
 fresh: $(VENV)/installed-dev ## install the wheel with pip, uv and pipx on each Python that can be had, and talk to it
 	@test -x build/installers/bin/uv || { $(PYTHON) -m venv build/installers && build/installers/bin/pip install pipx uv; }
 	@PATH="$(CURDIR)/build/installers/bin:$$PATH" $(BIN)/python -m pytest -n0 -m fresh -rs --durations=0 tests/documents/test_fresh_install.py
+
+lowest: $(VENV)/installed-dev ## run the tests with the oldest libraries that pyproject.toml allows, in an environment of their own
+	@mkdir -p build && $(BIN)/python .ci/lowest.py > build/lowest.txt
+	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
+	@build/lowest/bin/python -m pip --disable-pip-version-check install --no-compile --constraint build/lowest.txt --editable ".[dev]"
+	@$(IN_MEMORY) build/lowest/bin/python -m pytest $(SPREAD) -o tmp_path_retention_policy=failed -p no:cacheprovider --ignore tests/house --ignore tests/documents \
+		-m "not slow and not channels and not postgres and not browser and not fresh"
 
 soak: $(VENV)/installed-dev ## after make postgres: ten minutes of kills, pauses and restarts under 500 chats; SECONDS= and CHATS= say otherwise
 	@NACRE_WORKER_SECONDS=$(SECONDS) NACRE_WORKER_CHATS=$(CHATS) $(BIN)/python -m pytest -n0 -s tests/bridges/workers/test_killed_workers.py

@@ -74,8 +74,8 @@ def test_help_names_the_variables_that_the_settings_read() -> None:
     ("arguments", "complaint"),
     [
         (["frobnicate"], "No such command 'frobnicate'"),
-        (["--frobnicate"], "No such option '--frobnicate'"),
-        (["send", "--json", "--frobnicate"], "No such option '--frobnicate'"),
+        (["--frobnicate"], "--frobnicate"),
+        (["send", "--json", "--frobnicate"], "--frobnicate"),
         (["send", "-m", "  "], "There is nothing to send. Give a text with -m, or pipe one in."),
         (["send"], "There is nothing to send."),
         (["send", "-m", "one", "two"], "The message is given twice."),

@@ -49,7 +49,7 @@ def test_four_questions_set_up_a_model_with_its_key(tmp_path: Path, nobody: dict
             terminal.type("Europe/Lisbon\r")
             terminal.wait_for("Which model")
             terminal.type("openai/gpt-5-mini\r")
-            terminal.wait_for("Its key")
+            terminal.wait_for("set it later): ")
             terminal.type("sk-bees\r")
             terminal.wait_for("Where is the key to be kept")
             terminal.type("1\r")
