@@ -69,9 +69,9 @@ def kind_of(found: Field) -> str:
 def schema() -> dict[str, Any]:
     """All settings as a JSON Schema, for editors that complete and check `nacre.json5`."""
     sections = {kind.__name__: kind for kind in _sections(Settings, set())}
-    for kind in sections.values():
+    for section in sections.values():
         # Before 2.14, pydantic cannot write a default whose class waits to be built.
-        kind.model_rebuild()
+        section.model_rebuild()
     made = Settings.model_json_schema(by_alias=True, mode="validation")
     for name, definition in (*made.get("$defs", {}).items(), ("Settings", made)):
         kind = sections.get(name)
