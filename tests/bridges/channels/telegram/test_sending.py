@@ -155,6 +155,7 @@ async def test_a_refused_token_is_a_sentence_without_it(
 ) -> None:
     """Neither the error nor any log has it, at whichever level."""
     caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "httpx")
     wrong = "9999:not-this-one-please"
     with BotApi() as server:
         if is_listening:
