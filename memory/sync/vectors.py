@@ -21,6 +21,7 @@ from nacre.memory.contracts.store import Piece, Store, Vector
 from nacre.memory.vectors.batches import batches
 from nacre.memory.vectors.cosine_scale import SCALE_ROW, measured_scale
 from nacre.memory.vectors.identity import embedder_key as key_of, stored_identity
+from nacre.memory.vectors.sentence_vectors import sentence_vectors
 from nacre.memory.vectors.sentences import sentences_of
 
 if TYPE_CHECKING:
@@ -214,17 +215,21 @@ class _Pass:
     async def embed_sentences(self) -> None:
         """Gives the sentences of each text vectors of their own; a few texts at a time are stored."""
         above_id = 0
+        known: Mapping[str, Vector] = {}
         while rows := await self._texts_without_sentences(above_id):
-            vectors: dict[bytes, Sequence[Vector]] = {}
             try:
                 await self.check_owner()
-                for _, text_hash, chunk in rows:
-                    text = _group([(0, chunk)], self.embedder.facts.piece_tokens).texts.get(text_hash, "")
-                    vectors[text_hash] = await self._sentence_vectors(text)
+                sentences = self._sentences(rows)
+                known = await sentence_vectors(self.embedder, list(sentences.values()), known)
             except EmbeddingFailed as error:
                 self.outcome.problem = str(error)
                 return
-            await self._put_sentences(vectors)
+            await self._put_sentences(
+                {
+                    text_hash: [known[one] for one in of_text] if known.keys() >= set(of_text) else ()
+                    for text_hash, of_text in sentences.items()
+                }
+            )
             above_id = rows[-1][0]
 
     async def _texts_without_sentences(self, above_id: int) -> Sequence[tuple[int, bytes, Chunk]]:
@@ -235,13 +240,13 @@ class _Pass:
     async def _put_sentences(self, vectors: Mapping[bytes, Sequence[Vector]]) -> None:
         await self.store.write(lambda index: index.put_sentences(self.key, vectors))
 
-    async def _sentence_vectors(self, text: str) -> Sequence[Vector]:
-        if self.embedder.reads(text) < LEAST_LEGIBLE:
-            return ()
-        try:
-            return await self.embedder.embed_documents(sentences_of(text))
-        except TextRefused:
-            return ()
+    def _sentences(self, rows: Sequence[tuple[int, bytes, Chunk]]) -> dict[bytes, Sequence[str]]:
+        """The sentences of each text, by its hash; none of a text that the model reads too little of."""
+        found: dict[bytes, Sequence[str]] = {}
+        for _, text_hash, chunk in rows:
+            text = _group([(0, chunk)], self.embedder.facts.piece_tokens).texts.get(text_hash, "")
+            found[text_hash] = sentences_of(text) if self.embedder.reads(text) >= LEAST_LEGIBLE else ()
+        return found
 
     async def embed(self, texts: Mapping[bytes, str]) -> None:
         """Asks in batches, a few at a time; stores each answer as it comes."""
