@@ -10,11 +10,11 @@ from nacre.records.record import Record
 
 
 class TranscriptInfo(Record):
-    """One transcript: its file name, how large it is, and whether its session is over."""
+    """One transcript: its file name, its bytes and lines, and whether its session has ended."""
 
     name: str
     size_bytes: int
-    messages: int
+    lines: int
     modified_ns: int
     ended: bool
 

@@ -101,23 +101,23 @@ async def any_due(store: Store, source: TranscriptSource, settings: SessionSyncS
 
 def is_due(info: TranscriptInfo, state: FileState | None, settings: SessionSyncSettings) -> bool:
     """Whether a transcript has changed by enough since it was indexed."""
-    new_bytes, new_messages = _growth(info, state)
-    if new_bytes == 0 and new_messages == 0:
+    new_bytes, new_lines = _growth(info, state)
+    if new_bytes == 0 and new_lines == 0:
         return False
     if info.ended or new_bytes < 0:
         return True
-    return new_bytes >= settings.delta_bytes or new_messages >= settings.delta_messages
+    return new_bytes >= settings.delta_bytes or new_lines >= settings.delta_messages
 
 
 def _growth(info: TranscriptInfo, state: FileState | None) -> tuple[int, int]:
-    """Bytes and messages since the transcript was indexed."""
+    """Bytes and lines since the transcript was indexed."""
     if state is None:
-        return info.size_bytes, info.messages
-    return info.size_bytes - state.size, info.messages - state.inode
+        return info.size_bytes, info.lines
+    return info.size_bytes - state.size, info.lines - state.inode
 
 
 def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkSizes) -> IndexedFile:
-    """Chunks of a transcript with line numbers of its file. `state.inode` holds the number of messages."""
+    """Chunks of a transcript with line numbers of its file. `state.inode` holds the number of lines."""
     lines = [storable(line) for line in text.lines]
     document = Document(source="sessions", path=PREFIX + info.name, lines=lines, day=None)
     chunks = [
@@ -137,7 +137,7 @@ def indexed_transcript(info: TranscriptInfo, text: TranscriptText, sizes: ChunkS
         content_hash=digest,
         size=info.size_bytes,
         mtime_ns=info.modified_ns,
-        inode=info.messages,
+        inode=info.lines,
         read_at_ns=info.modified_ns,
     )
     return IndexedFile(state=state, chunks=chunks, fields=[lexical_fields(chunk) for chunk in chunks])

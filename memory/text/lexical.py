@@ -20,7 +20,7 @@ from nacre.memory.contracts.words import Atom, MatchQuery, WordFields
 from nacre.memory.text.days.day_words import DAY_WORDS
 from nacre.memory.text.days.ranges import day_phrases
 from nacre.memory.text.forms.character_grams import gram_run, index_grams, query_grams, seamed
-from nacre.memory.text.forms.emoji import emoji_in, emoji_words
+from nacre.memory.text.forms.emoji import emoji_in, emoji_words, is_emoji
 from nacre.memory.text.forms.endings import beginning, is_inflected
 from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
 from nacre.memory.text.forms.marked import code_forms, proper_names
@@ -213,7 +213,7 @@ def term_atom(term: str, *, inflected: bool) -> Atom:
     """What finds one of `MatchQuery.terms` in the index."""
     if not term.isascii() and gram_run().fullmatch(term):
         return Atom(term, "parts")
-    if emoji_in(term):
+    if is_emoji(term):
         return Atom(emoji_token(term), "parts")
     term = normalise(term)
     stem = beginning(term) if inflected else ""

@@ -22,6 +22,11 @@ def emoji_in(text: str) -> list[str]:
     return [] if text.isascii() else _EMOJI.findall(text)
 
 
+def is_emoji(term: str) -> bool:
+    """Whether a term of a question is one emoji; a word with a sign inside, as in `5❶`, is a word."""
+    return _EMOJI.fullmatch(term) is not None
+
+
 def emoji_words(emoji: str) -> Iterator[str]:
     """What an emoji shows, in small English words, by its name in Unicode: a parrot, a party."""
     name = unicodedata.name(emoji, "").lower()

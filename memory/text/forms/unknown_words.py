@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from nacre.memory.contracts.words import Atom, MatchQuery
 from nacre.memory.text.forms.character_grams import gram_run
-from nacre.memory.text.forms.emoji import emoji_in, emoji_words
+from nacre.memory.text.forms.emoji import emoji_words, is_emoji
 from nacre.memory.text.forms.letters import normalise, spelled_out, without_spelling
 from nacre.memory.text.forms.segments import segments
 
@@ -66,7 +66,7 @@ def _has_run(term: str) -> bool:
 
 
 def _other(term: str, stands: Callable[[str], bool]) -> tuple[str, ...]:
-    if emoji_in(term):
+    if is_emoji(term):
         shown = tuple(word for word in emoji_words(term) if stands(word))
         return (term, *shown) if shown else ()
     if not _is_word(term) or stands(term):

@@ -41,8 +41,9 @@ class SessionTranscripts:
             OSError: the folder or its index cannot be read.
         """
         try:
-            records = await self._store.index.all()
             listed = await self._store.transcripts()
+            # Read after the listing: a session that began in between is then not taken for an ended one.
+            records = await self._store.index.all()
         except SessionError as error:
             raise OSError(str(error)) from error
         self._keys = self._names(records)
@@ -52,7 +53,7 @@ class SessionTranscripts:
             TranscriptInfo(
                 name=found.name,
                 size_bytes=found.size_bytes,
-                messages=found.lines,
+                lines=found.lines,
                 modified_ns=found.modified_ns,
                 ended=found.name not in current or found.modified_ns < idle_before_ns,
             )

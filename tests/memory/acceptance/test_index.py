@@ -41,7 +41,7 @@ class Transcripts:
             TranscriptInfo(
                 name="s1.jsonl",
                 size_bytes=sum(map(len, self._lines)),
-                messages=len(self._lines),
+                lines=len(self._lines),
                 modified_ns=int(self._modified.timestamp() * 1e9),
                 ended=False,
             )

@@ -39,7 +39,7 @@ class Transcripts:
             TranscriptInfo(
                 name=name,
                 size_bytes=sum(map(len, lines)),
-                messages=len(lines),
+                lines=len(lines),
                 modified_ns=1,
                 ended=name in self.ended,
             )
@@ -241,12 +241,12 @@ async def test_a_session_below_the_thresholds_is_indexed_when_it_ends(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "messages", "due"),
+    ("size_bytes", "lines", "due"),
     [(99_999, 49, False), (100_000, 1, True), (1, 50, True), (0, 0, False)],
 )
-def test_thresholds_count_growth(size_bytes: int, messages: int, due: bool) -> None:
-    """100 KB or 50 messages since the last time make a transcript due; no growth never does."""
-    info = TranscriptInfo(name="s", size_bytes=size_bytes, messages=messages, modified_ns=1, ended=False)
+def test_thresholds_count_growth(size_bytes: int, lines: int, due: bool) -> None:
+    """100 KB or 50 lines since the last time make a transcript due; no growth never does."""
+    info = TranscriptInfo(name="s", size_bytes=size_bytes, lines=lines, modified_ns=1, ended=False)
 
     assert is_due(info, None, SessionSyncSettings()) is due
 

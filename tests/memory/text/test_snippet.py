@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from nacre.memory.text.evidence import Finder
 from nacre.memory.text.lexical import match_query
@@ -66,6 +66,7 @@ def test_without_a_match_it_is_the_beginning() -> None:
 
 
 @given(st.text(max_size=3000), st.text(max_size=40))
+@example("", "0❶")
 def test_it_never_gets_too_long_or_invents(text: str, query: str) -> None:
     """At most 700 characters, every line of them out of the chunk."""
     snippet = cut(text, query)

@@ -13,7 +13,7 @@ from tests.runtime.agents import START, engine_of, said, write_settings
 
 
 def test_a_turn_that_crosses_the_threshold_is_found_unasked(tmp_path: Path) -> None:
-    """Two turns make four messages; the index has the transcript after them, and not after the first."""
+    """The first turn writes five lines, the second two: the index has the transcript after the second."""
     search = {
         "provider": "none",
         "sources": ["memory", "sessions"],
@@ -22,7 +22,7 @@ def test_a_turn_that_crosses_the_threshold_is_found_unasked(tmp_path: Path) -> N
             "watch": False,
             "onSearch": False,
             "onSessionStart": False,
-            "sessions": {"deltaBytes": 10_000_000, "deltaMessages": 3},
+            "sessions": {"deltaBytes": 10_000_000, "deltaMessages": 6},
         },
     }
     write_settings(tmp_path, {"agents": {"defaults": {"memorySearch": search}}})
@@ -40,7 +40,8 @@ def test_a_turn_that_crosses_the_threshold_is_found_unasked(tmp_path: Path) -> N
             engine = engine_of(agent._parts)
             await agent.respond(said("My parrot is called Polly."))
             await looked(loop)
-            assert (await engine.status()).files == 0
+            status = await engine.status()
+            assert (status.waiting_transcripts, status.syncing) == (1, False)
             await agent.respond(said("She likes seeds."))
             await looked(loop)
             while (await engine.status()).syncing:

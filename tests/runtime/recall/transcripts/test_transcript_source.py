@@ -176,28 +176,28 @@ async def test_listing_reads_only_what_is_new(folder: Folder) -> None:
     """Lines are counted once; a file that only grew is read from where it ended."""
     first = lines_of(message("user", "one"))
     file = folder.write("s1", first)
-    assert (await folder.infos())["s1"].messages == 2
+    assert (await folder.infos())["s1"].lines == 2
     with file.open("r+b") as handle:
         handle.write(b"\n" * 5)  # what was counted is not looked at again
-    assert (await folder.infos())["s1"].messages == 2
+    assert (await folder.infos())["s1"].lines == 2
     with file.open("ab") as handle:
         handle.write(b"{}\n{}\n{}")
     info = (await folder.infos())["s1"]
 
-    assert info.messages == 4
+    assert info.lines == 4
     assert info.size_bytes == len(first.encode()) + 8
 
 
 async def test_a_file_that_was_replaced_is_counted_anew(folder: Folder) -> None:
     """A shorter file, or another one under the name, has its own lines."""
     file = folder.write("s1", lines_of(*[message("user", "word")] * 9))
-    assert (await folder.infos())["s1"].messages == 10
+    assert (await folder.infos())["s1"].lines == 10
     file.write_text(lines_of(message("user", "one")), encoding="utf-8")
-    assert (await folder.infos())["s1"].messages == 2
+    assert (await folder.infos())["s1"].lines == 2
     other = file.with_suffix(".new")
     other.write_text(lines_of(*[message("user", "word")] * 20), encoding="utf-8")
     other.replace(file)
-    assert (await folder.infos())["s1"].messages == 21
+    assert (await folder.infos())["s1"].lines == 21
 
 
 async def test_only_plain_transcripts_of_this_folder_are_listed(folder: Folder, tmp_path: Path) -> None:
