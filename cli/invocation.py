@@ -11,7 +11,13 @@ import click
 
 from nacre.cli.screen.screen import Tone, screen_on
 from nacre.records.record import Record
-from nacre.runtime.settings.config import SETTINGS_FILE, Config, load_config, process_environment
+from nacre.runtime.settings.config import (
+    SETTINGS_FILE,
+    Config,
+    home_folder,
+    load_config,
+    process_environment,
+)
 
 _OPTIONS = (
     ("--state-dir", "DIR", "Folder for everything that Nacre keeps, ~/.nacre unless given."),
@@ -80,6 +86,11 @@ class Voice(Record):
         """Shows lines on standard error."""
         self._show(sys.stderr, lines, tone)
 
+    def short(self, path: Path) -> str:
+        """A path as people write it, with `~` for the home folder."""
+        home = home_folder(self.environment)
+        return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
+
     def _show(self, stream: TextIO, lines: Sequence[str], tone: Tone) -> None:
         screen = screen_on(stream, self.environment)
         for line in lines:
@@ -96,11 +107,6 @@ class Invocation(Voice):
     def is_default_agent(self) -> bool:
         """Whether it is about the agent that is meant when none is named."""
         return any(agent.id == self.config.agent_id and agent.is_default for agent in self.config.agents)
-
-    def short(self, path: Path) -> str:
-        """A path as people write it, with `~` for the home folder."""
-        home = self.config.home
-        return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
 
 
 def environment_of(context: click.Context) -> Mapping[str, str]:

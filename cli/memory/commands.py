@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,7 @@ from nacre.cli.screen.examples import with_examples
 from nacre.cli.screen.json_text import camel_json, print_json
 
 if TYPE_CHECKING:
+    from nacre.cli.memory.opening.engine import IndexVoice
     from nacre.memory.engine import MemoryEngine
 
 
@@ -59,18 +61,21 @@ def command() -> None:
 @json_option()
 @shared_options
 @on_engine
-async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_json: bool) -> int:
+async def status(engine: MemoryEngine, voice: IndexVoice, deep: bool, as_json: bool) -> int:
     """Say what is indexed, what is not, and why."""
-    from nacre.cli.memory.opening.qmd import qmd_json, qmd_pairs, qmd_status
     from nacre.cli.memory.text import BUILT_IN, status_json, status_lines
 
-    found, agent_id = await engine.status(deep=deep), invocation.config.agent_id
-    qmd = qmd_status(invocation.config)
+    found, agent_id = await engine.status(deep=deep), voice.folders.agent_id
+    of_qmd: Sequence[tuple[str, str]] = ()
+    of_backend: Mapping[str, Any] = BUILT_IN
+    if voice.config is not None:
+        from nacre.cli.memory.opening.qmd import qmd_json, qmd_pairs, qmd_status
+
+        if (qmd := qmd_status(voice.config)) is not None:
+            of_qmd, of_backend = qmd_pairs(qmd, voice.short), qmd_json(qmd)
     if as_json:
-        of_backend = qmd_json(qmd) if qmd is not None else BUILT_IN
         return print_json(status_json(found, agent_id=agent_id, of_backend=of_backend))
-    of_qmd = qmd_pairs(qmd, invocation.short) if qmd is not None else ()
-    invocation.say(*status_lines(found, invocation.short, agent_id=agent_id, qmd=of_qmd))
+    voice.say(*status_lines(found, voice.short, agent_id=agent_id, qmd=of_qmd))
     return 0
 
 
@@ -79,20 +84,24 @@ async def status(engine: MemoryEngine, invocation: Invocation, deep: bool, as_js
 @json_option()
 @shared_options
 @on_engine
-async def index(engine: MemoryEngine, invocation: Invocation, force: bool, as_json: bool) -> int:
+async def index(engine: MemoryEngine, voice: IndexVoice, force: bool, as_json: bool) -> int:
     """Bring the index in line with the files."""
     from nacre.cli.memory.opening.progress import shown_progress
-    from nacre.cli.memory.opening.qmd import updated
     from nacre.cli.memory.text import index_lines, index_problems
 
-    with shown_progress(sys.stderr, invocation.environment) as progress:
+    gc.enable()  # a pass may last minutes
+    with shown_progress(sys.stderr, voice.environment) as progress:
         report = await engine.sync(reason="cli", force=force, progress=progress)
-    qmd_problem = await updated(invocation.config, engine)
-    invocation.warn(*index_problems(report), *qmd_problem)
+    qmd_problem: Sequence[str] = ()
+    if voice.config is not None:
+        from nacre.cli.memory.opening.qmd import updated
+
+        qmd_problem = await updated(voice.config, engine)
+    voice.warn(*index_problems(report), *qmd_problem)
     if as_json:
         print_json(camel_json(report))
     else:
-        invocation.say(*index_lines(report, agent_id=invocation.config.agent_id))
+        voice.say(*index_lines(report, agent_id=voice.folders.agent_id))
     return 1 if report.problem or qmd_problem else 0
 
 

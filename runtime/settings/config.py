@@ -256,20 +256,21 @@ def _places(environment: Mapping[str, str], state: Path, written: Settings) -> A
     return AgentPlaces(
         named=environment.get(WORKSPACE_VARIABLE, ""),
         database_url=written.storage.database(environment.get(DATABASE_VARIABLE, "")),
-        home=_home(environment),
+        home=home_folder(environment),
         state=state,
         settings=written,
     )
 
 
-def _home(environment: Mapping[str, str]) -> Path:
+def home_folder(environment: Mapping[str, str]) -> Path:
+    """The folder that `~` stands for."""
     return Path(environment.get("HOME") or Path.home())
 
 
 def _state_dir(environment: Mapping[str, str]) -> Path:
     from nacre.runtime.settings.agent_places import owners_path
 
-    home = _home(environment)
+    home = home_folder(environment)
     return owners_path(environment.get(STATE_DIR_VARIABLE), home) or home / ".nacre"
 
 

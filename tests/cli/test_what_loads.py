@@ -55,6 +55,9 @@ CHANGES = {
 """What reads, writes and follows notes, and finds the name of a time zone: a search has no use for it when no
 note changed."""
 
+NOT_OF_THE_INDEX = {"nacre.memory.search.searching", "pydantic", "wcwidth"}
+"""What no command needs that neither searches nor reads settings."""
+
 TOLD = """
 import sys
 {run}
@@ -78,11 +81,8 @@ print("COMPILED", *frozen, file=sys.stderr)
 
 def _loaded(home: Path, run: str) -> set[str]:
     """The modules among those that are looked at which a program has imported when it is done."""
-    watched = (ALWAYS_TOO_MUCH | SCREENS | MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | CHANGES) | {
-        "asyncio",
-        "pydantic",
-        "wcwidth",
-    }
+    watched = ALWAYS_TOO_MUCH | SCREENS | MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | CHANGES
+    watched |= NOT_OF_THE_INDEX | {"asyncio"}
     told = _run(home, TOLD.format(run=run, watched=watched))
     last = told.splitlines()[-1]
     assert last.startswith("LOADED"), told
@@ -125,7 +125,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["memory", "--help"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE | {"asyncio", "pydantic"}),
         (["memory", "search", "mast"], MODEL | VALIDATORS | SESSIONS | AGENT | CHANGES | {"pydantic"}),
         (["memory", "get", "memory/2026-01-20.md"], MODEL | VALIDATORS | SESSIONS | AGENT),
-        (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT | {"wcwidth"}),
+        (["memory", "status"], MODEL | VALIDATORS | SESSIONS | AGENT | CHANGES | NOT_OF_THE_INDEX),
+        (["memory", "index"], MODEL | VALIDATORS | SESSIONS | AGENT | NOT_OF_THE_INDEX),
         (["init"], MODEL | VALIDATORS | SESSIONS | AGENT | ENGINE),
         (["send", "-m", "What about the mast?"], set()),
     ],

@@ -1,51 +1,87 @@
-"""The index, opened for one command by the settings, or by what the last search kept of them, and closed."""
+"""The index, opened for one command by the settings, or by what the last one kept of them, and closed."""
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from datetime import UTC
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from nacre.cli.invocation import Invocation, Voice, begin, environment_of
+from nacre.cli.memory.opening.remembered_search import SearchPlace, remember_search, remembered_search
 from nacre.runtime.contracts.errors import AgentError
 
 if TYPE_CHECKING:
-    from nacre.cli.memory.opening.remembered_search import SearchPlace
     from nacre.memory.contracts.embedder import Embedder
-    from nacre.memory.embedders.question_ahead import QuestionAhead
     from nacre.memory.engine import MemoryEngine
+    from nacre.runtime.settings.config import Config
+    from nacre.runtime.settings.disk.agent_folders import AgentFolders
 
 
-def on_engine(work: Callable[..., Awaitable[int]]) -> Callable[..., int]:
-    """A command that opens the index, does `work(engine, invocation, …)`, and closes it."""
+class IndexVoice(Voice):
+    """What a command knows beside its open index: whose it is, and how to speak.
+
+    Where `config` is `None` the command goes by what another one kept of the settings; then qmd has no part.
+    """
+
+    folders: AgentFolders
+    state_dir: Path
+    config: Config | None
+
+
+Work: TypeAlias = "Callable[[MemoryEngine, IndexVoice], Coroutine[Any, Any, int]]"
+
+
+def on_engine(work: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., int]:
+    """A command that opens the index, does `work(engine, voice, …)`, and closes it."""
 
     @wraps(work)
     def run(context: click.Context, **options: Any) -> int:
-        from nacre.memory.embedders.minilm import MiniLmEmbedder
+        def local() -> Embedder:
+            from nacre.memory.embedders.minilm import MiniLmEmbedder
 
-        return with_engine(context, work.__name__, work, MiniLmEmbedder, options)
+            return MiniLmEmbedder()
+
+        place = remembered_search(environment_of(context))
+        return with_engine(context, work.__name__, partial(work, **options), local, place)
 
     return run
 
 
 def with_engine(
-    context: click.Context,
-    name: str,
-    work: Callable[..., Awaitable[int]],
-    local: Callable[[], Embedder],
-    options: Mapping[str, Any],
+    context: click.Context, name: str, work: Work, local: Callable[[], Embedder], place: SearchPlace | None
 ) -> int:
-    """Opens the index by the settings, does `work(engine, invocation, …)`, closes it, and gives its code. In
-    sentences the command is called `name`.
+    """Opens the index, does `work` with it, closes it, and gives its code. In sentences the command is called
+    `name`.
+
+    The index is opened by what was kept of the settings, or else by them as a whole; `local` makes the
+    embedder that arrives with the install, should they ask for it.
 
     Raises:
         ConfigError: a setting or the settings file cannot be used.
     """
-    return run_with(begin(context), name, lambda invocation: _opened(invocation, work, local, options))
+    if place is None:
+        from nacre.runtime.contracts.clock import epoch_ms, system_clock
+
+        began_ns = epoch_ms(system_clock(UTC)()) * 1_000_000
+        return run_with(begin(context), name, lambda invocation: _opened(invocation, work, local, began_ns))
+    environment = environment_of(context)
+    voice = IndexVoice(environment=environment, folders=place.folders, state_dir=place.state_dir, config=None)
+    root = logging.getLogger()
+    root.handlers[:] = [_LateLog(lambda: begin(context))]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("nacre").setLevel(logging.INFO)
+    gc.disable()  # a twelfth of the time of imports; what one command leaves behind goes with its process
+    try:
+        return _until_done(voice, name, _remembered(place, voice, work, local))
+    finally:
+        gc.enable()
 
 
 def run_with(
@@ -56,32 +92,15 @@ def run_with(
     return _until_done(invocation, name, work(invocation))
 
 
-def with_remembered(
-    context: click.Context,
-    place: SearchPlace,
-    work: Callable[[MemoryEngine], Coroutine[Any, Any, int]],
-    ahead: QuestionAhead | None,
-) -> int:
-    """Opens the index as the last search did, does `work` with it, and closes it. With a question `ahead` the
-    model that ships is asked, too.
+def local_model(context: click.Context, question: str, place: SearchPlace | None) -> Callable[[], Embedder]:
+    """What makes the embedder that arrives with the install, should the settings ask for it. It begins with
+    the question at once.
     """
-    voice = Voice(environment=environment_of(context))
-    root = logging.getLogger()
-    root.handlers[:] = [_LateLog(lambda: begin(context))]
-    root.setLevel(logging.WARNING)
-    logging.getLogger("nacre").setLevel(logging.INFO)
-    return _until_done(voice, "search", _remembered(place, work, ahead))
-
-
-def local_model(context: click.Context, question: str) -> Callable[[], Embedder]:
-    """What makes the embedder that arrives with the install, should the settings ask for it."""
     from nacre.memory.embedders.question_ahead import QuestionAhead
-    from nacre.runtime.settings.config import settings_file
-    from nacre.runtime.settings.disk.named_embedder import may_name_an_embedder
 
     # Unless the settings may name another embedder, the question is embedded while they and the index are
     # opened. Without the process of its own a search took 49 % longer, with one begun later 25 %.
-    begun = None if may_name_an_embedder(settings_file(environment_of(context))) else QuestionAhead(question)
+    begun = QuestionAhead(question) if _may_embed_here(context, place) else None
 
     def asked() -> Embedder:
         from nacre.memory.embedders.minilm_ahead import AskedAhead
@@ -89,6 +108,15 @@ def local_model(context: click.Context, question: str) -> Callable[[], Embedder]
         return AskedAhead(begun or QuestionAhead(question))
 
     return asked
+
+
+def _may_embed_here(context: click.Context, place: SearchPlace | None) -> bool:
+    if place is not None:
+        return place.by_meaning
+    from nacre.runtime.settings.config import settings_file
+    from nacre.runtime.settings.disk.named_embedder import may_name_an_embedder
+
+    return not may_name_an_embedder(settings_file(environment_of(context)))
 
 
 class _LateLog(logging.Handler):
@@ -118,20 +146,14 @@ def _until_done(voice: Voice, name: str, work: Coroutine[Any, Any, int]) -> int:
 
 
 async def _remembered(
-    place: SearchPlace,
-    work: Callable[[MemoryEngine], Coroutine[Any, Any, int]],
-    ahead: QuestionAhead | None,
+    place: SearchPlace, voice: IndexVoice, work: Work, local: Callable[[], Embedder]
 ) -> int:
     from nacre.memory.contracts.index_place import FRESHNESS_WAIT_SECONDS
     from nacre.memory.engine import MemoryEngine
     from nacre.runtime.contracts.clock import brief_clock
     from nacre.runtime.settings.disk.open_workspace import open_workspace
 
-    embedder = None
-    if ahead is not None:
-        from nacre.memory.embedders.minilm_ahead import AskedAhead
-
-        embedder = AskedAhead(ahead)
+    embedder = local() if place.by_meaning else None
     try:
         engine = await MemoryEngine.open(
             workspace=open_workspace(place.folders, place.state_dir),
@@ -147,36 +169,40 @@ async def _remembered(
         raise
     engine.freshness_wait_seconds = FRESHNESS_WAIT_SECONDS
     try:
-        return await work(engine)
+        return await work(engine, voice)
     finally:
         await engine.close()
 
 
-async def _opened(
-    invocation: Invocation,
-    work: Callable[..., Awaitable[int]],
-    local: Callable[[], Embedder],
-    options: Mapping[str, Any],
-) -> int:
+async def _opened(invocation: Invocation, work: Work, local: Callable[[], Embedder], began_ns: int) -> int:
     from nacre.runtime.contracts.clock import owner_zone, system_clock
-    from nacre.runtime.recall.open_memory import open_memory
+    from nacre.runtime.recall.open_memory import open_memory, search_settings
     from nacre.runtime.settings.sections.plugins import MEMORY_CORE
 
-    zone = owner_zone(invocation.config.settings.agent.user_timezone or None)
-    engine = await open_memory(invocation.config, system_clock(zone), local=local)
+    config = invocation.config
+    zone = owner_zone(config.settings.agent.user_timezone or None)
+    engine = await open_memory(config, system_clock(zone), local=local)
     if engine is None:
         invocation.warn(
             "Memory search is switched off. Set agents.defaults.memorySearch.enabled to true to use it.",
             tone="error",
         )
         return 1
-    chosen = invocation.config.settings.plugins.slots.memory
+    chosen = config.settings.plugins.slots.memory
     if chosen != MEMORY_CORE:
         invocation.warn(
             f"plugins.slots.memory is {chosen!r}, so the agent does not look into this index, which is "
             f"that of {MEMORY_CORE}."
         )
+    voice = IndexVoice(
+        environment=invocation.environment,
+        folders=config.folders,
+        state_dir=config.state_dir,
+        config=config,
+    )
     try:
-        return await work(engine, invocation, **options)
+        code = await work(engine, voice)
     finally:
         await engine.close()
+    remember_search(config, search_settings(config), began_ns=began_ns)
+    return code

@@ -1,8 +1,9 @@
-"""`nacre memory search` a second time, by what the first one kept of the settings."""
+"""Commands on the index a second time, by what the first one kept of the settings."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,38 @@ def _without_time(text: str) -> object:
     told = json.loads(text)
     told.pop("elapsedMs", None)
     return told
+
+
+@pytest.mark.parametrize("command", [("status",), ("status", "--json"), ("index",)])
+def test_status_and_index_tell_the_same(home: Path, command: tuple[str, ...]) -> None:
+    """By what a search kept, and by the settings, after which they keep it themselves."""
+    assert run_nacre(home, "memory", "index").returncode == 0
+    kept = home / ".nacre/memory/search.json"
+    again = run_nacre(home, "memory", *command)
+    kept.unlink()
+    first = run_nacre(home, "memory", *command)
+
+    assert (again.returncode, again.stderr) == (first.returncode, first.stderr)
+    assert _without_moments(again.stdout) == _without_moments(first.stdout)
+    assert kept.exists()
+
+
+def _without_moments(text: str) -> str:
+    lines = [line for line in text.splitlines() if "ast sync" not in line and "lastSync" not in line]
+    return re.sub(r"\d+\.\d s", "", "\n".join(lines))
+
+
+def test_an_index_command_takes_in_what_was_written(home: Path) -> None:
+    """A note, its vector too, without reading the settings again."""
+    (home / ".nacre/workspace/memory/2026-01-22.md").write_text(
+        "- The oars are varnished.\n", encoding="utf-8"
+    )
+
+    indexed = run_nacre(home, "memory", "index")
+
+    assert "1 file read" in indexed.stdout
+    assert "vectors made" in indexed.stdout
+    assert "2 files" in run_nacre(home, "memory", "status").stdout
 
 
 def test_a_note_that_was_written_since_is_found(home: Path) -> None:

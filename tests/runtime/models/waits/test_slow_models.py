@@ -162,11 +162,11 @@ async def test_all_that_are_silent_are_named(tmp_path: Path, api: str) -> None:
     """The last one has its own time-out and is asked twice; the sentence has both reasons."""
     async with ProviderServer() as server:
         server.add(*(wire.reply("Too late.", held="head") for _ in range(3)))
-        settings = {"modelFirstByteSeconds": 0.1, "modelTimeoutSeconds": 0.3}
+        settings = {"modelFirstByteSeconds": 1.5, "modelTimeoutSeconds": 2.5}
         async with await open_agent(tmp_path, server, api, model=WITH_FALLBACK, **settings) as agent:
             events = await events_of(agent, said("hello"))
     assert isinstance(events[-1], TurnFailed)
     error = events[-1].error
     assert not isinstance(error, ModelTimedOut)
-    assert f"{FIRST}: The model 'openai/first' sent nothing at all for 0.1 seconds. (timeout)" in str(error)
+    assert f"{FIRST}: The model 'openai/first' sent nothing at all for 1.5 seconds. (timeout)" in str(error)
     assert f"{SECOND}: The model 'openai/second' did not answer in time." in str(error)
